@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install install-test run check test test-fast test-board test-full test-long planted codec-coverage coverage fuzz lock clean
+.PHONY: help install install-test run docs check test test-fast test-board test-full test-long planted codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -36,6 +36,12 @@ install-test: install ## what only tests need of the system
 
 run: install ## the main job on a simulated lab (LAB=file, ARGS=options)
 	@.venv/bin/testbed demo $(LAB) $(ARGS)
+
+docs: install ## the documentation as pages of HTML, in build/site
+	@tools/install docs
+	.venv/bin/python -m tools.documentation build/pages
+	.venv-docs/bin/mkdocs build --quiet --strict --site-dir build/site
+	@echo "The documentation is in build/site: open build/site/index.html"
 
 check: install ## static checks: format, lint, types, import arrows
 	.venv/bin/ruff check
@@ -77,10 +83,11 @@ fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes e
 
 lock: ## resolve the requirements again (torch stays unlocked: see docs/decisions/0002)
 	$(UV_COMPILE) --group installer --output-file requirements/installer.lock
+	$(UV_COMPILE) --group docs --output-file requirements/docs.lock
 	$(UV_COMPILE) pyproject.toml --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
 		--override requirements/no-pynq.txt --output-file requirements/ci.lock
 	$(UV_COMPILE) pyproject.toml --group board --extra qick --extra pynq --output-file requirements/board.lock
 
 clean: ## remove what make made (the results in runs/ stay)
-	rm -rf .tools .venv .venv-host .venv-board build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .tools .venv .venv-host .venv-board .venv-docs build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache *.egg-info

@@ -1,7 +1,7 @@
 """Attacks of KDDTest+ found by light: NSL-KDD, a detector trained by `examples/anomaly`.
 
 Trained on KDDTrain+_20Percent and tested on KDDTest+, never on a random split, whose accuracy says little; it stands
-beside as `random_split_float32`. Needs LIGHTBED_DATA. One JSON line, one thread.
+too, as `random_split_float32`. Needs LIGHTBED_DATA. One JSON line, one thread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def per_cent(part: float) -> float:
 
 
 def random_split(dataset: Dataset) -> Dataset:
-    """A fifth of the training part to test on: what is reported elsewhere, and is no test of a detector."""
+    """Return a fifth of the training part to test on: what is reported elsewhere, and is no test of a detector."""
     order = np.random.default_rng(0).permutation(len(dataset.train_y))
     test, train = np.split(order, [len(order) // 5])
     x, y = dataset.train_x, dataset.train_y

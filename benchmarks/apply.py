@@ -1,4 +1,4 @@
-"""What a whole-switch apply costs beyond the switch itself: 48 cross-connects in one command, over SCPI.
+"""Cost of a whole-switch apply beyond the switch itself: 48 cross-connects in one command, over SCPI.
 
 Two topologies of the 12-node lab are applied in turn: `testbed.operate.apply_plan` (three round trips, journal first)
 and the driver's own `apply`. The twin says on its control socket how long it was busy; that is taken away. The
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.journal import journal_in
 from testbed.operate.session import LabSession, design_for, open_lab
 
@@ -29,7 +29,7 @@ def busy_ms(address: str) -> float:
 
 
 def measure(session: LabSession, address: str) -> dict[str, list[float]]:
-    """Times in ms of `REPEATS` applies through the journal, and of as many by the driver alone."""
+    """Measure the times in ms of `REPEATS` applies through the journal, and of as many by the driver alone."""
     lab = session.lab
     designs = [design_for(lab), design_for(lab, simplex=True)]
     times: dict[str, list[float]] = {"total": [], "device": [], "journal": [], "software": [], "driver": []}

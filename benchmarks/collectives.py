@@ -1,4 +1,4 @@
-"""What four rings gain over one, and what it costs the processors: AllReduce of 8 MiB on the simulated 12-host lab.
+"""Gain of four rings over one, and its cost in processor time: AllReduce of 8 MiB on the simulated 12-host lab.
 
 The lab comes up once and the circuits stay. Each run measures one ring and then all four, so that the ratio is taken
 within a run; process groups and connections are new each time, processes start once. Needs root.
@@ -19,12 +19,12 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from testbed.design.rings import rings_of
+from testbed.design.topology.rings import rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.link_rate import fitted_rate, look_at_machine
-from testbed.lab.simulated import at_rate, start_lab
-from testbed.measure.collective_rows import misplaced
-from testbed.measure.collectives import CollectiveSpec, Configuration, Ranks
+from testbed.lab.simulated.lifecycle import at_rate, start_lab
+from testbed.lab.simulated.link_rate import fitted_rate, look_at_machine
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
+from testbed.measure.collectives.rows import misplaced
 from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.journal import Journal
@@ -99,7 +99,7 @@ def figures(results: list[CollectiveResult]) -> dict[str, object]:
 
 
 def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object]:
-    """Processor time of the ranks: of the first run with their start, of a later one, and of all."""
+    """Return processor time of the ranks: of the first run with their start, of a later one, and of all."""
     machine = look_at_machine()
     four = of_configuration(results, "four rings")
     sent_mbit = SIZE_BYTES * 8 / 1e6 * 12 * 22 / 12
@@ -115,7 +115,7 @@ def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object
 
 
 def machine_s() -> float:
-    """Seconds of all processors since the machine started, other than idle."""
+    """Return seconds of all processors since the machine started, other than idle."""
     ticks = [
         int(word) for word in Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
     ]

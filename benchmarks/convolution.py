@@ -1,6 +1,6 @@
 """A residual network of convolutions on light: the digits of scikit-learn, trained from nothing by `examples/digits`.
 
-Exact integers beside float32 and int8 of ONNX Runtime, the same test images; what part of its multiply-accumulates is
+Exact integers against float32 and int8 of ONNX Runtime, the same test images; what part of its multiply-accumulates is
 photonic; noise as on Lightning's prototype. One JSON line, one thread.
 """
 
@@ -19,7 +19,7 @@ from one_thread import on_one_thread
 from lightning.compiler import report
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import SAMPLES, float32_session, int8_session
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import from_torch
 from lightning.training.fine_tuning import measure
 
@@ -40,7 +40,7 @@ def main() -> int:
     dataset = load_dataset("digits")
     found = [of_seed(options.network, dataset, seed) for seed in range(options.seeds)]
     points = [each["exact"] - each["int8"] for each in found]
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "benchmark": "convolution",
         "network": options.network,
         "images": len(dataset.y),
@@ -51,13 +51,13 @@ def main() -> int:
         "training_cpu_s": round(float(np.median([each["training_cpu_s"] for each in found])), 1),
     }
     for name in ("float32", "int8", "exact", "noisy"):
-        told[name] = [each[name] for each in found]
-    print(json.dumps(told))
+        summary[name] = [each[name] for each in found]
+    print(json.dumps(summary))
     return 0
 
 
 def of_seed(name: str, dataset: Dataset, seed: int) -> dict[str, Any]:
-    """Accuracies in per cent of one network that was trained with this seed."""
+    """Return accuracies in per cent of one network that was trained with this seed."""
     recipe, begun = RECIPES[name], time.process_time()
     module = trained(recipe, dataset, epochs=recipe.epochs, seed=seed)
     took = time.process_time() - begun

@@ -1,4 +1,4 @@
-"""How fast a datapath runs: the generated simulator, the generated RTL under Verilator, and cocotb.
+"""Speed of a datapath: the generated simulator, the generated RTL under Verilator, and cocotb.
 
 The chain of 16 lanes (`examples/count_action/chain16.ca`) with stalls, a shadow bank that is committed now and then,
 and status bits that are cleared now and then. The same buffers go to the first two, in turns, and their outputs must
@@ -47,7 +47,7 @@ ASKED_OF_COCOTB = 200.0
 
 
 def chain16() -> Datapath:
-    """The chain, built in Python: the same as the text."""
+    """Return the chain, built in Python: the same as the text."""
     products = tuple(Ref("product", index=lane) for lane in range(LANES))
     lanes = tuple(Ref("out", "streamer", lane=lane) for lane in range(LANES))
     streamer = Module(
@@ -79,7 +79,7 @@ def chain16() -> Datapath:
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
-    """Random samples; all lanes have one in nine cycles of ten, and nine results of ten are taken at once."""
+    """Return random samples; all lanes have one in nine cycles of ten, and nine results of ten are taken at once."""
     generator = np.random.default_rng(seed)
     ports = ports_of(datapath)
     rows = generator.integers(0, 2**64, (cycles, ports.input_columns), dtype=np.uint64)
@@ -109,32 +109,34 @@ def main() -> None:
     rows = stimulus(datapath, PIECE)
     compile_datapath(Datapath("warm", datapath.inputs, datapath.modules[:1]))  # numba's own start
     compile_s = timed(lambda: compile_datapath(datapath))
-    fused = compile_datapath(datapath)
+    simulator = compile_datapath(datapath)
     with tempfile.TemporaryDirectory() as folder:
         build_s = timed(lambda: verilator.build(datapath, Path(folder)))
         library = verilator.build(datapath, Path(folder))
-        speeds = in_turns(rows, *runs_into_buffers(fused, library))
-        fused.reset()
+        speeds = in_turns(rows, *runs_into_buffers(simulator, library))
+        simulator.reset()
         from_python = cocotb_speed(
-            datapath, rows[:COCOTB_CYCLES], fused.run(rows[:COCOTB_CYCLES]), Path(folder)
+            datapath, rows[:COCOTB_CYCLES], simulator.run(rows[:COCOTB_CYCLES]), Path(folder)
         )
     print(json.dumps(document(speeds, from_python, compile_s, build_s)))
 
 
-def runs_into_buffers(fused: Simulator, library: verilator.Simulator) -> tuple[Callable[[Rows], Rows], ...]:
-    """Both simulators, each writing into memory of its own that is there already."""
-    buffers = [np.zeros((PIECE, fused.ports.output_columns), np.uint64) for _ in range(2)]
+def runs_into_buffers(
+    simulator: Simulator, library: verilator.Simulator
+) -> tuple[Callable[[Rows], Rows], ...]:
+    """Return both simulators, each writing into memory of its own that is there already."""
+    buffers = [np.zeros((PIECE, simulator.ports.output_columns), np.uint64) for _ in range(2)]
 
     def by_library(rows: Rows) -> Rows:
         data = (rows.ctypes.data, buffers[1].ctypes.data)
         library._run_rows(library._pointer, 0, len(rows), *data)  # noqa: SLF001  # `run` makes new memory
         return buffers[1]
 
-    return (lambda rows: fused.run(rows, buffers[0])), by_library
+    return (lambda rows: simulator.run(rows, buffers[0])), by_library
 
 
 def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
-    """Cycles a second of every piece, simulator by simulator; their outputs are equal in each."""
+    """Return cycles a second of every piece, simulator by simulator; their outputs are equal in each."""
     speeds: list[list[float]] = [[] for _ in runs]
     for _ in range(PIECES):
         outputs = []
@@ -148,7 +150,7 @@ def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
 
 
 def cocotb_speed(datapath: Datapath, rows: Rows, expected: Rows, folder: Path) -> float:
-    """Cycles a second of Verilator with a stimulus from Python, checked against `expected`."""
+    """Return cycles a second of Verilator with a stimulus from Python, checked against `expected`."""
     from cocotb_tools.runner import get_runner
 
     tool = find_tool("verilator")
@@ -178,19 +180,19 @@ def cocotb_speed(datapath: Datapath, rows: Rows, expected: Rows, folder: Path) -
 def document(
     speeds: list[list[float]], from_python: float, compile_s: float, build_s: float
 ) -> dict[str, object]:
-    fused, library = (statistics.median(each) for each in speeds)
+    simulator, library = (statistics.median(each) for each in speeds)
     ratios = [ours / theirs for ours, theirs in zip(*speeds, strict=True)]
     return {
         "benchmark": "count_action",
         "datapath": "chain16: 3 modules, 16 lanes of 16 bits, stalls, shadow bank, status",
         "cycles": PIECE * PIECES,
         "outputs_equal": True,
-        "fused_cycles_per_s": round(fused),
+        "fused_cycles_per_s": round(simulator),
         "verilator_cycles_per_s": round(library),
         "cocotb_cycles_per_s": round(from_python),
         "over_verilator": round(statistics.median(ratios), 2),
         "asked_over_verilator": ASKED_OF_VERILATOR,
-        "over_cocotb": round(fused / from_python),
+        "over_cocotb": round(simulator / from_python),
         "asked_over_cocotb": ASKED_OF_COCOTB,
         "compile_s": round(compile_s, 3),
         "verilator_build_s": round(build_s, 2),

@@ -14,7 +14,7 @@ from cocotb.triggers import FallingEdge, ReadOnly
 from count_action import chain16
 
 from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate.words import values_of
+from fpga.count_action.simulate.port_values import values_of
 
 CHECKED = 500
 

@@ -1,4 +1,4 @@
-"""What drivers cost: a query against a raw socket's, commands per pair, and what 1,000 applies leave behind.
+"""Cost of drivers: a query against a raw socket's, commands per pair, and what 1,000 applies leave behind.
 
 The query: `*IDN?` over SCPI (plain socket and PyVISA) and `RTRV-HDR` over TL1, through the driver's session, against
 a raw socket that sends and receives the same bytes to and from the same peer, in turns. The peer is a blocking loop
@@ -24,11 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ocs_drivers import Credentials, CrossConnects, OpticalSwitch, open_switch, scpi
-from ocs_drivers.scpi_session import ScpiSession
-from ocs_drivers.tl1_session import Tl1Session
-from ocs_drivers.transport import SocketTransport
-from ocs_drivers.visa import VisaTransport
+from ocs_drivers import Credentials, CrossConnects, OpticalSwitch, open_switch
+from ocs_drivers.protocols import scpi
+from ocs_drivers.protocols.scpi_session import ScpiSession
+from ocs_drivers.protocols.tl1_session import Tl1Session
+from ocs_drivers.transports.transport import SocketTransport
+from ocs_drivers.transports.visa import VisaTransport
 
 ASKED_RATIO = 2.5
 ROUNDS, QUERIES = 40, 100
@@ -61,7 +62,7 @@ def quietly(command: list[str]) -> subprocess.Popen[str]:
 
 @contextmanager
 def peer() -> Iterator[int]:
-    """The port of the peer, which serves each connection in a process of its own."""
+    """Return the port of the peer, which serves each connection in a process of its own."""
     with quietly([sys.executable, "-c", PEER]) as process:
         assert process.stdout is not None
         cpus = sorted(os.sched_getaffinity(0))
@@ -92,7 +93,7 @@ def p50_us(ask: Callable[[int], object], times: list[float]) -> None:
 
 
 def in_turns(one: Callable[[int], object], other: Callable[[int], object]) -> dict[str, float]:
-    """Medians of both, and the median of the ratios of the rounds."""
+    """Return medians of both, and the median of the ratios of the rounds."""
     ones: list[float] = []
     others: list[float] = []
     for _ in range(ROUNDS):
@@ -143,7 +144,7 @@ class Twin:
 
 
 def shifted(switch: OpticalSwitch, shift: int) -> CrossConnects:
-    """As many circuits as the switch holds, `PAIRS` at most, each output moved on by `shift`."""
+    """Return as many circuits as the switch holds, `PAIRS` at most, each output moved on by `shift`."""
     size = switch.capabilities.inputs
     count = min(PAIRS, size)
     return CrossConnects({n: size + 1 + (n - 1 + shift) % count for n in range(1, count + 1)})
@@ -198,7 +199,7 @@ def usage() -> dict[str, int]:
 
 
 def leaks(url: str) -> dict[str, int]:
-    """Growth over `CYCLES` applies, each undone, after ten to warm up; a new connection every tenth cycle."""
+    """Measure the growth over `CYCLES` applies, each undone, after ten; a new connection every tenth cycle."""
     with open_switch(url) as switch:
         targets = [shifted(switch, 1), CrossConnects()]
         for cycle in range(10):

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 import lightning
-from lightning.calibration.accuracy import accuracy, true_product
-from lightning.calibration.batch import Readings
-from lightning.calibration.decoder import fit_decoder
-from lightning.calibration.document import Calibration
-from lightning.calibration.guided import calibrate
-from lightning.calibration.transfer import coarse_peaks, sweep_all
-from lightning.compute import LightningCompute
-from lightning.dot import VectorCore
+from lightning.kit.calibration.accuracy import accuracy, true_product
+from lightning.kit.calibration.decoder import fit_decoder
+from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.guided import calibrate
+from lightning.kit.calibration.measurement.batch import Readings
+from lightning.kit.calibration.measurement.transfer import coarse_peaks, sweep_all
+from lightning.kit.compute import LightningCompute
+from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
 from sim.twins.rfsoc.kit.optics import detected_power_w
 from sim.twins.rfsoc.kit.options import photonic_kit
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def on_one_core() -> None:
-    """Begin anew with one thread for each numerical library, which they ask for only once."""
+    """Begin again with one thread for each numerical library, which they ask for only once."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if any(os.environ.get(name) != "1" for name in THREADS):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(THREADS, "1"))
@@ -91,7 +91,7 @@ def timed(work: Callable[[Any], Any], over: Iterable[Any]) -> Taken:
 
 
 def calibrated(address: str) -> tuple[Any, Calibration]:
-    """A device, and a calibration that it was just given."""
+    """Return a device, and a calibration that it was just given."""
     device = lightning.connect(address)
     made = calibrate(device).calibration
     assert made is not None
@@ -99,7 +99,7 @@ def calibrated(address: str) -> tuple[Any, Calibration]:
 
 
 def acquisition(_: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """One `acquire_decimated` with the kit's defaults: 100 averages of 4 shots of 250 samples, four modulators."""
+    """Run `acquire_decimated` with the kit's defaults: 100 averages of 4 shots of 250 samples."""
     device, calibration = calibrated("sim://kit")
     config = lightning.Configuration()
     config.update(dac_0=100, dac_1=50, dac_2=200, dac_3=20)
@@ -110,7 +110,7 @@ def acquisition(_: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def calibration(_: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """The whole guided run, which sweeps each of four modulators with 256 points."""
+    """Run the whole guided calibration, which sweeps each of four modulators with 256 points."""
     taken = timed(lambda _: calibrate(lightning.connect("sim://kit")), range(4))
     return {
         "calibration_s": round(statistics.median(taken.wall[1:]), 2),
@@ -120,7 +120,7 @@ def calibration(_: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """All products of the factors, with noise and without."""
+    """Measure all products of the factors, with noise and without."""
     a, b = (grid.ravel() for grid in np.meshgrid(factors, factors))
     report: dict[str, Any] = {"products": int(a.size), "below_converters_wrong": below_converters(a, b)}
     report["asked_below_converters_wrong"] = 0
@@ -142,7 +142,7 @@ def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) -> dict[str, float]:
-    """Through the integers of the board, without noise."""
+    """Count the errors through the integers of the board, without noise."""
     device, made = calibrated(f"sim://kit?noise=off&adc_bits={bits}")
     answers = LightningCompute(device, made, window=1).multiply(a, b, shots=4)
     off = np.abs(answers - np.rint(true_product(a, b)))
@@ -150,7 +150,7 @@ def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) ->
 
 
 def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
-    """Wrong products of the kit's light itself, in float64, with words that need not be whole."""
+    """Count the wrong products of the kit's light itself, in float64, with words that need not be whole."""
     rows = LightOnly()
     curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, coarse_peaks(rows)).items())]
     angles = np.arcsin(np.sqrt(np.arange(256) / 255))
@@ -189,7 +189,7 @@ class LightOnly:
 
 
 def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Dot products of 784 signed values, fresh ones each time, and a matrix of 300 rows."""
+    """Return dot products of 784 signed values, fresh ones each time, and a matrix of 300 rows."""
     device, made = calibrated("sim://kit?seed=3")
     core = VectorCore(device, made)
     tuned = timed(lambda _: core.tune(), range(2))
@@ -209,7 +209,7 @@ def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def dot_errors(errors: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Of sums of 784 products: accuracy of the result normalised to its largest, and the error in units of 1/255."""
+    """Return, for sums of 784 products, accuracy relative to the largest, and the error in units of 1/255."""
     rms = float(np.sqrt(np.mean(errors**2)))
     return {
         "accuracy": round(100 - 100 * rms / (LENGTH * 255), 4),

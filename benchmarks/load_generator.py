@@ -1,4 +1,4 @@
-"""What `lightning load` itself can do: rates that it holds against an echo, on a core each.
+"""Limits of `lightning load` itself: rates that it holds against an echo, on a core each.
 
 The generator has to be at least twice as fast as what it measures. Asked are twice the rates that were seen of servers:
 25,000/s of inference packets, and 2,820/s of MLServer over HTTP. A rate is held when at least 99 % of what was due were
@@ -36,7 +36,7 @@ def figures(found: Outcome, seconds: float) -> dict[str, object]:
 
 
 def best_of(drive: Callable[[int], Outcome]) -> Outcome:
-    """The try that lost least, then was least late: others are disturbed."""
+    """Return the try that lost least, then was least late: others are disturbed."""
     return min((drive(seed) for seed in range(TRIES)), key=lambda each: (each.lost, each.percentile_us(99)))
 
 

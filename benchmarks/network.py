@@ -1,6 +1,6 @@
 """The network model against a packet-level simulator, and its time: the published task graphs at 100 Gbit/s.
 
-Three JSON lines: `network_fidelity`, iteration times on full-bisection fabrics beside the packet simulator's (whose own
+Three JSON lines: `network_fidelity`, iteration times on full-bisection fabrics and the packet simulator's (whose own
 fabric is a Fat-tree with a random path a flow); `network_fluid`, how far rings whose rounds flow as one, and rounded
 ends of flows, are from the exact simulation; and `network_speed`, the time of one simulation of the largest graph
 once everything is compiled, in processor seconds of one core, file reading not counted.
@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lightbed.compiled import AVAILABLE
 from sim.models.network.collectives import Algorithm, ring
-from sim.models.network.compiled import AVAILABLE
+from sim.models.network.collectives.fluid import circulant_rings, fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
-from sim.models.network.fluid import circulant_rings, fluid_ring
-from sim.models.network.graph_file import read_task_graph
 from sim.models.network.latency import NO_LATENCY
-from sim.models.network.taskgraph import TaskGraph
+from sim.models.network.taskgraph import TaskGraph, read_task_graph
 
 RATE_GBPS = 100
 PACKETS_MS = {"100vgg_16": 210.77, "100transformer_16": 64.74, "100dlrm_128": 246.09}
@@ -55,7 +54,7 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
 
 
 def rings(fabric: str, nodes: int, *, exact: bool) -> Algorithm:
-    """On the circulant a ring for each stride, elsewhere one."""
+    """Return the rings: on the circulant one for each stride, elsewhere one."""
     if fabric == "circulant_d4":
         return circulant_rings(nodes, STRIDES[nodes], exact=exact)
     return ring if exact else fluid_ring

@@ -1,8 +1,8 @@
-"""What noise in training is worth: LeNet-300-100 with the published weights, fine-tuned with and without it.
+"""Worth of noise in training: LeNet-300-100 with the published weights, fine-tuned with and without it.
 
 8,000 of the 10,000 test images of MNIST train, the other 2,000 test, another split for each seed; every product is
 noisy. Accuracies are those of the executors. The figure that is asked for is measured where training without noise does
-best: with ranges of activations that the compiler chooses for this noise, which alone are worth more. Beside it ranges
+best: with ranges of activations that the compiler chooses for this noise, which alone are worth more. Next to it ranges
 to the 97th percentile, those the compiler chooses for the prototype's noise, and the published scheme. Needs
 LIGHTBED_DATA. One JSON line, one thread.
 """
@@ -22,7 +22,7 @@ from one_thread import on_one_thread
 
 from lightning.compiler import Options
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import Preprocessing
 from lightning.training import Comparison, Schedule, fine_tune
 
@@ -57,10 +57,10 @@ def main() -> int:
         "asked_gain_points": ASKED_GAIN_POINTS,
     }
     noise = Noise("per-product-dense", sigma=options.sigma)
-    for name, usual in OPTIONS.items():
+    for name, default in OPTIONS.items():
         if name not in options.only:
             continue
-        chosen = replace(usual, sigma=options.sigma) if name == HEADLINE else usual
+        chosen = replace(default, sigma=options.sigma) if name == HEADLINE else default
         found = [
             compared(folder, split(mnist, seed), noise, chosen, options.epochs, seed)
             for seed in range(options.seeds)
@@ -109,7 +109,7 @@ def compared(
 
 
 def summary(found: list[Comparison]) -> dict[str, Any]:
-    """Means over seeds in per cent, the gain of each seed, and its standard error."""
+    """Return means over seeds in per cent, the gain of each seed, and its standard error."""
     gains = [100 * each.gain for each in found]
     report: dict[str, Any] = {
         "gain_points": round(float(np.mean(gains)), 2),

@@ -1,4 +1,4 @@
-"""Networks on the datapath's registers and on the kit's twin, beside `exact`: equal answers, and times.
+"""Networks on the datapath's registers and on the kit's twin, compared with `exact`: equal answers, and times.
 
 LeNet-300-100 with the published weights (LIGHTBED_DATA) on `fastsim://`, on `verilator://` and on `sim://kit`; the
 residual network of convolutions that `examples/digits` trains on `sim://kit` and on `verilator://`. Times are seconds
@@ -19,12 +19,12 @@ import numpy as np
 from one_thread import on_one_thread
 
 from lightning.compiler import CompiledModel, Options, compile_network
-from lightning.compiler.cycles import cycles_of_model
+from lightning.compiler.datapath.cycles import cycles_of_model
 from lightning.compiler.hardware import Hardware
 from lightning.evaluation import load_dataset
 from lightning.execution import open_executor
 from lightning.networks import load_network
-from lightning.networks.imports.torch_module import from_torch
+from lightning.networks.imports.torch.module import from_torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "digits"))
 
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def of_datapath(weights: Path, images: np.ndarray) -> dict[str, Any]:
-    """With every product sent, as published, and with zeros left out."""
+    """Measure with every product sent, as published, and with zeros left out."""
     return {
         f"{bus}{' zeros left out' if skip else ''}": answers(lenet(weights, skip), images, "datapath", bus)
         for bus in BUSES
@@ -64,13 +64,13 @@ def of_datapath(weights: Path, images: np.ndarray) -> dict[str, Any]:
 
 
 def lenet(weights: Path, skip_zeros: bool = False) -> CompiledModel:
-    """LeNet-300-100 in the published integers."""
+    """Measure LeNet-300-100 in the published integers."""
     options = Options(scheme="published", hardware=Hardware(skip_zeros=skip_zeros))
     return compile_network(load_network(weights), options=options)
 
 
 def of_convolution(only: str | None) -> dict[str, Any]:
-    """ResNet-8 on ten digits."""
+    """Measure ResNet-8 on ten digits."""
     from train import PIXELS, RECIPES, trained
 
     dataset, recipe = load_dataset("digits"), RECIPES["resnet8"]
@@ -81,7 +81,7 @@ def of_convolution(only: str | None) -> dict[str, Any]:
 
 
 def answers(model: CompiledModel, images: np.ndarray, kind: Any, bus: str = "") -> dict[str, Any]:
-    """How many images answer as `exact` does: all results equal, and the class."""
+    """Return how many images answer as `exact` does: all results equal, and the class."""
     expected = open_executor(model, "exact").run(images)
     executor = open_executor(model, kind, bus=bus or None)
     executor.run(images[:1])

@@ -1,7 +1,7 @@
 """LeNet-300-100 with the published weights on MNIST: accuracy with and without noise, and images a second of all ways.
 
 Needs LIGHTBED_DATA. Accuracies with noise are means over seeds, with the published emulator's `perfect_scaling` (every
-image's largest activation becomes 255), and beside them those of the datapath's shifts (128 to 255). Speeds are of the
+image's largest activation becomes 255), and with them those of the datapath's shifts (128 to 255). Speeds are of the
 first kind: images a second of the processor's time, the best of several turns that take all ways one after the other.
 One JSON line, one thread; a minute.
 """
@@ -25,8 +25,8 @@ from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import float32_session, int8_session
 from lightning.execution import Noise, open_executor
-from lightning.execution.brute import BruteMultiplier
-from lightning.execution.walk import WalkingExecutor
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
 from lightning.networks import Network, load_network
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
@@ -110,7 +110,7 @@ def accuracies(
 
 
 def speeds(network: Network, model: CompiledModel, dataset: Dataset, turns: int) -> dict[str, int]:
-    """Images a second of every way, by batch where the name ends in a number."""
+    """Return images a second of every way, by batch where the name ends in a number."""
     int8 = int8_session(network, dataset.x[:500])
     float32 = float32_session(network)
     dense = compile_network(without_zeros(network), options=PERFECT)
@@ -138,7 +138,7 @@ def speeds(network: Network, model: CompiledModel, dataset: Dataset, turns: int)
 
 
 def numpy_chain(network: Network, image: np.ndarray) -> Run:
-    """float32 in numpy with nothing around it, held to the reference."""
+    """Run float32 in numpy with nothing around it, held to the reference."""
     weights = [np.ascontiguousarray(network.constants[name].T) for name in ("w1", "w2", "w3")]
 
     def run(raw: np.ndarray) -> np.ndarray:
@@ -153,7 +153,7 @@ def numpy_chain(network: Network, image: np.ndarray) -> Run:
 
 
 def without_zeros(network: Network) -> Network:
-    """The same shapes with no weight of 0: small random ones where there were."""
+    """Return the same shapes with no weight of 0: small random ones where there were."""
     rng = np.random.default_rng(0)
     constants = {
         name: np.where(values == 0, rng.choice([-0.02, 0.02], values.shape), values).astype(np.float32)
@@ -163,7 +163,7 @@ def without_zeros(network: Network) -> Network:
 
 
 def by_readouts(model: CompiledModel, noise: Noise) -> Run:
-    return WalkingExecutor(model, BruteMultiplier(model, noise), "noisy").run
+    return Interpreter(model, PerReadoutMultiplier(model, noise), "noisy").run
 
 
 def rate_of(run: Run, images: np.ndarray, batch: int, count: int) -> float:

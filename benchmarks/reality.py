@@ -3,10 +3,10 @@
 Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
 iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
 iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.prediction`). Hosts share the processors of one machine: run it when nothing else does. Cases in
-which the processors and not the links were full are marked `cpu_limited`.
+(`testbed.design.collectives.performance`). Hosts share the processors of one machine: run it when nothing else
+does. Cases in which the processors and not the links were full are marked `cpu_limited`.
 
-Needs root. Arguments name topologies (functions here) to leave out all others; each case is told as it is measured.
+Needs root. Arguments name topologies (functions here) to leave out all others; each case is reported as it is measured.
 """
 
 from __future__ import annotations
@@ -22,25 +22,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.demand import AllReduceDemand, demand_of
-from testbed.design.finder import find
-from testbed.design.model import RingOrder, Topology
-from testbed.design.prediction import (
+from testbed.design.collectives.performance import (
     NAMESPACE_HOSTS,
-    allreduce_graph,
-    exchange_graph,
     hosts_fabric,
     predicted_s,
 )
-from testbed.design.rings import ring_order, rings_of
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.model import RingOrder, Topology
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.finder import find
+from testbed.design.topology.rings import ring_order, rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
-from testbed.measure.collective_rows import misplaced
-from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all
-from testbed.measure.collectives import run_collectives
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.measure.collectives.ranks import run_collectives
+from testbed.measure.collectives.rows import misplaced
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.model import CollectiveResult
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab
@@ -67,13 +65,13 @@ def one_to_one(name: str, pairs: Sequence[tuple[int, int]], sizes: tuple[int, ..
 
 
 def groups_of(members: int) -> tuple[RingOrder, ...]:
-    """A one-way ring for each evenly spaced group."""
+    """Return a one-way ring for each evenly spaced group."""
     step = NODES // members
     return tuple(ring_order(NODES, step, start) for start in range(step))
 
 
 def circulant() -> tuple[Design, tuple[Configuration, ...]]:
-    """Strides ±1 and ±5, four rings; groups have no ring of their own."""
+    """Return strides ±1 and ±5, four rings; groups have no ring of their own."""
     made = design("±1 ±5", find_topology(NODES, 4))
     rings = rings_of(made.topology)
     return made, (
@@ -90,7 +88,7 @@ def circulant() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
-    """Stride ±1 alone, two of four NICs dark: long ways."""
+    """Return stride ±1 alone, two of four NICs dark: long ways."""
     made = design("±1", find_topology(NODES, 2))
     return made, (
         Configuration("two rings", rings_of(made.topology), MEDIUM),
@@ -102,7 +100,7 @@ def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def groups() -> tuple[Design, tuple[Configuration, ...]]:
-    """Strides ±1 and ±3: groups of 4 have rings of their own."""
+    """Return strides ±1 and ±3: groups of 4 have rings of their own."""
     demands = [AllReduceDemand(12, MIB), AllReduceDemand(4, MIB)]
     made = design("±1 ±3", find_topology(NODES, 4, demands=demands))
     return made, (
@@ -114,7 +112,7 @@ def groups() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def matched() -> tuple[Design, tuple[Configuration, ...]]:
-    """What the finder buys for six embedding tables that are read across, beside a ring."""
+    """Return what the finder gains over a ring for six embedding tables that are read across."""
     tables = [(node, node + 6, 4e9) for node in range(6)] + [
         (node, (node + 4) % NODES, 2e9) for node in range(6)
     ]
@@ -130,7 +128,7 @@ def matched() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def one_way() -> tuple[Design, tuple[Configuration, ...]]:
-    """One-way links of three strides: acknowledgements go another way than data."""
+    """Return one-way links of three strides: acknowledgements go another way than data."""
     made = design("one-way", find_topology(NODES, 3, simplex=True))
     rings = rings_of(made.topology)
     return made, (
@@ -176,22 +174,19 @@ class Case:
 
 def prediction(made: Design, configuration: Configuration, size: int, iterations: int, rate: float) -> float:
     fabric = hosts_fabric(made.wiring, made.routes, rate)
-    if configuration.pairs:
-        graph = exchange_graph(NODES, configuration.pairs, size, iterations)
-    else:
-        graph = allreduce_graph(NODES, configuration.rings, size, iterations)
+    graph = configuration.collective.graph(NODES, configuration, size, iterations)
     return predicted_s(graph, fabric) / iterations
 
 
 def longest_hops(made: Design, configuration: Configuration) -> int:
-    """Links of the longest way that a message takes."""
+    """Return links of the longest way that a message takes."""
     orders = [ring.order for ring in configuration.rings]
     steps = [pair for order in orders for pair in zip(order, order[1:] + order[:1], strict=True)]
     return max(made.routes.hops(*pair) for pair in (*steps, *configuration.pairs))
 
 
 def measured(session: LabSession, made: Design, configurations: Sequence[Configuration]) -> CollectiveResult:
-    """`REPEATS` turns of all sizes."""
+    """Measure `REPEATS` turns of all sizes."""
     verified = session.bring_up(made).verified
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
@@ -234,7 +229,7 @@ def compare(
 
 
 def summary(cases: Sequence[Case]) -> dict[str, object]:
-    """How far predictions are off; undisturbed cases are those that the processors did not limit."""
+    """Return how far predictions are off; undisturbed cases are those that the processors did not limit."""
     off = [abs(case.difference) for case in cases]
     if not off:
         return {"cases": 0}
@@ -245,7 +240,7 @@ TOPOLOGIES = (circulant, double_ring, groups, matched, one_way)
 
 
 def main(chosen: Sequence[str] = ()) -> None:
-    """All topologies, or those whose functions are named."""
+    """Measure all topologies, or those whose functions are named."""
     begin, load = time.monotonic(), os.getloadavg()[0]
     cases: list[Case] = []
     with (

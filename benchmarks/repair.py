@@ -1,4 +1,4 @@
-"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched anew: medians over many cuts.
+"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched again: medians over many cuts.
 
 Four hosts of three NICs in namespaces; ring links of two NICs, links for pairs on the third. One launch of the
 AllReduce lives through all cuts of transmit and receive fibres, first of duplex links and then of one-way links; every
@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 
 from testbed.design.model import RingOrder, Topology
-from testbed.design.routes import find_routes
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab
@@ -40,7 +40,7 @@ def four_hosts() -> Lab:
 
 
 def design(*, simplex: bool) -> Design:
-    """A ring of four, and the other NICs joined for pairs: two apart, and one-way links also three apart."""
+    """Return a ring of four, and the other NICs joined for pairs: two apart, and one-way links also three apart."""
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
@@ -48,29 +48,29 @@ def design(*, simplex: bool) -> Design:
     return Design("one-way" if simplex else "duplex", topology, wiring, find_routes(wiring))
 
 
-def fibres_of_ring(session: LabSession, standing: Design) -> Iterator[str]:
-    """Both fibres of every link along which data passes."""
-    for link in standing.wiring.links:
+def fibres_of_ring(session: LabSession, current: Design) -> Iterator[str]:
+    """Return both fibres of every link along which data passes."""
+    for link in current.wiring.links:
         if (link.target.node - link.source.node) % 4 == RING.stride:
             yield f"{session.lab.nic_label(link.source)}:transmit"
             yield f"{session.lab.nic_label(link.target)}:receive"
 
 
 def cuts(session: LabSession, plant: str) -> Iterator[tuple[str, FibreCut]]:
-    """Every fibre of the ring in turn, the lab put back after each."""
+    """Cut every fibre of the ring in turn, the lab put back after each."""
     designs = (design(simplex=False), design(simplex=True))
     session.bring_up(designs[0])
     with looping_allreduce(session, designs[0], (RING,), deadline_s=DEADLINE_S) as loop:
-        for standing in designs:
-            for fibre in fibres_of_ring(session, standing):
-                session.bring_up(standing)
+        for current in designs:
+            for fibre in fibres_of_ring(session, current):
+                session.bring_up(current)
                 cut = partial(control, plant, {"do": "cut", "fibre": fibre})
-                yield standing.name, cut_and_repair(session, standing, loop, cut)
+                yield current.name, cut_and_repair(session, current, loop, cut)
                 control(plant, {"do": "uncut", "fibre": fibre})
 
 
 def figures(found: list[FibreCut]) -> dict[str, float]:
-    names = ("noticed_s", "rerouted_s", "back_s", "repatch_s", "repatch_stall_s", "dark_s", "usual_s")
+    names = ("noticed_s", "rerouted_s", "back_s", "repatch_s", "repatch_stall_s", "outage_s", "usual_s")
     values = {name.removesuffix("_s"): [1e3 * getattr(times, name) for times in found] for name in names}
     medians = {f"{name}_ms_median": round(statistics.median(all_), 1) for name, all_ in values.items()}
     return medians | {"back_ms_worst": round(max(values["back"]), 1)}

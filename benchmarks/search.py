@@ -1,4 +1,4 @@
-"""How long a strategy search takes, how far its closed form is to be trusted, and how near it comes to the optimum.
+"""Time of a strategy search, trust in its closed form, and distance of its plans from the optimum.
 
 One JSON line each: `speed` (DLRM on 128 servers), `correlation` (closed form against simulator on random strategies),
 `gap` (against all strategies on all topologies of six servers), `seeds` (plans of one job from several seeds),
@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.finder import Finding
-from testbed.design.planning import usual_walk
+from testbed.design.plans.planning import default_walk
 from testbed.design.search import optimise
-from testbed.design.search.chain import Rules, advance, begin
-from testbed.design.search.crew import crew
+from testbed.design.search.chains.chain import Rules, advance, begin
+from testbed.design.search.chains.objective import Point
+from testbed.design.search.chains.worker_pool import worker_pool
 from testbed.design.search.exhaustive import all_graphs, optimum
 from testbed.design.search.finalists import rank, simulated, wirings
-from testbed.design.search.problem import Point
-from testbed.design.search.setting import Setting
-from testbed.design.search.strategies import StrategyProblem
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import StrategyObjective
+from testbed.design.topology.finder import Finding
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster
@@ -38,7 +38,7 @@ NAMES = ("dlrm", "candle", "moe", "gpt")
 STRATEGIES = 200
 INSTANCES = 6
 
-Draw = Callable[[StrategyProblem, np.random.Generator], Point]
+Draw = Callable[[StrategyObjective, np.random.Generator], Point]
 
 
 def main() -> None:
@@ -51,23 +51,23 @@ def main() -> None:
             print(json.dumps(line), flush=True)
 
 
-def setting_of(name: str, nodes: int, degree: int) -> Setting:
-    return Setting(workload(name, nodes), Cluster(nodes, A100_80GB), degree, 100)
+def problem_of(name: str, nodes: int, degree: int) -> Problem:
+    return Problem(workload(name, nodes), Cluster(nodes, A100_80GB), degree, 100)
 
 
 def speed() -> dict[str, Any]:
-    """A chain of 4,000 steps with TopologyFinder in the loop, once all is compiled; then its best 20 simulated."""
-    small = StrategyProblem(setting_of("dlrm", 16, 4))
+    """Time 4,000 steps with TopologyFinder in the loop, once compiled; then its best 20 simulated."""
+    small = StrategyObjective(problem_of("dlrm", 16, 4))
     advance(small, Rules(steps=200), begin(small, 0, 0), 200)
     rows = {}
     for degree in (4, 8):
-        setting, rules = setting_of("dlrm", 128, degree), Rules(steps=4000)
+        problem, rules = problem_of("dlrm", 128, degree), Rules(steps=4000)
         clock = time.process_time()
-        problem = StrategyProblem(setting)
-        first = begin(problem, 0, 0)
-        state = advance(problem, rules, first, rules.steps)
+        objective = StrategyObjective(problem)
+        first = begin(objective, 0, 0)
+        state = advance(objective, rules, first, rules.steps)
         chain_s = time.process_time() - clock
-        ranking = rank(setting, [problem.proposal(visit) for visit in state.best], executor())
+        ranking = rank(problem, [objective.proposal(visit) for visit in state.best], executor())
         rows[f"dlrm n=128,d={degree}"] = {
             "chain_s": round(chain_s, 1), "asked_chain_s": 60, "accepted": state.accepted,
             "finalists": len(ranking), "finalists_s": round(time.process_time() - clock - chain_s, 1),
@@ -79,22 +79,22 @@ def speed() -> dict[str, Any]:
 
 
 def correlation(nodes: int = 12, degree: int = 4) -> dict[str, Any]:
-    """Spearman's coefficient over random strategies, each on a topology of its own; and how far apart the times are.
+    """Return Spearman's coefficient over random strategies, each on its own topology, and the times' ratio.
 
     Of two samples: the start with some operators changed, as a chain meets them, and all operators drawn at random.
     """
     rows: dict[str, Any] = {"nodes": nodes, "degree": degree, "asked_spearman": 0.9}
     for name in NAMES:
-        problem = StrategyProblem(setting_of(name, nodes, degree))
-        rows[name] = {sample: compared(problem, draw) for sample, draw in SAMPLES.items()}
+        objective = StrategyObjective(problem_of(name, nodes, degree))
+        rows[name] = {sample: compared(objective, draw) for sample, draw in SAMPLES.items()}
     return rows
 
 
-def compared(problem: StrategyProblem, draw: Draw) -> dict[str, Any]:
-    """Closed form against simulator over one sample."""
+def compared(objective: StrategyObjective, draw: Draw) -> dict[str, Any]:
+    """Compare closed form and simulator over one sample."""
     from scipy.stats import spearmanr
 
-    pairs = np.array([both(problem, point) for point in random_points(problem, draw)])
+    pairs = np.array([both(objective, point) for point in random_points(objective, draw)])
     off = np.abs(pairs[:, 0] / pairs[:, 1] - 1)
     return {
         "strategies": len(pairs), "spearman": round(float(spearmanr(*pairs.T).statistic), 4),
@@ -103,37 +103,37 @@ def compared(problem: StrategyProblem, draw: Draw) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def random_points(problem: StrategyProblem, draw: Draw) -> list[Point]:
+def random_points(objective: StrategyObjective, draw: Draw) -> list[Point]:
     """So many different strategies that fit."""
-    chance, points = np.random.default_rng(0), {problem.start(): None}
+    chance, points = np.random.default_rng(0), {objective.start(): None}
     while len(points) < STRATEGIES:
-        point = draw(problem, chance)
-        if problem.fits(point):
+        point = draw(objective, chance)
+        if objective.fits(point):
             points[point] = None
     return list(points)
 
 
-def some_changed(problem: StrategyProblem, chance: np.random.Generator) -> Point:
-    """The start with 0 to all of its operators changed."""
-    point = problem.start()
+def some_changed(objective: StrategyObjective, chance: np.random.Generator) -> Point:
+    """Return the start with 0 to all of its operators changed."""
+    point = objective.start()
     for _ in range(int(chance.integers(1 + len(point)))):
-        point = problem.neighbour(point, chance)
+        point = objective.neighbour(point, chance)
     return point
 
 
-def all_drawn(problem: StrategyProblem, chance: np.random.Generator) -> Point:
-    """A random layout for every operator."""
-    return tuple(int(chance.integers(len(layouts))) for layouts in problem.layouts)
+def all_drawn(objective: StrategyObjective, chance: np.random.Generator) -> Point:
+    """Return a random sharding for every operator."""
+    return tuple(int(chance.integers(len(shardings))) for shardings in objective.shardings)
 
 
-def both(problem: StrategyProblem, point: tuple[int, ...]) -> tuple[float, float]:
-    """Closed form and simulator, in seconds."""
-    done = simulated(problem.setting, problem.strategy(point), problem.finding(point))
-    return problem.cost_s(point, point), done.iteration_s
+def both(objective: StrategyObjective, point: tuple[int, ...]) -> tuple[float, float]:
+    """Return closed form and simulator, in seconds."""
+    done = simulated(objective.problem, objective.strategy(point), objective.finding(point))
+    return objective.cost_s(point, point), done.iteration_s
 
 
 def gap() -> dict[str, Any]:
-    """Plans of `optimise` against what is proven on random workloads for six servers, in fewer steps than strategies.
+    """Compare plans of `optimise` with proven optima: random workloads for six servers, few steps.
 
     `closed_form`: the cheapest in closed form of all that was simulated, against all strategies on all graphs.
     `simulated`: the plan against its strategy on every graph, both simulated.
@@ -143,10 +143,10 @@ def gap() -> dict[str, Any]:
         graphs = [Finding(graph, 0, 0, (), ()) for graph in all_graphs(6, degree)]
         closed, timed, strategies, seconds = [], [], [], []
         for number in range(INSTANCES):
-            setting = Setting(random_workload(number, tables), Cluster(6), degree, 25)
-            best, clock = optimum(setting), time.process_time()
+            problem = Problem(random_workload(number, tables), Cluster(6), degree, 25)
+            best, clock = optimum(problem), time.process_time()
             found = optimise(
-                setting.workload, setting.cluster, degree, 25, steps=steps // 2, chains=2, seed=number
+                problem.workload, problem.cluster, degree, 25, steps=steps // 2, chains=2, seed=number
             )
             seconds.append(time.process_time() - clock)
             strategies.append(best.tried // len(graphs))
@@ -155,27 +155,27 @@ def gap() -> dict[str, Any]:
                 *(one.closed_form_s for one in (*found.ranking, *found.wirings)),
             ]
             closed.append(min(seen) / best.cost_s - 1)
-            least_s = min(simulated(setting, found.strategy, graph).iteration_s for graph in graphs)
+            least_s = min(simulated(problem, found.strategy, graph).iteration_s for graph in graphs)
             timed.append(found.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
             "workloads": INSTANCES, "strategies": [min(strategies), max(strategies)], "graphs": len(graphs),
-            "steps": steps, "asked_gap": 0.02, "closed_form": gaps_told(closed), "simulated": gaps_told(timed),
+            "steps": steps, "asked_gap": 0.02, "closed_form": gaps_summary(closed), "simulated": gaps_summary(timed),
             "search_s": round(statistics.median(seconds), 2),
         }  # fmt: skip
     return rows
 
 
-def gaps_told(gaps: list[float]) -> dict[str, Any]:
-    """Mean and worst, and how many are none."""
+def gaps_summary(gaps: list[float]) -> dict[str, Any]:
+    """Return the mean and the worst, and how many are none."""
     return {
         "mean": round(statistics.mean(gaps), 4), "worst": round(max(gaps), 4), "none": sum(one < 1e-9 for one in gaps)
     }  # fmt: skip
 
 
 def seeds() -> dict[str, Any]:
-    """The how-to's own job, DLRM on a lab of 12 hosts, from five seeds: in one long chain, and as the command does."""
+    """Plan the how-to's job, DLRM on 12 hosts, from five seeds: in one long chain, and as the command does."""
     job, rows = workload("dlrm", 12, preset="testbed"), {}
-    for steps, chains in ((4000, 1), usual_walk(12)):
+    for steps, chains in ((4000, 1), default_walk(12)):
         clock, found = time.process_time(), []
         for seed in range(5):
             plan = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
@@ -188,7 +188,7 @@ def seeds() -> dict[str, Any]:
 
 
 def random_workload(number: int, tables: int) -> Workload:
-    """Two layers of random sizes, the second of them fed by tables too."""
+    """Return two layers of random sizes, the second of them fed by tables too."""
     chance = np.random.default_rng([17, number])
 
     def size(low: float, high: float) -> int:
@@ -217,21 +217,21 @@ def random_workload(number: int, tables: int) -> Workload:
 
 
 def matchings() -> dict[str, Any]:
-    """Data parallel layers fed by tables, from little to much between pairs: links for pairs, and simulated times."""
+    """Measure links for pairs and simulated times of data parallel layers fed by ever larger tables."""
     rows = {}
     for exponent in range(10, 24, 2):
         table = Operator("table", "embedding", 0.0, 0.0, 1 << 20, 1 << exponent, ways=("place",))
         pooled = Operator("pooled", "dense", 1e3, 1e3, 1 << 10, 64, ways=("place",))
         top = Operator("top", "dense", 1e6, 2e6, 1 << 26, 4, gradient_bytes=1 << 26)
-        setting = Setting(Workload("mixed", (table, pooled, top), ((0, 1), (1, 2)), 96), Cluster(12), 4, 25)
-        problem = StrategyProblem(setting)
-        start = problem.start()
-        visit = begin(problem, 0, 0).at
-        best = rank(setting, [problem.proposal(visit)], executor())[0]
-        found = wirings(problem, best)
+        problem = Problem(Workload("mixed", (table, pooled, top), ((0, 1), (1, 2)), 96), Cluster(12), 4, 25)
+        objective = StrategyObjective(problem)
+        start = objective.start()
+        visit = begin(objective, 0, 0).at
+        best = rank(problem, [objective.proposal(visit)], executor())[0]
+        found = wirings(objective, best)
         rows[f"pair MB {(1 << exponent) * 96 * 2 / 1e6:.1f}"] = {
             "bought": found[0].finding.matching_degree,
-            "published_split": problem.published(start).matching_degree,
+            "published_split": objective.published(start).matching_degree,
             "simulated_ms": {one.finding.matching_degree: ms(one.simulated_s) for one in found},
         }
     return rows
@@ -239,7 +239,7 @@ def matchings() -> dict[str, Any]:
 
 def executor() -> Executor:
     """Whoever works in this process."""
-    with crew() as here:
+    with worker_pool() as here:
         return here
 
 

@@ -1,4 +1,4 @@
-"""Open Inference Protocol over HTTP: LeNet-300-100, batch 1, beside MLServer, each on one core, asked from another.
+"""Open Inference Protocol over HTTP: LeNet-300-100, batch 1, against MLServer, each on one core, asked from another.
 
 Both servers run, and are asked in turns; a turn asks over some connections, each with one request at a time, for some
 seconds. Ratios are medians over turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the same
@@ -109,7 +109,7 @@ def summary(found: dict[str, list[Turn]]) -> dict[str, Any]:
 
 
 def ratio(found: dict[str, list[Turn]], name: str) -> float:
-    """The median of the ratios of neighbouring turns."""
+    """Return the median of the ratios of neighbouring turns."""
     pairs = zip(found[name], found["mlserver"], strict=True)
     return round(statistics.median(mine.rate / other.rate for mine, other in pairs), 2)
 
@@ -170,12 +170,14 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(server: Server) -> Iterator[Server]:
-    """A server that is ready, on the first core; who asks has another, if there is one."""
+    """Start a server on the first core; who asks has another, if there is one."""
     paths = str(server.folder) if server.port else str(Path(__file__).parents[1])
     environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": paths}
     with (server.folder / "log.txt").open("w") as log:
-        told = log if server.port else subprocess.PIPE
-        server.process = subprocess.Popen(server.command, stdout=told, stderr=log, text=True, env=environment)
+        output = log if server.port else subprocess.PIPE
+        server.process = subprocess.Popen(
+            server.command, stdout=output, stderr=log, text=True, env=environment
+        )
     os.sched_setaffinity(server.process.pid, {0})
     try:
         if not server.port:
@@ -228,7 +230,7 @@ def request_of(image: np.ndarray, *, binary: bool) -> bytes:
 
 
 def ask(server: Server, requests: list[bytes], connections: int, seconds: float) -> Turn:
-    """Every connection asks again as soon as it has its answer."""
+    """Let every connection ask again as soon as it has its answer."""
     plugs = [socket.create_connection((HOST, server.port)) for _ in range(connections)]
     poll = select.epoll()
     for plug in plugs:

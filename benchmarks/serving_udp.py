@@ -6,7 +6,7 @@ for batch 1, and the server with more requests than it can answer. The server's 
 80 % of what was seen where the bars were set: nothing may be lost, and p99 of latency, from the scheduled time of
 sending, is to be 2 ms. At both rates three are asked one after the other: a server that answers in real time, where
 that is permitted, one that does not, and the echo, which computes nothing: what it needs is due to this machine and
-the generator. Times are wall clock; beside them stands processor time, which a busy machine disturbs less.
+the generator. Times are wall clock; next to them stands processor time, which a busy machine disturbs less.
 Published weights and MNIST's images where LIGHTBED_DATA is given, else random ones.
 """
 
@@ -32,13 +32,13 @@ from one_thread import THREADS
 
 from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import load_dataset
-from lightning.execution.opening import open_executor
+from lightning.execution.factory import open_executor
 from lightning.load import Outcome, poisson_schedule
 from lightning.load.datagrams import exchange
 from lightning.load.targets import Target
 from lightning.networks import load_network
 from lightning.serving import Repository
-from lightning.serving.datagrams import DatagramServer
+from lightning.serving.packets.server import DatagramServer
 
 ASKED_SHARE = 0.8
 ASKED_P99_US = 2000.0
@@ -83,7 +83,7 @@ def pin(core: int) -> None:
 
 
 def echo(server: socket.socket) -> None:
-    """A datagram of the size of an answer for every one that comes."""
+    """Answer with a datagram of the size of an answer for every one that comes."""
     buffer = bytearray(2048)
     view = memoryview(buffer)[:88]
     while True:
@@ -92,7 +92,7 @@ def echo(server: socket.socket) -> None:
 
 
 def batch_one(model: CompiledModel, fidelity: str) -> dict[str, float]:
-    """Seconds for one image at a time."""
+    """Return seconds for one image at a time."""
     chain = open_executor(model, fidelity, seed=1).chain
     rows, scores = images(), np.zeros(10, np.float32)
     chain.warm()
@@ -183,7 +183,7 @@ def load(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarra
 
 
 def saturated(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarray) -> dict[str, float]:
-    """Seconds an answer when there is always a next request."""
+    """Return seconds an answer when there is always a next request."""
     before = server.ask("counts")["processor_s"]
     found = load(server, rate, seconds, seed, rows)
     spent = server.ask("counts")["processor_s"] - before

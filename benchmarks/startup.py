@@ -22,7 +22,7 @@ from fpga.cli import build_app as countaction_app
 from lightning.cli import build_app as lightning_app
 from testbed.cli.app import build_app as testbed_app
 from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 
 LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
 SCRIPTS = Path(sys.executable).parent
@@ -39,7 +39,7 @@ ASKED_PLAN_S = 1.0
 
 
 def processor_s(command: list[str], allowed: tuple[int, ...] = (0,)) -> float:
-    """Median processor time of a command. Raises `RuntimeError` when it ends otherwise than is `allowed`."""
+    """Return median processor time of a command. Raises `RuntimeError` when it ends otherwise than is `allowed`."""
     times = []
     for _ in range(REPEATS):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -59,7 +59,7 @@ def report(words: list[str], asked_s: float, allowed: tuple[int, ...] = (0,)) ->
 
 
 def helps() -> Iterator[list[str]]:
-    """Every program, command and sub-command, with `--help`."""
+    """Return every program, command and sub-command, with `--help`."""
     for program, app in (
         ("testbed", testbed_app()),
         ("lightning", lightning_app()),
@@ -75,7 +75,7 @@ def helps() -> Iterator[list[str]]:
 
 @contextmanager
 def twin(family: str) -> Iterator[dict[str, str]]:
-    """The ready line of a twin that is up."""
+    """Return the ready line of a twin that is up."""
     command = [sys.executable, "-m", "sim.twins", family, "--speed=1000"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

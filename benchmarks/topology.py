@@ -1,4 +1,4 @@
-"""How long an operator waits for a topology, and how good it is.
+"""Time until an operator has a topology, and its quality.
 
 One JSON line each: strides, wiring and routes of a lab; TopologyFinder with routes at scale; matchings; mean hops.
 Times at scale are processor time of one core: the machine may be doing other things. The first run compiles.
@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.balance import balance, shortest_paths_of
-from testbed.design.demand import AllReduceDemand, Demand, demand_of_arrays
-from testbed.design.distance import diameter, mean_hops
-from testbed.design.finder import find
-from testbed.design.hops import hop_table
 from testbed.design.matching import match_edges, match_priced
-from testbed.design.next_hops import next_hops
-from testbed.design.routes import find_routes
-from testbed.design.strides import directed_strides, reach
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.balance import balance, shortest_paths_of
+from testbed.design.routing.next_hops import next_hops
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
+from testbed.design.topology.distance import diameter, mean_hops
+from testbed.design.topology.finder import find
+from testbed.design.topology.hops import hop_table
+from testbed.design.topology.strides import directed_strides, reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
 #: Nodes, degree, processor seconds asked for.
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def lab() -> dict[str, Any]:
-    """Strides, wiring and all routes, link by link, as `testbed plan` needs them."""
+    """Compute strides, wiring and all routes, link by link, as `testbed plan` needs them."""
     rows = {}
     for nodes, degree, repeats in SIZES:
         times: dict[str, list[float]] = {"strides_ms": [], "wiring_ms": [], "routes_ms": []}
@@ -76,7 +76,7 @@ def lab() -> dict[str, Any]:
 
 
 def scale() -> dict[str, Any]:
-    """Topology, next hops for all pairs, four paths for pairs with demand and their loads: one matching."""
+    """Measure topology, next hops for all pairs, four paths for pairs with demand and their loads: one matching."""
     plan(demand(64), 4, simplex=False)  # compiles
     rows: dict[str, Any] = {}
     for nodes, degree, asked in SCALE:
@@ -89,7 +89,7 @@ def scale() -> dict[str, Any]:
 
 
 def growth(degree: int = 8) -> dict[int, dict[str, Any]]:
-    """The same for 128, 256, ... 4096 nodes of one degree, duplex."""
+    """Measure the same for 128, 256, ... 4096 nodes of one degree, duplex."""
     plan(demand(64), degree, simplex=False)
     return {nodes: plan(demand(nodes), degree, simplex=False) for nodes in (128, 256, 512, 1024, 2048, 4096)}
 
@@ -119,7 +119,7 @@ def draw(rows: dict[int, dict[str, Any]], path: str) -> None:
 
 
 def demand(nodes: int, seed: int = 0) -> Demand:
-    """8n random pairs, and an AllReduce over all nodes."""
+    """Return 8n random pairs, and an AllReduce over all nodes."""
     chance = np.random.default_rng(seed)
     source, target = chance.integers(0, nodes, (2, 8 * nodes))
     return demand_of_arrays(
@@ -128,7 +128,7 @@ def demand(nodes: int, seed: int = 0) -> Demand:
 
 
 def plan(wanted: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
-    """Processor time of each step, in ms. Duplex rings take two NICs each, so matchings come in twos there."""
+    """Return processor time of each step, in ms. Duplex rings take two NICs each, so matchings come in twos there."""
     clock = [time.process_time()]
     finding = find(wanted, degree, simplex=simplex, matching_degree=1 if simplex else 2)
     clock.append(time.process_time())
@@ -144,7 +144,7 @@ def plan(wanted: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
 
 
 def matchings() -> dict[str, Any]:
-    """Exact and priced matchings of dense demands, and exact ones of 8n pairs."""
+    """Measure exact and priced matchings of dense demands, and exact ones of 8n pairs."""
     rows: dict[str, Any] = {}
     for nodes in (128, 256, 512):
         upper = np.triu(np.random.default_rng(nodes).random((nodes, nodes)), 1)
@@ -163,7 +163,7 @@ def matchings() -> dict[str, Any]:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """The result, and the median processor time of three calls in ms."""
+    """Return the result, and the median processor time of three calls in ms."""
     call()
     times = []
     for _ in range(3):
@@ -174,7 +174,7 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def quality() -> dict[str, Any]:
-    """Mean hops at degree 4, duplex: ours, all circulants, random regular graphs, and what no graph beats."""
+    """Measure the mean hops at degree 4, duplex: ours, circulants, random regular graphs, lower bound."""
     return {f"n={nodes},d=4": hops_row(nodes) for nodes in QUALITY}
 
 
@@ -203,7 +203,7 @@ def all_circulants(nodes: int) -> int:
 
 
 def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:
-    """Mean hops of a connected random graph: stubs paired at random until no pair is a loop or twice there."""
+    """Return mean hops of a connected random graph: stubs paired at random until no pair is a loop or twice there."""
     chance = random.Random(seed)
     while True:
         stubs = [node for node in range(nodes) for _ in range(degree)]
@@ -216,7 +216,7 @@ def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:
 
 
 def moore_bound(nodes: int, degree: int) -> float:
-    """Mean hops when level h holds degree * (degree - 1)^(h-1) nodes as long as there are any."""
+    """Return mean hops when level h holds degree * (degree - 1)^(h-1) nodes as long as there are any."""
     left, level, total, size = nodes - 1, 1, 0, degree
     while left > 0:
         total += level * min(left, size)

@@ -1,4 +1,4 @@
-"""How long it takes to say what a strategy sends, and to make its task graph: DLRM on 128 servers.
+"""Time to compute what a strategy sends, and to make its task graph: DLRM on 128 servers.
 
 Prints one JSON line; processor time of one core, the best of several runs. A search changes one operator in each of
 its steps, so the time of such a change is what it waits for.
@@ -15,10 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.iteration import iteration, traffic
+from testbed.design.workloads.iteration.task_graph import iteration, traffic
+from testbed.design.workloads.iteration.totals import TrafficTotals
 from testbed.design.workloads.roofline import Cluster, memory_use
-from testbed.design.workloads.strategies import default_strategy, legal_layouts
-from testbed.design.workloads.tally import Tally
+from testbed.design.workloads.strategies.strategies import default_strategy, legal_shardings
 
 NODES = 128
 CHANGES = 1000
@@ -34,7 +34,7 @@ def main() -> None:
         "tasks": graph.tasks,
         "traffic_ms": best_ms(lambda: traffic(job, strategy, cluster)),
         "asked_traffic_ms": 2.0,
-        "change_of_one_operator_us": changes_us(Tally.of(job, strategy, cluster)),
+        "change_of_one_operator_us": changes_us(TrafficTotals.of(job, strategy, cluster)),
         "memory_ms": best_ms(lambda: memory_use(job, strategy, cluster)),
         "task_graph_ms": best_ms(lambda: iteration(job, strategy, cluster)),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def best_ms(work: Callable[[], object], runs: int = 7) -> float:
-    """Processor time in ms, the best of several: what is remembered is remembered."""
+    """Return processor time in ms, the best of several: what is remembered is remembered."""
     times = []
     for _ in range(runs):
         begin = time.process_time()
@@ -52,16 +52,16 @@ def best_ms(work: Callable[[], object], runs: int = 7) -> float:
     return round(min(times) * 1e3, 3)
 
 
-def changes_us(tally: Tally) -> float:
-    """Mean processor time in us of random changes, each on top of the ones before; new layouts included."""
+def changes_us(totals: TrafficTotals) -> float:
+    """Return mean processor time in us of random changes, each on top of those before; new shardings included."""
     rng = np.random.default_rng(0)
-    operators = tally.workload.operators
+    operators = totals.workload.operators
     places = rng.integers(len(operators), size=CHANGES)
-    choices = [legal_layouts(operators[place], NODES) for place in places]
-    layouts = [choice[rng.integers(len(choice))] for choice in choices]
+    choices = [legal_shardings(operators[place], NODES) for place in places]
+    shardings = [choice[rng.integers(len(choice))] for choice in choices]
     begin = time.process_time()
-    for place, layout in zip(places, layouts, strict=True):
-        tally = tally.with_layout(int(place), layout)
+    for place, sharding in zip(places, shardings, strict=True):
+        totals = totals.with_sharding(int(place), sharding)
     return round((time.process_time() - begin) / CHANGES * 1e6, 1)
 
 

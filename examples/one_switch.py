@@ -17,7 +17,7 @@ from ocs_drivers import open_switch
 
 @contextmanager
 def simulated_switch() -> Iterator[str]:
-    """The address of a Polatis twin that lives as long as the body."""
+    """Yield the address of a Polatis twin that lives as long as the body."""
     command = [sys.executable, "-m", "sim.twins", "polatis", "--size", "16x16"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as twin:
         assert twin.stdin is not None

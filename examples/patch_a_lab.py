@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated import start_lab
 from testbed.measure.collectives import CollectiveSpec
-from testbed.measure.standing import collect, node_configurations
+from testbed.measure.current_topology import collect, node_configurations
 from testbed.operate.journal import journal_in
 from testbed.operate.session import design_for, open_lab
 

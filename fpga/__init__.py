@@ -4,13 +4,25 @@ fpga.count_action       the language, the representation and what is made from i
 fpga.open_bus(address)  a way to the registers of a datapath: a simulator, a board
 fpga.Program            targets, layer by layer
 fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
+
+| room | what lives there |
+|---|---|
+| `count_action` | the language |
+| `library`, `rtl`, `boards` | modules in the language, hand-written blocks, scripts for boards |
+| `hdl` | simulators, linters and synthesis of SystemVerilog |
+| `formal` | proofs of blocks and of datapaths |
+| `registers` | the register map, and the tops made from it |
+| `bus` | ways to the registers: simulators, pins, boards |
+| `program`, `beats`, `portal`, `datapath` | the driver |
+| `photonic_mac` | the photonic multiply-accumulate datapath, its model and its cycles |
+| `cli` | the command `countaction` |
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fpga.beats import Beats
@@ -36,7 +48,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "beats": "Beats",

@@ -26,7 +26,7 @@ class Beats:
 
 
 def packed_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
-    """For every beat the valid bits and the data bits of all streams under the name.
+    """Return for every beat the valid bits and the data bits of all streams under the name.
 
     Of an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be left
     out; a single number a beat when there is one stream of one lane. Raises ValueError for other shapes, and for
@@ -43,7 +43,7 @@ def packed_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, in
 
 
 def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
-    """Samples side by side, the first in the lowest bits, negative ones in two's complement.
+    """Return samples side by side, the first in the lowest bits, negative ones in two's complement.
 
     >>> hex(pack([1, -1], 8))
     '0xff01'
@@ -53,7 +53,7 @@ def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
 
 
 def unpack(bits: int, samples: int, width: int, *, signed: bool) -> list[int]:
-    """The inverse of `pack`.
+    """Return the inverse of `pack`.
 
     >>> unpack(0xFF01, 2, 8, signed=True)
     [1, -1]
@@ -64,7 +64,7 @@ def unpack(bits: int, samples: int, width: int, *, signed: bool) -> list[int]:
 
 
 def stream_bits(mask: int, signal: Signal) -> int:
-    """The data bits of those streams under a name whose bit in `mask` is 1."""
+    """Return the data bits of those streams under a name whose bit in `mask` is 1."""
     bits = signal.lanes * signal.width
     ones = (1 << bits) - 1
     return sum(ones << bits * index for index in range(signal.size) if mask >> index & 1)

@@ -16,20 +16,24 @@ from numpy.typing import ArrayLike
 from fpga.beats import Beats, Samples
 from fpga.bus.protocol import RegisterBus
 from fpga.count_action.model import Signal, SignalKind
+from fpga.errors import FpgaError
 from fpga.portal import Portal, read_words
 from fpga.program import Program
-from fpga.registers.layout import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
-from fpga.registers.table import WORD_BITS, RegisterMap
+from fpga.registers.model import WORD_BITS, RegisterMap
+from fpga.registers.register_list import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
 
 
-class DatapathError(Exception):
+class DatapathError(FpgaError):
     """Hardware and program do not fit, or beats do not go through."""
+
+    code = "fpga.datapath"
+    who = "device"
 
 
 class WrongHardware(DatapathError):
-    """What is behind the bus is not what the program was written for."""
+    """The hardware behind the bus is not what the program was written for."""
 
 
 class BeatsNotTaken(DatapathError):
@@ -95,7 +99,7 @@ class Datapath:
         self._put_in_force(self._loaded().targets(layer))
 
     def reset(self) -> None:
-        """As after power-on: counts 0, targets those of the text, no beats anywhere."""
+        """Return to the state after power-on: counts 0, targets those of the text, no beats anywhere."""
         self._restart(self._loaded())
 
     def _restart(self, program: Program) -> None:
@@ -176,17 +180,17 @@ class Datapath:
         self.bus.write32(register.at(word), old & ~(1 << bit) | value << bit)
 
     def counts(self) -> dict[str, int]:
-        """What the counts are now, by `module.count`, read one after the other."""
+        """Return what the counts are now, by `module.count`, read one after the other."""
         pairs = [(module.name, count.name) for module, count in self._loaded().datapath.counts()]
         return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
 
     def outputs(self) -> dict[str, int]:
-        """Flags and numbers as they are now, and how many pulses there were since reset, by `module.output`."""
+        """Return flags and numbers as they are now, and the pulses since reset, by `module.output`."""
         driven = [(module, name) for module, name, *_ in effects(self._loaded().datapath)]
         return {f"{module}.{name}": self._read("OUT", module, name) for module, name in driven}
 
     def status(self) -> Status:
-        """Which counts have jumped over their targets or exceeded their widths since `clear_status`."""
+        """Return which counts have jumped over their targets or exceeded their widths since `clear_status`."""
         names = [f"{module.name}.{count.name}" for module, count in self._loaded().datapath.counts()]
         return Status(self._named_bits("OVERSHOOT", names), self._named_bits("SATURATED", names))
 

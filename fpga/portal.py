@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from fpga.beats import Beats, Samples, packed_beats, stream_bits, unpack
 from fpga.bus.protocol import Access, RegisterBus, transfer_of
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.layout import FIFO_DEPTH, output_streams
-from fpga.registers.table import WORD_BITS, RegisterMap
+from fpga.registers.model import WORD_BITS, RegisterMap
+from fpga.registers.register_list import FIFO_DEPTH, output_streams
 
 _WORD = (1 << WORD_BITS) - 1
 
@@ -61,7 +61,7 @@ class Portal:
         }
 
     def enqueue(self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats]) -> None:
-        """Beats to be pushed, by input or for the only one. Raises ValueError; nothing is queued then."""
+        """Queue beats to be pushed, by input or for the only one. Raises ValueError; nothing is queued then."""
         if not isinstance(beats, Mapping):
             if len(self._sources) != 1:
                 names = ", ".join(self._sources) or "none"
@@ -92,14 +92,14 @@ class Portal:
         }
 
     def forget_what_is_left(self) -> dict[str, int]:
-        """How many beats of each input were not taken; those that were not pushed yet never will be."""
+        """Drop what was not pushed yet; return how many beats of each input were not taken."""
         left = {name: source.left for name, source in self._sources.items() if source.left}
         for source in self._sources.values():
             source.queue.clear()
         return left
 
     def _feed_all(self) -> bool:
-        """Push as long as beats are taken, at most as many as wait behind an output; whether anything moved.
+        """Push as long as beats are taken, at most as many as wait behind an output; return whether anything moved.
 
         Reading what came out after every push would be half of all accesses.
         """
@@ -153,7 +153,7 @@ class Portal:
 
 
 def read_words(bus: RegisterBus, table: RegisterMap, key: tuple[str, ...]) -> int:
-    """All words of a register as one number."""
+    """Return all words of a register as one number."""
     register = table[key]
     return _joined([bus.read32(register.at(word)) for word in range(register.words)])
 

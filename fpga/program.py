@@ -1,7 +1,7 @@
-"""What a driver loads: a value for every target, layer by layer, for one particular datapath.
+"""Programs that a driver loads: a value for every target, layer by layer, for one particular datapath.
 
 A program carries the datapath it is for (its representation, `fpga.count_action.Datapath`), so a file of a
-program is all that a driver needs beside a bus.
+program is all that a driver needs in addition to a bus.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpga.count_action.model import Datapath, Target, datapath_from_json
+from fpga.errors import FpgaError
 
 Layer = Mapping[str, int]
 """`module.target` to value."""
 
 
-class ProgramError(ValueError):
+class ProgramError(FpgaError, ValueError):
     """A program that cannot be for its datapath; the message says what to change."""
+
+    code = "fpga.program"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Program:
                 "a program has no layers. Give it one, which may be empty: Program(datapath, ({},))."
             )
         names = _targets(self.datapath)
-        layers = tuple(_checked(number, layer, names) for number, layer in enumerate(self.layers))
+        layers = tuple(_check_layer(number, layer, names) for number, layer in enumerate(self.layers))
         object.__setattr__(self, "layers", layers)
 
     @property
@@ -48,7 +51,10 @@ class Program:
         return self.datapath.digest
 
     def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
-        """Module, target and value of every target in a layer. Raises ProgramError for a layer that is not there."""
+        """Return the module, target and value of every target in a layer.
+
+        Raises ProgramError for a layer that is not there.
+        """
         place = operator.index(layer) if hasattr(layer, "__index__") else -1
         if not 0 <= place < len(self.layers):
             raise ProgramError(
@@ -61,7 +67,7 @@ class Program:
         )
 
     def to_json(self) -> str:
-        """Text that `program_from_json` takes."""
+        """Return the text that `program_from_json` takes."""
         document = {
             "hash": f"{self.digest:08x}",
             "layers": [dict(layer) for layer in self.layers],
@@ -71,7 +77,7 @@ class Program:
 
 
 def program_from_json(text: str) -> Program:
-    """What `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
+    """Read what `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
     try:
         document: Any = json.loads(text)
         layers = tuple(dict(layer) for layer in document["layers"])
@@ -82,7 +88,7 @@ def program_from_json(text: str) -> Program:
     if digest != f"{datapath.digest:08x}":
         raise ProgramError(
             f"the program is for hash {digest}, but the datapath in it has {datapath.digest:08x}: one of them was"
-            " changed by hand. Write the program anew with Program.to_json()."
+            " changed by hand. Write the program again with Program.to_json()."
         )
     return Program(datapath, layers)
 
@@ -91,15 +97,15 @@ def _targets(datapath: Datapath) -> dict[str, Target]:
     return {f"{module.name}.{target.name}": target for module, target in datapath.targets()}
 
 
-def _checked(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:
+def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:
     return {name: _value(f"layer {number}", name, value, names) for name, value in layer.items()}
 
 
 def _value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
-        cure = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
-        raise ProgramError(f"{where}: no target {name!r}. {cure}")
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+        raise ProgramError(f"{where}: no target {name!r}. {hint}")
     width = names[name].width
     try:
         number = operator.index(value)

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
+from lightbed.moved import keep_importable
 from lightning import errors
+from lightning._moved import MOVED
 from lightning.errors import (
     DeviceGone,
     DeviceStuck,
@@ -31,13 +33,14 @@ from lightning.errors import (
 )
 
 if TYPE_CHECKING:
-    from lightning.compute import LightningCompute
-    from lightning.config import Configuration, LightningConfig, from_lts, from_slide
-    from lightning.control import LightningControl
-    from lightning.devices import Patience, connect
-    from lightning.devices.recording import record
-    from lightning.signal_processing import LightningSignalProcessing
-    from lightning.waveform import Waveform
+    from lightning.kit.compute import LightningCompute
+    from lightning.kit.config import Configuration, LightningConfig, from_lts, from_slide
+    from lightning.kit.connection import connect
+    from lightning.kit.control import LightningControl
+    from lightning.kit.devices import Patience
+    from lightning.kit.recordings.recording import record
+    from lightning.kit.signal_processing import LightningSignalProcessing
+    from lightning.kit.waveform import Waveform
 
 __all__ = [
     "Configuration",
@@ -61,15 +64,18 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "compute": "LightningCompute",
-            "config": "Configuration LightningConfig from_lts from_slide",
-            "control": "LightningControl",
-            "devices": "Patience connect",
-            "devices.recording": "record",
-            "signal_processing": "LightningSignalProcessing",
-            "waveform": "Waveform",
+            "kit.compute": "LightningCompute",
+            "kit.config": "Configuration LightningConfig from_lts from_slide",
+            "kit.control": "LightningControl",
+            "kit.connection": "connect",
+            "kit.devices": "Patience",
+            "kit.recordings.recording": "record",
+            "kit.signal_processing": "LightningSignalProcessing",
+            "kit.waveform": "Waveform",
         },
     )
+
+keep_importable(__name__, MOVED)

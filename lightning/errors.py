@@ -46,44 +46,43 @@ Each class has a stable `code` and says in `who` whose turn it is. A message say
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from lightning import neighbours
+from lightbed.errors import LightbedError, Who
+from lightning import name_conflict
 
 # Here, because every module of ours imports this one, also when `lightning/__init__.py` is no longer ours.
-neighbours.refuse(__file__)
-
-Who = Literal["user", "device"]
+name_conflict.check_installed(__file__)
 
 
-class LightningError(Exception):
+class LightningError(LightbedError):
     """Root of all errors raised by `lightning`.
 
-    `what` says in one sentence what happened and why; `device` is the name of the device, `cure` what to do. They
+    `what` says in one sentence what happened and why; `device` is the name of the device, `hint` what to do. They
     are kept as attributes and joined into the message.
     """
 
-    code: ClassVar[str] = "lightning.error"
+    code = "lightning.error"
     who: ClassVar[Who] = "user"
 
-    def __init__(self, what: str, *, device: str = "", cure: str = "") -> None:
+    def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
         self.what = what
         self.device = device
-        self.cure = cure
+        self.hint = hint
         super().__init__(what)
 
     def __str__(self) -> str:
-        """The whole message, as `sim-kit-0001: what. Cure`."""
+        """Return the whole message, as `sim-kit-0001: what. Hint`."""
         named = f"{self.device}: {self.what}" if self.device else self.what
-        return f"{named}. {self.cure}" if self.cure else named
+        return f"{named}. {self.hint}" if self.hint else named
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As itself, also through another process."""
-        return _rebuilt, (type(self), self.what, self.device, self.cure)
+        """Pickle as itself, also through another process."""
+        return _rebuilt, (type(self), self.what, self.device, self.hint)
 
 
-def _rebuilt(kind: type[LightningError], what: str, device: str, cure: str) -> LightningError:
-    return kind(what, device=device, cure=cure)
+def _rebuilt(kind: type[LightningError], what: str, device: str, hint: str) -> LightningError:
+    return kind(what, device=device, hint=hint)
 
 
 class MissingLibrary(LightningError, ImportError):
@@ -93,7 +92,7 @@ class MissingLibrary(LightningError, ImportError):
 
 
 class ConfigError(LightningError):
-    """What was asked for cannot be."""
+    """A request that cannot be met."""
 
     code = "config"
 

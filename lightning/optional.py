@@ -1,4 +1,4 @@
-"""Optional libraries: imported where they are needed, and named with the cure where they are missing."""
+"""Optional libraries: imported where they are needed, and named with the hint where they are missing."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def needed(module: str, purpose: str) -> ModuleType:
         extra = EXTRAS.get(missing, "kit")
         raise MissingLibrary(
             f"{missing} is needed {purpose}, and is not installed",
-            cure=f"Run: pip install 'lightbed[{extra}]'",
+            hint=f"Run: pip install 'lightbed[{extra}]'",
         ) from error

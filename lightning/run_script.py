@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from lightning.devices import connect
 from lightning.errors import ScriptError
+from lightning.kit.connection import connect
 from lightning.optional import needed
 
 INTERRUPTED = 130
@@ -32,7 +32,7 @@ def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] =
     """
     path = Path(script)
     if not path.is_file():
-        raise ScriptError(f"there is no script {str(path)!r}", cure="Check the path")
+        raise ScriptError(f"there is no script {str(path)!r}", hint="Check the path")
     soc = connect(device) if isinstance(device, str) else device
     with supplied(soc), _as_main(path, arguments):
         return _ended(path)
@@ -53,7 +53,7 @@ def _ended(path: Path) -> int:
 
 
 def _exit_code(code: Any) -> int:
-    """As Python: nothing is 0, a number is itself, a text is printed and is 1."""
+    """Return the exit code as Python has it: nothing is 0, a number is itself, a text is printed and is 1."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -76,7 +76,7 @@ def _is_of(frame: FrameType, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """`sys.argv` and the first entry of `sys.path` as under `python SCRIPT ARGUMENTS`."""
+    """Set `sys.argv` and the first entry of `sys.path` as under `python SCRIPT ARGUMENTS`."""
     argv, search = sys.argv, sys.path
     sys.argv = [str(path), *arguments]
     sys.path = [str(path.resolve().parent), *search[1:]]
@@ -102,7 +102,7 @@ def supplied(soc: Any) -> Iterator[None]:
 
 
 def _stand_in(soc: Any) -> type:
-    """A class that gives this device whenever it is called, with whatever arguments a board would take."""
+    """Return a class that gives this device whenever it is called, with whatever arguments a board would take."""
 
     class OneDevice(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -115,7 +115,7 @@ def _stand_in(soc: Any) -> type:
 
 
 def _proxies(soc: Any, qick: ModuleType) -> ModuleType:
-    """`qick.pyro` whose proxy is this device; the rest is QICK's own where Pyro4 is installed."""
+    """Return `qick.pyro` whose proxy is this device; the rest is QICK's own where Pyro4 is installed."""
     module = ModuleType("qick.pyro", "QICK's proxies; the one made here is the chosen device.")
     with contextlib.suppress(ImportError):
         vars(module).update(

@@ -11,10 +11,12 @@ outputs N+1..N+M. What counts as done was read back from the device; what went w
 without passwords.
 """
 
-from ocs_drivers.address import Address, known_schemes, open_switch, parse_address
+from lightbed.moved import keep_importable
+from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import Guard, OpticalSwitch, unguarded
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import OcsError
+from ocs_drivers.families import known_schemes, open_switch
 from ocs_drivers.model import (
     ApplyReport,
     Attenuation,
@@ -57,3 +59,11 @@ __all__ = [
     "parse_address",
     "unguarded",
 ]
+
+_ROOMS = {
+    "engine": "device_lock driver planning transaction",
+    "protocols": "cli_session http http_session scpi scpi_session tl1 tl1_session",
+    "transports": "lines recording serial_port ssh ssh_host_keys telnet tls transport visa wire",
+    "vendors": "calient dicon glimmerglass manual mosw polatis rome scpi_1xn sonic telescent",
+}
+keep_importable(__name__, {name: f"{room}.{name}" for room in _ROOMS for name in _ROOMS[room].split()})

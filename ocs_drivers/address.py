@@ -1,4 +1,4 @@
-"""Where a switch answers, in words, and the driver that speaks its language.
+"""Addresses of switches, as text and taken apart.
 
     polatis+scpi://host[:5025]                       a scheme and a host; `testbed switch --help` lists them all
     calient+rest://host?tls=1                        options follow a question mark
@@ -15,42 +15,15 @@ Credentials in an address are used and then forgotten: they are in no message, l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
 
-ENTRY_POINTS = "ocs_drivers.drivers"
-"""Entry point group: name = scheme, value = a `DriverFactory`."""
-
 DEFAULT_TIMEOUT_S = 5.0
 
-_BUILT_IN = {
-    "polatis+scpi": "ocs_drivers.polatis:scpi_switch",
-    "polatis+tl1": "ocs_drivers.polatis:tl1_switch",
-    "polatis+serial": "ocs_drivers.polatis:serial_switch",
-    "polatis+rest": "ocs_drivers.polatis:rest_switch",
-    "calient+tl1": "ocs_drivers.calient:tl1_switch",
-    "calient+rest": "ocs_drivers.calient:rest_switch",
-    "glimmerglass+tl1": "ocs_drivers.glimmerglass:tl1_switch",
-    "telescent+cli": "ocs_drivers.telescent:cli_switch",
-    "rome+cli": "ocs_drivers.rome:rome_ssh",
-    "rome+telnet": "ocs_drivers.rome:rome_telnet",
-    "afm+cli": "ocs_drivers.rome:afm_ssh",
-    "afm+telnet": "ocs_drivers.rome:afm_telnet",
-    "sonic-ocs": "ocs_drivers.sonic:ssh_switch",
-    "dicon+scpi": "ocs_drivers.dicon:tcp_switch",
-    "dicon+serial": "ocs_drivers.dicon:serial_switch",
-    "mosw+scpi": "ocs_drivers.mosw:tcp_switch",
-    "scpi-1xn": "ocs_drivers.scpi_1xn:tcp_switch",
-    "scpi-1xn+serial": "ocs_drivers.scpi_1xn:serial_switch",
-    "manual": "ocs_drivers.manual:manual_panel",
-}
 _ALIASES = {"serial": "polatis+serial"}
 _PATH_SCHEMES = re.compile(
     r"(?P<scheme>manual|serial|[\w.-]+\+serial):(?://)?(?P<path>[^?]+)(?:\?(?P<query>.*))?"
@@ -79,20 +52,16 @@ class Address:
         return f"{self.scheme}://{where}" + (f"?{urlencode(self.options)}" if self.options else "")
 
     def with_port(self, default: int) -> Address:
-        """The same with a port: its own, or the default of its protocol."""
+        """Return the same address with a port: its own, or the default of its protocol."""
         return replace(self, port=self.port or default)
 
     def only_options(self, *known: str) -> Address:
-        """The same address. Raises `AddressError` when it has an option that is not among `known`."""
+        """Return the same address. Raises `AddressError` when it has an option that is not among `known`."""
         for name in self.options:
             if name not in known:
-                cure = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
-                raise AddressError(f"no option {name!r}", device=str(self), cure=cure)
+                hint = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
+                raise AddressError(f"no option {name!r}", device=str(self), hint=hint)
         return self
-
-
-DriverFactory = Callable[..., OpticalSwitch]
-"""`factory(address: Address, *, timeout_s: float, credentials: Credentials | None) -> OpticalSwitch`, unopened."""
 
 
 def parse_address(text: str) -> Address:
@@ -110,7 +79,7 @@ def parse_address(text: str) -> Address:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its own words would show a part of the address, perhaps of a password
+    except ValueError:  # its own message would show a part of the address, perhaps of a password
         raise _misunderstood(text, "its host and port cannot be told apart") from None
     if not parts.scheme or not parts.hostname:
         raise _misunderstood(text, "it needs a scheme and a host")
@@ -158,71 +127,12 @@ def _credentials(parts: SplitResult) -> Credentials | None:
 def _misunderstood(text: str, why: str) -> AddressError:
     return AddressError(
         f"cannot understand the address {_without_credentials(text)!r}: {why}",
-        cure="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
+        hint="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
 
 
 def _without_credentials(text: str) -> str:
-    """What cannot be taken apart may hold a password anywhere before the last `@`."""
+    """Hide all that stands before the last `@`: an address that cannot be taken apart may hold a password there."""
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest
-
-
-def entry_points(**select: str) -> Any:
-    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: most addresses need none."""
-    from importlib import metadata
-
-    return metadata.entry_points(**select)
-
-
-def driver_factory(scheme: str) -> DriverFactory:
-    """The factory for a scheme: built in, or provided by an installed distribution.
-
-    Raises `AddressError` when there is none, or when it cannot be imported.
-    """
-    if scheme.startswith("sim+"):
-        from ocs_drivers.simulated import simulated_switch
-
-        driver_factory(scheme.removeprefix("sim+"))  # or there is no such driver
-        return simulated_switch
-    built_in = _BUILT_IN.get(scheme)
-    if built_in is not None:
-        module, name = built_in.split(":")
-        factory: DriverFactory = getattr(import_module(module), name)
-        return factory
-    for entry_point in entry_points(group=ENTRY_POINTS, name=scheme):
-        try:
-            factory = entry_point.load()
-        except Exception as error:
-            raise AddressError(
-                f"the driver for {scheme} cannot be loaded: {error}",
-                cure=f"Look at the distribution that provides {entry_point.value}.",
-            ) from error
-        return factory
-    raise AddressError(f"no driver for {scheme}", cure=f"Known: {', '.join(known_schemes())}.")
-
-
-def known_schemes() -> tuple[str, ...]:
-    """Schemes that `open_switch` understands here, sorted."""
-    return tuple(sorted({*_BUILT_IN, *entry_points(group=ENTRY_POINTS).names}))
-
-
-def open_switch(
-    address: str,
-    *,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    credentials: Credentials | tuple[str, str] | None = None,
-) -> OpticalSwitch:
-    """Connect to the switch at `address` and find out what it can do.
-
-    `timeout_s` bounds every wait for an answer. `credentials` go before those in the address. Raises
-    `AddressError`, `ConnectError`, `Timeout`, `ProtocolDesync`, `LoginFailed`.
-    """
-    parsed = parse_address(address)
-    if isinstance(credentials, tuple):
-        credentials = Credentials(*credentials)
-    factory = driver_factory(parsed.scheme)
-    switch = factory(parsed, timeout_s=timeout_s, credentials=credentials or parsed.credentials)
-    switch.open()
-    return switch

@@ -29,7 +29,7 @@ Guard = Callable[[], None]
 
 
 def unguarded() -> None:
-    """The guard that lets everything pass."""
+    """Let everything pass: the guard of whoever has none."""
 
 
 class OpticalSwitch(Protocol):
@@ -41,11 +41,11 @@ class OpticalSwitch(Protocol):
 
     @property
     def address(self) -> str:
-        """Where the device answers; never holds credentials."""
+        """Address where the device answers, without credentials."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this very device can do; known once the switch was opened."""
+        """Capabilities of this very device; known once the switch was opened."""
 
     def open(self) -> None:
         """Connect, log in and find out capabilities; does nothing on an open switch.
@@ -54,7 +54,7 @@ class OpticalSwitch(Protocol):
         """
 
     def close(self) -> None:
-        """Hang up. Does nothing on a closed switch; circuits stay as they are."""
+        """Close the connection. Does nothing on a closed switch; circuits stay as they are."""
 
     def __enter__(self) -> Self:
         """Open and return the switch."""
@@ -63,13 +63,13 @@ class OpticalSwitch(Protocol):
         """Close."""
 
     def identity(self) -> Identity:
-        """Who the device said it is when it was opened."""
+        """Return the identity that the device gave when it was opened."""
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports by number (inputs 1..N, outputs N+1..N+M), with the device's own names and their state now."""
+        """Return all ports by number (inputs 1..N, outputs N+1..N+M), with the device's own names and their state."""
 
     def read(self) -> Snapshot:
-        """The configuration the device holds now. Reconnects once when the device had hung up."""
+        """Return the configuration the device holds now. Reconnects once when the device had closed the connection."""
 
     def plan(
         self,
@@ -77,7 +77,7 @@ class OpticalSwitch(Protocol):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Steps from `seen` to `target`, without a byte on the wire; empty when nothing differs.
+        """Return the steps from `seen` to `target`, without a byte on the wire; empty when nothing differs.
 
         `scope` are the input ports that may be touched (None: the whole switch). Raises `UnknownPort`,
         `WrongSide`, `PortError` for an input outside the scope, and `PortBusy` when a circuit outside
@@ -89,7 +89,7 @@ class OpticalSwitch(Protocol):
 
         Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`, `Conflict`);
         whatever happens after the first byte is in the outcome, also a `guard` that stops the rest of a step.
-        Never sends a write a second time unless the device refused the first in so many words.
+        Never sends a write a second time unless the device refused the first explicitly.
         """
 
     def apply(
@@ -116,10 +116,10 @@ class OpticalSwitch(Protocol):
         """Take down whatever circuits these inputs have, and touch no other input."""
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power at each port in dBm; None where the port has no monitor."""
+        """Return the optical power at each port in dBm; None where the port has no monitor."""
 
     def attenuation(self, port: int) -> Attenuation:
-        """The attenuator of an output port. Raises `Unsupported` where there are none."""
+        """Return the setting of the attenuator of an output port. Raises `Unsupported` where there are none."""
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
         """Set the attenuator of an output port. Raises `Unsupported` where there are none."""
@@ -128,7 +128,7 @@ class OpticalSwitch(Protocol):
         """Let light pass these ports or not; circuits stay. Raises `Unsupported` without shutters."""
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """What the device said unasked after event number `since`; a bounded buffer keeps the latest.
+        """Return the unsolicited messages after event number `since`; a bounded buffer keeps the latest.
 
         Always empty where `capabilities.async_events` is False.
         """

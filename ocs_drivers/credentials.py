@@ -1,4 +1,4 @@
-"""Who we say we are to a device, and where that is found without writing it into an address.
+"""Accounts on devices, and the places where they are found without being written into an address.
 
 In this order: what the caller gave, the environment (`LIGHTBED_OCS_USER`, `LIGHTBED_OCS_PASSWORD`), a file
 (`LIGHTBED_OCS_CREDENTIALS`, else `~/.config/lightbed/credentials.toml`), the factory account. The file has a table
@@ -38,12 +38,12 @@ _in_use: set[Credentials] = set()
 
 
 def credentials_in_use() -> frozenset[Credentials]:
-    """Every account that was found in this process, for recordings to blank out."""
+    """Return every account that was found in this process, for recordings to blank out."""
     return frozenset(_in_use)
 
 
 def find_credentials(device: str, given: Credentials | None, *, factory: Credentials) -> Credentials:
-    """The account for `device`, an address without credentials. Raises `CredentialsError`."""
+    """Return the account for `device`, an address without credentials. Raises `CredentialsError`."""
     found = given or _from_environment(factory) or _from_file(device) or factory
     _in_use.add(found)
     return found
@@ -61,7 +61,7 @@ def _from_file(device: str) -> Credentials | None:
     path = Path(chosen) if chosen else DEFAULT_FILE.expanduser()
     if not path.exists():
         if chosen:
-            raise CredentialsError(f"there is no file {path}", cure=f"{FILE_VARIABLE} names it.")
+            raise CredentialsError(f"there is no file {path}", hint=f"{FILE_VARIABLE} names it.")
         return None
     for pattern, account in _tables(path).items():
         if fnmatchcase(device, pattern):
@@ -70,9 +70,9 @@ def _from_file(device: str) -> Credentials | None:
 
 
 def _tables(path: Path) -> dict[str, object]:
-    """The tables of the file, which must be its owner's alone."""
+    """Read the tables of the file, which must be its owner's alone."""
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise CredentialsError(f"{path} can be read by others", cure=f"Run: chmod 600 {path}")
+        raise CredentialsError(f"{path} can be read by others", hint=f"Run: chmod 600 {path}")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (
@@ -80,7 +80,7 @@ def _tables(path: Path) -> dict[str, object]:
         UnicodeDecodeError,
     ):  # the message would show the line, password included
         raise CredentialsError(
-            f"{path} is not TOML", cure="See `ocs_drivers.credentials` for its form."
+            f"{path} is not TOML", hint="See `ocs_drivers.credentials` for its form."
         ) from None
 
 
@@ -89,6 +89,6 @@ def _account(path: Path, pattern: str, account: object) -> Credentials:
     user, password = fields.get("user"), fields.get("password")
     if not isinstance(user, str) or not isinstance(password, str):
         raise CredentialsError(
-            f"{path}: the table {pattern!r} needs a user and a password", cure="Write both as text in quotes."
+            f"{path}: the table {pattern!r} needs a user and a password", hint="Write both as text in quotes."
         )
     return Credentials(user, password)

@@ -3,7 +3,7 @@
     OcsError
     ├── AddressError              the address cannot be understood                      (user)
     ├── CredentialsError          the file of accounts cannot be used                   (user)
-    ├── TransportError            the conversation itself failed                        (device)
+    ├── TransportError            the session itself failed                             (device)
     │   ├── ConnectError          nobody answers at the address
     │   │   └── AnotherDevice     somebody else answers than before
     │   ├── ConnectionLost        the device closed the line, or the line broke
@@ -29,33 +29,27 @@
     ├── PartialApply              some pairs are done and some are not; `.report`       (unknown)
     └── Unsupported               this device cannot do that at all                     (user)
 
-Each class has a stable `code` (shared by command line, journal and service) and says in `who` whose turn it is.
-A message names the device, the ports, what was sent and what came back, and what to do next.
+Each class has a stable `code` and says in `who` whose turn it is. A message also says what to do next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from lightbed.errors import LightbedError, Who
 
 if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport
-
-Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
-
 
 PORTS_SHOWN = 12
 CHARACTERS_SHOWN = 300
 
 
-class OcsError(Exception):
-    """Root of all errors raised by `ocs_drivers`.
+class OcsError(LightbedError):
+    """Root of all errors of `ocs_drivers`: `what` happened, at which device (no credentials), and what was sent."""
 
-    `what` says in one clause what happened; the keyword arguments are kept as attributes
-    and joined into the message. `device` is an address without credentials.
-    """
-
-    code: ClassVar[str] = "ocs.error"
+    code = "ocs.error"
     who: ClassVar[Who] = "device"
     report: ApplyReport | None = None
     """What became of every pair, when the error ended an `apply` that had begun to write."""
@@ -68,14 +62,10 @@ class OcsError(Exception):
         ports: Iterable[int] = (),
         sent: str = "",
         received: str = "",
-        cure: str = "",
+        hint: str = "",
     ) -> None:
-        self.what = what
-        self.device = device
-        self.ports = tuple(ports)
-        self.sent = sent
-        self.received = received
-        self.cure = cure
+        self.what, self.device, self.ports = what, device, tuple(ports)
+        self.sent, self.received, self.hint = sent, received, hint
         super().__init__(self._message())
 
     def locate(self, *, device: str, sent: str = "") -> Self:
@@ -93,13 +83,13 @@ class OcsError(Exception):
             text += f"; sent {_shortened(self.sent)!r}"
         if self.received:
             text += f"; received {_shortened(self.received)!r}"
-        if self.cure:
-            text += f". {self.cure}"
+        if self.hint:
+            text += f". {self.hint}"
         return text
 
 
 def _listed(ports: tuple[int, ...]) -> str:
-    """Ports as people read them; the attribute keeps them all."""
+    """Format ports as people read them; the attribute keeps them all."""
     more = f" and {len(ports) - PORTS_SHOWN} more" if len(ports) > PORTS_SHOWN else ""
     return ", ".join(map(str, ports[:PORTS_SHOWN])) + more
 
@@ -123,7 +113,7 @@ class CredentialsError(OcsError):
 
 
 class TransportError(OcsError):
-    """The conversation with the device failed; what the device did is known only after a read."""
+    """The session with the device failed; what the device did is known only after a read."""
 
     code = "ocs.transport"
 
@@ -153,7 +143,7 @@ class Timeout(TransportError):
 
 
 class ProtocolDesync(TransportError):
-    """What came back is not the device's protocol; the line has been closed."""
+    """A reply that is not of the device's protocol; the connection has been closed."""
 
     code = "ocs.transport.desync"
 
@@ -249,8 +239,7 @@ class Conflict(OcsError):
     def __init__(
         self, what: str, *, expected: Mapping[int, int], found: Mapping[int, int], **where: object
     ) -> None:
-        self.expected = dict(expected)
-        self.found = dict(found)
+        self.expected, self.found = dict(expected), dict(found)
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
@@ -273,8 +262,7 @@ class VerifyMismatch(OcsError):
     def __init__(
         self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object
     ) -> None:
-        self.missing = dict(missing)
-        self.extra = dict(extra)
+        self.missing, self.extra = dict(missing), dict(extra)
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The words of the contract: what a switch is, what it holds, what a step does and what became of it.
+"""Types of the contract: what a switch is, what it holds, what a step does and what became of it.
 
 A configuration is simplex: an injective partial map from input ports to output ports (`CrossConnects`).
 Ports are numbered alike for every family: inputs 1..N, outputs N+1..N+M; what the device itself calls a port
@@ -73,14 +73,14 @@ class CrossConnects(Mapping[int, int]):
 
 
 class Side(Enum):
-    """Where light enters or leaves."""
+    """Side of the switch where light enters or leaves."""
 
     IN = "in"
     OUT = "out"
 
 
 class PortState(Enum):
-    """What the device says of a port."""
+    """State of a port, as the device reports it."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
@@ -90,7 +90,7 @@ class PortState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the device says it is."""
+    """Identity of a device, as it reports it."""
 
     vendor: str
     model: str
@@ -103,7 +103,7 @@ class PortInfo:
     """One port as the device reports it.
 
     `name` is what the device calls it (`1.1.1`, `20017`, `W4`), unique on its side; `label` is what people
-    wrote beside it; `moves` counts how often it was moved, None where the device does not tell.
+    wrote as its label; `moves` counts how often it was moved, None where the device does not report it.
     """
 
     number: int
@@ -117,7 +117,7 @@ class PortInfo:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this very device can do, found out when it was opened.
+    """Capabilities of this very device, found out when it was opened.
 
     `switch_time_s` is (typical, longest) for one whole-configuration command or one move.
     `hitless_keep` stays False until somebody measured that untouched circuits keep their light.
@@ -179,7 +179,7 @@ class Attenuation:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something the device said unasked: `kind` is its own word (`REPT DBCHG`), `lines` the text.
+    """Something the device sent unsolicited: `kind` is its own word (`REPT DBCHG`), `lines` the text.
 
     `number` counts the events of one driver from 1, so that `events(since=number)` gives the rest.
     """
@@ -203,7 +203,7 @@ class PendingMove:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the switch held when it was read; `monotonic_s` is the reader's clock.
+    """Configuration that the switch held when it was read; `monotonic_s` is the reader's clock.
 
     `unfit` are the ports that cannot be used now, as far as the device tells that with its connections.
     `tied` are groups of pairs that the device keeps as one object, such as a two-way circuit: removing one
@@ -245,7 +245,7 @@ class Step:
 
 
 class Status(Enum):
-    """What became of a pair or a step; `UNKNOWN` waits for a read or a person."""
+    """Status of a pair or a step afterwards; `UNKNOWN` waits for a read or a person."""
 
     DONE = "done"
     FAILED = "failed"
@@ -254,7 +254,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the device reports after a step. Only read-back makes `DONE`.
+    """Report of the device after a step. Only read-back makes `DONE`.
 
     `pairs` gives the status of every pair the step was to make or remove.
     `device_s` is the time from the first byte of the write until the device said it was complete.
@@ -286,12 +286,12 @@ class ApplyReport:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was sent to the device."""
+        """True if anything was sent to the device."""
         return bool(self.outcomes)
 
     @property
     def complete(self) -> bool:
-        """Whether the device holds what was asked for: every step is done, and nobody has undone any of it since."""
+        """True if the device holds what was asked for: every step is done, and nobody has undone any of it since."""
         return (
             len(self.outcomes) == len(self.steps)
             and all(outcome.status is Status.DONE for outcome in self.outcomes)

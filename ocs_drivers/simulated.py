@@ -12,12 +12,11 @@ import subprocess
 import sys
 import threading
 
-from ocs_drivers.address import Address, driver_factory, parse_address
+from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
-
-PREFIX = "sim+"
+from ocs_drivers.families import SIMULATED, driver_factory
 
 _FAMILY_OF = {"sonic-ocs": "sonic"}
 _twins: dict[tuple[str, ...], dict[str, str]] = {}
@@ -27,8 +26,8 @@ _starting = threading.Lock()
 def simulated_switch(
     address: Address, *, timeout_s: float, credentials: Credentials | None = None
 ) -> OpticalSwitch:
-    """An unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
-    scheme = address.scheme.removeprefix(PREFIX)
+    """Return an unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
+    scheme = address.scheme.removeprefix(SIMULATED)
     make = driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
     ways_in = _twin(scheme, name, address.only_options("size", "speed"))
@@ -36,13 +35,18 @@ def simulated_switch(
         if url.partition("://")[0] == scheme:
             return make(parse_address(url), timeout_s=timeout_s, credentials=credentials)
     raise AddressError(
-        f"the twin speaks no {scheme}", device=str(address), cure=f"It speaks: {', '.join(ways_in)}."
+        f"the twin speaks no {scheme}", device=str(address), hint=f"It speaks: {', '.join(ways_in)}."
     )
 
 
+def family_of(scheme: str) -> str:
+    """Return the name that the twins have for the family of a scheme."""
+    return _FAMILY_OF.get(scheme, scheme.partition("+")[0])
+
+
 def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
-    """The addresses of the twin of that name, started when it is not there."""
-    family = _FAMILY_OF.get(scheme, scheme.partition("+")[0])
+    """Return the addresses of the twin of that name, started when it is not there."""
+    family = family_of(scheme)
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     command = [sys.executable, "-m", "sim.twins", family, f"--name={name}", *options]
     with _starting:
@@ -64,7 +68,7 @@ def _start(command: list[str], device: str) -> dict[str, str]:
         raise ConnectError(
             f"the twin did not start: {complaint.strip().splitlines()[-1:]}",
             device=device,
-            cure="`testbed sim switch list` names the families; a size is written 8x8.",
+            hint="`testbed sim switch list` names the families; a size is written 8x8.",
         )
     atexit.register(_end, process)
     return {name: url for name, url in json.loads(ready).items() if isinstance(url, str) and "://" in url}

@@ -10,7 +10,7 @@ class Clock(Protocol):
     """Seconds that never go back, and a way to let some pass."""
 
     def now(self) -> float:
-        """Seconds since some fixed moment."""
+        """Return the seconds since some fixed moment."""
 
     def sleep(self, seconds: float) -> None:
         """Return when `seconds` have passed; used only between polls of a state."""
@@ -20,7 +20,7 @@ class SystemClock:
     """The machine's monotonic clock."""
 
     def now(self) -> float:
-        """Seconds of the monotonic clock."""
+        """Return the seconds of the monotonic clock."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -42,12 +42,12 @@ class Deadline:
         self._end_s = clock.now() + timeout_s
 
     def remaining_s(self) -> float:
-        """Seconds left, never negative."""
+        """Return the seconds left, never negative."""
         return max(0.0, self._end_s - self._clock.now())
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is left."""
+        """True when nothing is left."""
         return self._clock.now() >= self._end_s
 
     def extend(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""What the testbed says when it cannot go on, sorted by who must act.
+"""Errors of the testbed, sorted by who must act.
 
     TestbedError
-    ├── LabFileError          the lab file is wrong: file, line, cure                  (user)
+    ├── LabFileError          the lab file is wrong: file, line, hint                  (user)
     ├── TopologyError         no such topology, or it cannot be wired                  (user)
     │   └── DemandError       demands that no topology can be found for                (user)
     ├── WorkloadError         a model, profile or task graph that cannot be read or run (user)
@@ -28,21 +28,18 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
-Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
+from lightbed.errors import LightbedError
 
 
-class TestbedError(Exception):
+class TestbedError(LightbedError):
     """Root of the testbed's errors. The message says what, why and what to do."""
 
     __test__ = False  # not a pytest class
-    code: ClassVar[str] = "testbed.error"
-    who: ClassVar[Who] = "ourselves"
+    code = "testbed.error"
 
 
 class LabFileError(TestbedError):
-    """The lab file is wrong. The message begins with `file:line:` and ends with the cure."""
+    """The lab file is wrong. The message begins with `file:line:` and ends with the hint."""
 
     code = "lab.file"
     who = "user"

@@ -1,4 +1,4 @@
-"""What holds for every test: hypothesis profiles, who can build namespaces, and twins of switches, in memory or not."""
+"""Fixtures of every test: hypothesis profiles, who can build namespaces, and twins of switches, in memory or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from needs import needs
 
 pytest_plugins = ["lanes"]
 
-# Rewritten tests are kept, also where the environment asks Python to write no bytecode: rewriting them anew
+# Rewritten tests are kept, also where the environment asks Python to write no bytecode: rewriting them again
 # takes 10 s of processor time in every worker.
 sys.dont_write_bytecode = False
 
@@ -38,7 +38,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_locks(tmp_path_factory):
-    """Locks of devices are for all of a machine: workers, and other suites on it, use the same addresses in memory."""
+    """Give the test its own locks of devices: workers, and other suites, use the same addresses in memory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIGHTBED_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
         yield
@@ -84,7 +84,7 @@ def pytest_unconfigure() -> None:
 
 
 class MemoryLine:
-    """A driver's transport over a twin's conversation in memory: only waiting lets virtual time pass."""
+    """A driver's transport over a twin's session in memory: only waiting lets virtual time pass."""
 
     def __init__(self, world: World, front: str) -> None:
         self._world = world
@@ -96,7 +96,7 @@ class MemoryLine:
         return self._client is not None
 
     def open(self, timeout_s: float) -> None:
-        from ocs_drivers.transport import refused
+        from ocs_drivers.transports.transport import refused
 
         self.close()
         try:
@@ -116,21 +116,21 @@ class MemoryLine:
         return bool(self._arrived()) or self._client.closed
 
     def send(self, data: bytes, deadline: Any) -> None:
-        from ocs_drivers.transport import lost
+        from ocs_drivers.transports.transport import lost
 
         if self._client is None or self._client.closed:
-            raise lost(self._world.device, "the device hung up")
+            raise lost(self._world.device, "the device closed the connection")
         self._client.send(data)
 
     def receive(self, deadline: Any) -> bytes:
-        from ocs_drivers.transport import lost, silent
+        from ocs_drivers.transports.transport import lost, silent
 
         if self._client is None:
             raise lost(self._world.device, "it is closed")
         self._world.settle()
         while not self._arrived():
             if self._client.closed:
-                raise lost(self._world.device, "the device hung up")
+                raise lost(self._world.device, "the device closed the connection")
             if deadline.passed:
                 raise silent(self._world.device, deadline)
             self._world.pass_time(deadline.remaining_s())
@@ -222,8 +222,8 @@ class World:
         return MemoryLine(self, front)
 
     def do(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """A request to the control side; the reply."""
-        from sim.twins.control import answer
+        """Send a request to the control side, and return the reply."""
+        from sim.twins.wire.control import answer
 
         line = json.dumps({"do": verb, **fields}).encode()
         reply = self.run(answer(self.twin.verbs(), line))
@@ -232,7 +232,7 @@ class World:
         return reply
 
     def truth(self) -> dict[int, int]:
-        """What is really connected."""
+        """Return the circuits that are really connected."""
         return dict(self.do("truth")["connections"])
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[Callable[..., World]]:
-    """Makes twins in memory: `world("calient", size=(8, 8), page_rows="3")`; other settings by `settings={...}`."""
+    """Make twins in memory: `world("calient", size=(8, 8), page_rows="3")`, or by `settings={...}`."""
     made: list[World] = []
 
     def make(family: str, *, size: tuple[int, int] = (8, 8), settings: Any = None, **options: str) -> World:
@@ -302,7 +302,7 @@ class TwinProcess:
 @pytest.fixture
 @needs("process", "socket")
 def start_twin() -> Iterator[Callable[..., TwinProcess]]:
-    """Starts twins as processes: `start_twin("telescent", "--size=8x8", "--speed=1000")`."""
+    """Start twins as processes: `start_twin("telescent", "--size=8x8", "--speed=1000")`."""
     started: list[TwinProcess] = []
 
     def start(family: str, *options: str) -> TwinProcess:
@@ -317,7 +317,7 @@ def start_twin() -> Iterator[Callable[..., TwinProcess]]:
 @pytest.fixture(scope="session")
 @needs("process", "socket")
 def shared_twin() -> Iterator[Callable[..., TwinProcess]]:
-    """Twins as processes that many tests share: one for each family and options, quiet and empty when handed out."""
+    """Yield twins as processes that many tests share: one a family and options, quiet and empty at first."""
     started: dict[tuple[str, ...], TwinProcess] = {}
 
     def share(family: str, *options: str) -> TwinProcess:

@@ -36,7 +36,7 @@ def code_in(text: str) -> Iterator[str]:
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
-    """Words of every `testbed COMMAND ...` in code; what follows `;`, `#` or `&&` is not part of it."""
+    """Yield words of every `testbed COMMAND ...` in code; what follows `;`, `#` or `&&` is not part of it."""
     for code in code_in(text):
         if re.match(r"testbed [a-z]", code):
             yield shlex.split(re.split(r";|#|&&|: |`", code)[0])[1:]
@@ -44,7 +44,7 @@ def commands_in(text: str) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def command_line():
-    """Every command by its words (`sim up`), with the set of its options, those of its group included."""
+    """Yield every command by its words (`sim up`), with the set of its options and its group's."""
     pytest.importorskip("typer")
     from testbed.cli.app import build_app
 
@@ -73,14 +73,14 @@ def commands_of(words: list[str], known) -> list[str]:
 
 
 def programs_in(text: str, program: str) -> Iterator[list[str]]:
-    """Words of every `PROGRAM COMMAND ...` in code, for a program without groups of commands."""
+    """Yield words of every `PROGRAM COMMAND ...` in code, for a program without groups of commands."""
     for code in code_in(text):
         if re.match(rf"{program} [a-z]", code):
             yield shlex.split(re.split(r";|#|&&|\||: |`|2>", code)[0])[1:]
 
 
 def commands_and_options(app) -> dict[str, set[str]]:
-    """Every command of an application, with the set of its long options."""
+    """Return every command of an application, with the set of its long options."""
     return {
         name: {option for param in command.params for option in param.opts if option[:2] == "--"}
         for name, command in app.commands.items()
@@ -201,10 +201,10 @@ def test_lab_files_in_the_documentation_are_accepted():
 
 def test_the_lab_file_page_names_every_key():
     pytest.importorskip("pydantic")
-    from testbed.lab.shape import Shape
+    from testbed.lab.schema import Schema
 
     text = (REFERENCE / "lab-file.md").read_text(encoding="utf-8")
-    keys = {key for shape in Shape.__subclasses__() for key in shape.model_fields}
+    keys = {key for schema in Schema.__subclasses__() for key in schema.model_fields}
     assert len(keys) > 25
     assert {key for key in keys if not re.search(rf"`{key}`|[{{ ]{key}:", text)} == set()
 
@@ -228,7 +228,7 @@ def test_the_errors_page_has_every_error(error):
 
 @pytest.fixture(scope="module")
 def twins():
-    """A twin of every family, not serving."""
+    """Return a twin of every family, not serving."""
     pytest.importorskip("asyncssh")
     pytest.importorskip("h11")
 
@@ -271,7 +271,7 @@ def test_the_page_on_twins_names_every_family_and_its_ways_in(twins):
         for families, ways in rows
         for family in re.findall(r"`([\w-]+)`", families)
     }
-    assert found == {family: set(twin.fronts) for family, twin in zip(FAMILIES, twins, strict=True)}
+    assert found == {family: set(twin.frontends) for family, twin in zip(FAMILIES, twins, strict=True)}
 
 
 def test_the_page_on_real_switches_names_every_scheme():

@@ -13,7 +13,7 @@ from lightning.errors import MissingLibrary
 
 ROOT = Path(__file__).parent.parent
 IMPORT_TORCH = {"testbed.node.collective"}
-PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 
 
 def has_example(path: Path) -> bool:

@@ -16,14 +16,14 @@ import pytest
 from needs import needs
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 START_UP = "lightbed.pth"
 """Where the look for a foreign `lightning` begins: see docs/decisions/0016."""
 BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel(sys.argv[1]))"
 
 
 def shipped_files() -> set[str]:
-    """Modules and data of the five packages, as the checkout has them."""
+    """Return modules and data of the five packages, as the checkout has them."""
     wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".pth")
     return {
         str(path.relative_to(ROOT))
@@ -36,7 +36,7 @@ def shipped_files() -> set[str]:
 @pytest.fixture(scope="module")
 @needs("process")
 def wheel(tmp_path_factory):
-    """A wheel built from a copy of the sources, tests included."""
+    """Yield a wheel built from a copy of the sources, tests included."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in (*PACKAGES, "tests", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -63,7 +63,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
 
 
 def test_the_line_for_pythons_start_is_the_one_that_is_tested(wheel):
-    assert wheel.read(START_UP) == (ROOT / "lightning" / "neighbours.pth").read_bytes()
+    assert wheel.read(START_UP) == (ROOT / "lightning" / "name_conflict.pth").read_bytes()
 
 
 def dist_info(wheel, name: str) -> str:
@@ -77,9 +77,11 @@ def test_numpy_is_the_only_core_dependency(wheel):
     assert [line.partition(">")[0] for line in core] == ["numpy"]
 
 
-def test_every_extra_of_the_readme_table_exists(wheel):
+def test_every_extra_of_the_table_exists(wheel):
     metadata = Parser().parsestr(dist_info(wheel, "METADATA"))
-    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `[")]
+    rows = [
+        line for line in (ROOT / "docs/how-to/install.md").read_text().splitlines() if line.startswith("| `[")
+    ]
     named = {row.split("`")[1].strip("[]") for row in rows}
     assert named == set(metadata.get_all("Provides-Extra"))
 

@@ -8,15 +8,15 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithStartUp(build_py):
-    """Puts `lightning/neighbours.pth` at the top, see docs/decisions/0016. A checkout (editable) does without."""
+    """Puts `lightning/name_conflict.pth` at the top, see docs/decisions/0016. A checkout (editable) does without."""
 
     def run(self) -> None:
-        """Build the packages, then copy the line beside them."""
+        """Build the packages, then copy the line next to them."""
         super().run()
         if not self.editable_mode:
-            self.copy_file("lightning/neighbours.pth", str(Path(self.build_lib) / "lightbed.pth"))
+            self.copy_file("lightning/name_conflict.pth", str(Path(self.build_lib) / "lightbed.pth"))
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """All files built, this one too."""
+        """Return all files built, this one too."""
         line = [] if self.editable_mode else [str(Path(self.build_lib) / "lightbed.pth")]
         return [*super().get_outputs(include_bytecode), *line]

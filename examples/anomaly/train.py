@@ -22,7 +22,7 @@ from torch import nn
 
 from lightning.errors import DatasetError
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import from_torch
 from lightning.training import Outcome, Schedule, fit
 from lightning.training.fine_tuning import measure
@@ -40,7 +40,7 @@ class Detector(nn.Sequential):
 
 
 def trained(dataset: Dataset, *, epochs: int, seed: int) -> Any:
-    """A detector trained from nothing, without any noise."""
+    """Train a detector from nothing, without any noise."""
     torch.manual_seed(seed)
     schedule = Schedule(epochs, batch=128, rate=2e-3)
     module = Detector(dataset.x.shape[1])
@@ -54,7 +54,7 @@ def measured(module: Any, dataset: Dataset, noise: Noise = PROTOTYPE) -> Outcome
 
 
 def share_of_attacks_found(outcome: Outcome, dataset: Dataset) -> float:
-    """What part of the attacks of KDDTest+ the network calls attacks, in exact integers: 0 .. 1."""
+    """Return what part of the attacks of KDDTest+ the network calls attacks, in exact integers: 0 .. 1."""
     from lightning.execution import open_executor
 
     attacks = dataset.y == 1

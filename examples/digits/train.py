@@ -22,7 +22,7 @@ from networks import MLP, ResNet8
 from lightning.compiler import Options
 from lightning.errors import LightningError
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import Preprocessing, from_torch, preprocess, to_onnx
 from lightning.training import Comparison, Curve, Schedule, accuracy_curve, fine_tune, fit
 
@@ -46,7 +46,7 @@ RECIPES = {"mlp": Recipe(MLP, (1, 8, 8), 40), "resnet8": Recipe(ResNet8, (1, 8, 
 
 
 def trained(recipe: Recipe, dataset: Dataset, *, epochs: int, seed: int) -> Any:
-    """A module trained from nothing, without any noise."""
+    """Train a module from nothing, without any noise."""
     torch.manual_seed(seed)
     module = recipe.make()
     x = preprocess(from_torch(module.eval(), recipe.shape, PIXELS), dataset.train_x)
@@ -56,7 +56,7 @@ def trained(recipe: Recipe, dataset: Dataset, *, epochs: int, seed: int) -> Any:
 def tuned(
     module: Any, recipe: Recipe, dataset: Dataset, *, sigma: float, epochs: int, seed: int
 ) -> Comparison:
-    """The module as it was, fine-tuned, and fine-tuned with noise on every product."""
+    """Compare the module as it was, fine-tuned, and fine-tuned with noise on every product."""
     return fine_tune(
         module,
         dataset,
@@ -70,7 +70,7 @@ def tuned(
 
 
 def write(name: str, found: Comparison, folder: Path) -> None:
-    """The network as ONNX for others, and compiled for light."""
+    """Write the network as ONNX for others, and compiled for light."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(to_onnx(found.before.network), folder / f"{name}.onnx")
     found.before.model.save(folder / f"{name}.lng")
@@ -102,19 +102,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             drawn[f"{name}, {label}"] = curve
             print(f"{name}, {label}: half of the digits are right at sigma {curve.half_point:.1f}")
     if options.png:
-        from lightning.pictures import save
-        from lightning.pictures.noise_curves import noise_curves
+        from lightning.kit.plots import save
+        from lightning.training.curve_plot import noise_curves
 
         save(noise_curves(drawn, "Digits on noisy light", trained_at=options.sigma), options.png)
     return 0
 
 
 def picture(text: str) -> Path:
-    """A file that can be drawn to, or an error before the training begins."""
-    from lightning.pictures.canvas import checked_file
+    """Return a file that can be drawn to; raise before the training begins."""
+    from lightning.canvas import check_file
 
     try:
-        return checked_file(text)
+        return check_file(text)
     except LightningError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -1,4 +1,6 @@
-"""One product of light, in the form that the talk showed. On a board: `python talk.py`. Anywhere else:
+"""One product of light, in the form that the talk showed.
+
+On a board: `python talk.py`. Anywhere else:
 
 lightning run talk.py --device sim://kit
 """

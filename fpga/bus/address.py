@@ -25,7 +25,7 @@ _SCHEMES = ("fastsim", "pynq", "verilator")
 
 
 def open_bus(address: str) -> RegisterBus:
-    """The bus at an address of the table above.
+    """Return the bus at an address of the table above.
 
     Raises ValueError for an address that is none, BusUnavailable when nothing answers there or a library is
     missing, and what the file is refused with (`CountActionError`, OSError).
@@ -42,7 +42,7 @@ def open_bus(address: str) -> RegisterBus:
 
 
 def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Datapath:
-    """The datapath of a `.ca` or a `.json` file.
+    """Return the datapath of a `.ca` or a `.json` file.
 
     Raises OSError, `CountActionError` for a text that is refused, ValueError for a JSON that is no datapath.
     """
@@ -58,7 +58,7 @@ def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Da
 
 
 def simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
-    """The registers of a datapath around a simulator: `fast`, or `reference`.
+    """Return the registers of a datapath around a simulator: `fast`, or `reference`.
 
     Raises ValueError for another word, BusUnavailable when numba is not installed for the fast one.
     """
@@ -81,7 +81,10 @@ def _engine(datapath: Datapath, engine: str) -> Engine:
 
 
 def verilated_bus(datapath: Datapath) -> RegisterBus:
-    """The AXI4-Lite top of a datapath under Verilator, built at the first use. Raises BusUnavailable without it."""
+    """Return the AXI4-Lite top of a datapath under Verilator, built at the first use.
+
+    Raises BusUnavailable without it.
+    """
     from fpga.bus.axi_pins import AxiPinsBus
     from fpga.hdl.tools import ToolMissing
     from fpga.hdl.verilator import build

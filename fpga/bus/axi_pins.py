@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.bus.protocol import Access, BusFault, checked
+from fpga.bus.protocol import Access, BusFault, check_access
 from fpga.count_action.ports import Ports, Rows
 from fpga.hdl.verilator import Simulator
 
@@ -34,20 +34,20 @@ class AxiPinsBus:
         """Clock cycles so far, those of reset apart."""
 
     def read32(self, offset: int) -> int:
-        """The word at `offset`."""
-        checked(offset)
+        """Return the word at `offset`."""
+        check_access(offset)
         self._hand_over({"ar": {"araddr": offset}})
         answer = self._await("r")
         return self._value(answer, "rdata")
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`."""
-        checked(offset, value)
+        check_access(offset, value)
         self._hand_over({"aw": {"awaddr": offset}, "w": {"wdata": value, "wstrb": 15}})
         self._await("b")
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
-        """Accesses one after the other in one run of the simulator; the words that were read."""
+        """Carry out accesses one after the other in one run of the simulator; return the words that were read."""
         if not accesses:
             return []
         rows = np.zeros((_SLOT * len(accesses), self._columns), np.uint64)
@@ -67,7 +67,7 @@ class AxiPinsBus:
         ]
 
     def _put_access(self, row: Row, offset: int, value: int | None) -> None:
-        checked(offset, value or 0)
+        check_access(offset, value or 0)
         into = self._into
         if value is None:
             row[into["arvalid"]], row[into["araddr"]] = 1, offset
@@ -76,7 +76,7 @@ class AxiPinsBus:
         row[into["wvalid"]], row[into["wdata"]], row[into["wstrb"]] = 1, value, 15
 
     def _answer(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
-        """The cycle of a slot in which the response came."""
+        """Return the cycle of a slot in which the response came."""
         request, response = channels
         taken = slot[0][self._out_of[f"{request}ready"]] and (
             request != "aw" or slot[0][self._out_of["wready"]]

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fpga.bus.protocol import BusFault, BusUnavailable, checked
+from fpga.bus.protocol import BusFault, BusUnavailable, check_access
 
 
 class AxiLiteMaster(Protocol):
-    """What is used of `cocotbext.axi.AxiLiteMaster`."""
+    """The methods that are used of `cocotbext.axi.AxiLiteMaster`."""
 
     async def read(self, address: int, length: int) -> Any:
-        """A response with `data` and `resp`."""
+        """Return a response with `data` and `resp`."""
         ...
 
     async def write(self, address: int, data: bytes) -> Any:
-        """A response with `resp`."""
+        """Return a response with `resp`."""
         ...
 
 
@@ -34,25 +34,25 @@ class CocotbBus:
             from cocotb.task import resume
         except ImportError as error:
             raise BusUnavailable(
-                f"{error.name} is not installed. Cure: pip install 'lightbed[hdl]'."
+                f"{error.name} is not installed. Hint: pip install 'lightbed[hdl]'."
             ) from error
         self._read = resume(master.read)
         self._write = resume(master.write)
 
     def read32(self, offset: int) -> int:
-        """The word at `offset`."""
-        checked(offset)
+        """Return the word at `offset`."""
+        check_access(offset)
         answer = self._read(offset, 4)
         _check_response(answer, offset)
         return int.from_bytes(answer.data, "little")
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`."""
-        checked(offset, value)
+        check_access(offset, value)
         _check_response(self._write(offset, value.to_bytes(4, "little")), offset)
 
     def close(self) -> None:
-        """The simulation ends by itself."""
+        """Do nothing: the simulation ends by itself."""
 
 
 def _check_response(answer: Any, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What a driver needs of a bus, however it is reached: 32-bit words at byte offsets of one datapath.
+"""Interface between a driver and a bus, however it is reached: 32-bit words at byte offsets of one datapath.
 
 BusError
  +-- BusUnavailable   the other end cannot be reached, or a library for it is missing
@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, runtime_checkable
 
+from fpga.errors import FpgaError
+
 Access = tuple[int, int | None]
 """An offset and the value to put there, or None to read it."""
 Transfer = Callable[[Sequence[Access]], list[int]]
 
 
-class BusError(Exception):
+class BusError(FpgaError):
     """Anything that goes wrong on the way to the registers."""
+
+    code = "fpga.bus"
+    who = "device"
 
 
 class BusUnavailable(BusError):
@@ -37,7 +42,7 @@ class RegisterBus(Protocol):
     """
 
     def read32(self, offset: int) -> int:
-        """The word at `offset`, 0 to 2**32 - 1."""
+        """Return the word at `offset`, 0 to 2**32 - 1."""
         ...
 
     def write32(self, offset: int, value: int) -> None:
@@ -54,12 +59,12 @@ class BurstBus(RegisterBus, Protocol):
     """A bus that takes several accesses in one go faster than one by one."""
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
-        """Carry out accesses in their order; the words that were read. Raises BusFault."""
+        """Carry out accesses in their order; return the words that were read. Raises BusFault."""
         ...
 
 
 def transfer_of(bus: RegisterBus) -> Transfer:
-    """How to carry out accesses in their order, and get the words that were read: at once where the bus can."""
+    """Return a function that carries out accesses and returns the words read: at once where the bus can."""
     return bus.transfer if isinstance(bus, BurstBus) else partial(_one_by_one, bus)
 
 
@@ -73,8 +78,8 @@ def _one_by_one(bus: RegisterBus, accesses: Sequence[Access]) -> list[int]:
     return found
 
 
-def checked(offset: int, value: int = 0) -> None:
-    """Raises ValueError unless `offset` is that of a word and `value` fits into one."""
+def check_access(offset: int, value: int = 0) -> None:
+    """Raise ValueError unless `offset` is that of a word and `value` fits into one."""
     if offset < 0 or offset % 4:
         raise ValueError(f"{offset:#x} is not the offset of a word: a multiple of 4 from 0 on is needed.")
     if not 0 <= value < 1 << 32:

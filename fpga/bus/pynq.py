@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fpga.bus.protocol import BusFault, BusUnavailable, checked
+from fpga.bus.protocol import BusFault, BusUnavailable, check_access
 
-_CURE = "Cure: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
+_HINT = "Hint: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
 SPAN_BYTES = 64 * 1024
 """Bytes that are mapped where nobody says how many."""
 REMOTE_PORT = 7967
-"""Where a board with PYNQ.remote listens."""
+"""Port of a board with PYNQ.remote."""
 
 
 class Registers(Protocol):
-    """What `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board have in common."""
+    """The methods that `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board have in common."""
 
     def read(self, offset: int = 0) -> int:
-        """The word at a byte offset."""
+        """Return the word at a byte offset."""
         ...
 
     def write(self, offset: int, value: int) -> None:
@@ -36,8 +36,8 @@ class PynqBus:
         self._registers = registers
 
     def read32(self, offset: int) -> int:
-        """The word at `offset`."""
-        checked(offset)
+        """Return the word at `offset`."""
+        check_access(offset)
         try:
             return int(self._registers.read(offset))
         except (IndexError, MemoryError, OSError, RuntimeError) as error:
@@ -45,18 +45,18 @@ class PynqBus:
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`."""
-        checked(offset, value)
+        check_access(offset, value)
         try:
             self._registers.write(offset, value)
         except (IndexError, MemoryError, OSError, RuntimeError) as error:
             raise BusFault(f"writing register {offset:#x} failed: {error}") from error
 
     def close(self) -> None:
-        """Nothing is held: pynq lets go of a mapping when its object goes."""
+        """Do nothing: pynq lets go of a mapping when its object goes."""
 
 
 def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
-    """The registers at a physical address of pynq's active device. Raises BusUnavailable."""
+    """Return the registers at a physical address of pynq's active device. Raises BusUnavailable."""
     pynq = _pynq()
     try:
         return PynqBus(pynq.MMIO(base, span_bytes))
@@ -65,7 +65,7 @@ def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
 
 
 def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES) -> PynqBus:
-    """The registers at a physical address of a board that serves PYNQ.remote. Raises BusUnavailable."""
+    """Return the registers at a physical address of a board that serves PYNQ.remote. Raises BusUnavailable."""
     pynq = _pynq()
     try:
         from pynq.pl_server.remote_device import RemoteDevice
@@ -79,5 +79,5 @@ def _pynq() -> Any:
     try:
         import pynq
     except ImportError as error:
-        raise BusUnavailable(f"pynq is not installed ({error}). {_CURE}") from error
+        raise BusUnavailable(f"pynq is not installed ({error}). {_HINT}") from error
     return pynq

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from fpga.cli.errors import ERROR, of_the_system, tell, tell_message
 
 if TYPE_CHECKING:
-    from fpga.command_group import CommandGroup
     from fpga.count_action.diagnostics import CountActionError
+    from lightbed.command_group import CommandGroup
 
 COMMANDS = {
     "check": ("check", "Say what is wrong with a datapath, or that nothing is."),
@@ -44,7 +44,7 @@ INTERRUPTED = 130
 
 def build_app() -> CommandGroup:
     """Return the application, none of whose commands is imported yet. Raises `ImportError` without typer."""
-    from fpga.command_group import CommandGroup
+    from lightbed.command_group import CommandGroup
 
     return CommandGroup(
         name="countaction",
@@ -85,5 +85,5 @@ def _text_error() -> type[CountActionError]:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line."""
     sys.exit(run_app(sys.argv[1:]))

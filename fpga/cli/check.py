@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = False) -> int:
     """Say what is wrong with a datapath, or that nothing is."""
-    document = check_document(file, parameters)
+    document = _check_document(file, parameters)
     if as_json:
         print(json.dumps(document))
     else:
@@ -30,8 +30,8 @@ def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = 
     return 0 if document["ok"] else 1
 
 
-def check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
-    """What `check --json` prints."""
+def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
+    """Return what `check --json` prints."""
     from fpga.count_action import CountActionError, load
 
     try:
@@ -41,12 +41,12 @@ def check_document(file: Path, parameters: list[str] | None = None) -> dict[str,
 
 
 def refused(error: CountActionError) -> dict[str, Any]:
-    """What `check --json` prints about a file with errors."""
+    """Return what `check --json` prints about a file with errors."""
     return {"ok": False, "modules": [], "errors": _dicts(error.errors), "warnings": [], "inferences": []}
 
 
 def accepted(checked: Checked) -> dict[str, Any]:
-    """What `check --json` prints about a file without errors."""
+    """Return what `check --json` prints about a file without errors."""
     return {
         "ok": True,
         "modules": [module.name for module in checked.datapath.modules],

@@ -24,11 +24,11 @@ class Simulator(Protocol):
     """A simulator with its state."""
 
     def run(self, rows: Rows) -> Rows:
-        """Outputs of the next cycles."""
+        """Return the outputs of the next cycles."""
         ...
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         ...
 
 
@@ -85,12 +85,12 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
     if simulator == "icarus":
         actual = icarus.run(datapath, inputs, episode=EPISODE)
     else:
-        actual = in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
-    return compare(datapath, simulator, inputs, in_episodes(compile_datapath(datapath), inputs), actual)
+        actual = _in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
+    return compare(datapath, simulator, inputs, _in_episodes(compile_datapath(datapath), inputs), actual)
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
-    """Generated inputs, new ones for every episode."""
+    """Return generated inputs, new ones for every episode."""
     import numpy as np
 
     from fpga.hdl.stimulus import generated_stimulus
@@ -100,7 +100,7 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
     return np.concatenate(rows)
 
 
-def in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
+def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     """Run the rows, from reset again after every episode."""
     import numpy as np
 
@@ -119,7 +119,7 @@ def _lines(found: Comparison) -> list[str]:
     seen = found.coverage
     unequal = found.mismatch.cycles if found.mismatch else 0
     cases = {
-        "beats kept waiting after a fire": seen.stalls_at_fire,
+        "backpressured beats after a fire": seen.stalls_at_fire,
         "commits while counting": seen.commits_while_counting,
         "overshoots": seen.overshoots,
         "saturations": seen.saturations,

@@ -1,4 +1,4 @@
-"""How a command says that it cannot: one line a mistake for people, one document for programs."""
+"""Errors of a command: one line a mistake for people, one document for programs."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def tell(errors: Iterable[Diagnostic], *, as_json: bool) -> int:
 
 def tell_message(message: str, *, as_json: bool) -> int:
     """Print what went wrong when it has no place in a file, and the exit code."""
-    return tell([without_place(message)], as_json=as_json)
+    return tell([_without_place(message)], as_json=as_json)
 
 
-def without_place(message: str, hint: str = "") -> Diagnostic:
-    """An error that is in no line of a file."""
+def _without_place(message: str, hint: str = "") -> Diagnostic:
+    """Return an error that is in no line of a file."""
     from fpga.count_action.diagnostics import Diagnostic
 
     return Diagnostic("", 0, 0, message, hint)
 
 
 def of_the_system(error: OSError) -> Diagnostic:
-    """What the operating system refused, why, and what to do."""
+    """Return what the operating system refused, why, and what to do."""
     if error.filename is None:
-        return without_place(error.strerror or str(error))
+        return _without_place(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
-    why, cure = _reason(error, path)
-    return without_place(f"cannot use {str(path)!r}: {why}", cure)
+    why, hint = _reason(error, path)
+    return _without_place(f"cannot use {str(path)!r}: {why}", hint)
 
 
 def _reason(error: OSError, path: Path) -> tuple[str, str]:

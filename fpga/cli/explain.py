@@ -28,17 +28,17 @@ def explain(
 ) -> None:
     """Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles."""
     from fpga.count_action import load
-    from fpga.count_action.drawing import draw
-    from fpga.count_action.explain import explain as explanation_of
-    from fpga.count_action.svg import draw_svg
+    from fpga.count_action.explanation.drawing import draw
+    from fpga.count_action.explanation.explain import explain as explanation_of
+    from fpga.count_action.explanation.svg import draw_svg
 
     checked = load(file, parse_parameters(parameters))
     explanation = explanation_of(checked.datapath)
     if svg is not None:
         svg.write_text(draw_svg(explanation), "utf-8")
     if as_json:
-        remarks = {"warnings": checked.warnings, "inferences": checked.inferences}
-        found = {kind: [each.as_dict() for each in remark] for kind, remark in remarks.items()}
+        notes = {"warnings": checked.warnings, "inferences": checked.inferences}
+        found = {kind: [each.as_dict() for each in listed] for kind, listed in notes.items()}
         print(json.dumps({**explanation.as_dict(), **found}))
         return
     print(
@@ -46,7 +46,7 @@ def explain(
     )
     if any(each.size > 1 for each in checked.datapath.inputs):
         print("\nElements are numbered as in the hardware, from 0.")
-    _print_remarks(checked)
+    _print_notes(checked)
 
 
 def _shows_lines() -> bool:
@@ -57,9 +57,9 @@ def _shows_lines() -> bool:
     return True
 
 
-def _print_remarks(checked: Checked) -> None:
-    for title, remarks in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
-        if remarks:
+def _print_notes(checked: Checked) -> None:
+    for title, notes in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
+        if notes:
             print(f"\n{title}:")
-        for each in remarks:
+        for each in notes:
             print(f"  {each}")

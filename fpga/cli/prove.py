@@ -22,10 +22,10 @@ Vcd = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("prove")(prove_file)
+    app.command("prove")(_prove_file)
 
 
-def prove_file(
+def _prove_file(
     file: SourceFile,
     parameters: Parameters = None,
     module: ModuleName = None,
@@ -46,12 +46,12 @@ def prove_file(
         return tell_message(message, as_json=as_json)
     if vcd is not None and proof.trace:
         vcd.write_text(proof.trace, encoding="utf-8")
-    print(json.dumps(as_document(proof)) if as_json else "\n".join(as_lines(proof)))
+    print(json.dumps(_as_document(proof)) if as_json else "\n".join(_as_lines(proof)))
     return 0 if proof.ok else 1
 
 
-def as_document(proof: Proof) -> dict[str, Any]:
-    """The proof as one JSON document."""
+def _as_document(proof: Proof) -> dict[str, Any]:
+    """Return the proof as one JSON document."""
     return {
         "ok": proof.ok,
         "datapath": proof.datapath,
@@ -73,8 +73,8 @@ def as_document(proof: Proof) -> dict[str, Any]:
     }
 
 
-def as_lines(proof: Proof) -> list[str]:
-    """A line for every property of every module, what was reached, and the counterexample."""
+def _as_lines(proof: Proof) -> list[str]:
+    """Return a line for every property of every module, what was reached, and the counterexample."""
     from fpga.formal import Verdict
     from fpga.formal.properties import PROPERTIES
     from fpga.formal.sby import COVER_DEPTH

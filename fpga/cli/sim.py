@@ -15,8 +15,8 @@ from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 if TYPE_CHECKING:
     from fpga.count_action.model import Datapath
     from fpga.count_action.ports import Rows
-    from fpga.count_action.simulate.checking import Failure
-    from fpga.count_action.simulate.collector import Stimulus
+    from fpga.count_action.simulate.stimuli.checking import Failure
+    from fpga.count_action.simulate.stimuli.collector import Stimulus
 
 SHORT = 20_000
 """Cycles times counts up to which plain Python is done before the fast simulator is compiled."""
@@ -68,8 +68,8 @@ def sim(
 ) -> int:
     """Simulate a datapath. Exit code 1 when an expectation of the stimulus is not met."""
     from fpga.count_action import load
-    from fpga.count_action.simulate.narration import explain_run
-    from fpga.count_action.simulate.stimulus import load_stimulus
+    from fpga.count_action.simulate.stimuli.files import load_stimulus
+    from fpga.count_action.simulate.trace import explain_run
 
     datapath = load(file, parse_parameters(parameters)).datapath
     if init is not None:
@@ -88,7 +88,7 @@ def sim(
 
 
 def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
-    from fpga.count_action.simulate.example import example_stimulus
+    from fpga.count_action.simulate.stimuli.example import example_stimulus
 
     with path.open("x", encoding="utf-8") as file:  # a stimulus somebody has written is not replaced
         file.write(example_stimulus(datapath))
@@ -102,9 +102,9 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
 
 
 def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
-    from fpga.count_action.simulate.checking import failures
-    from fpga.count_action.simulate.fused import compile_datapath
+    from fpga.count_action.simulate.compiled.simulator import compile_datapath
     from fpga.count_action.simulate.reference import Reference
+    from fpga.count_action.simulate.stimuli.checking import failures
 
     if cycles is not None:
         stimulus = _at_least(datapath, stimulus, cycles)
@@ -115,10 +115,10 @@ def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _R
 
 
 def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
-    """The stimulus, and nothing coming in after it until there are so many cycles."""
+    """Return the stimulus, with nothing coming in after it until there are so many cycles."""
     import numpy as np
 
-    from fpga.count_action.simulate.collector import Stimulus, idle_rows
+    from fpga.count_action.simulate.stimuli.collector import Stimulus, idle_rows
 
     idle = idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
     return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
@@ -127,11 +127,11 @@ def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
 def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
     """Write the waveforms that are asked for; the files."""
     if vcd is not None:
-        from fpga.count_action.simulate.vcd import vcd_text
+        from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
         vcd.write_text(vcd_text(run.datapath, run.stimulus.rows, run.outputs), encoding="ascii")
     if png is not None:
-        from fpga.count_action.simulate.picture import draw
+        from fpga.count_action.simulate.waveforms.plot import draw
 
         draw(run.datapath, run.stimulus.rows, run.outputs, png)
     return [str(path) for path in (vcd, png) if path is not None]
@@ -177,7 +177,7 @@ def _summary(run: _Run, stimulus: Path, written: list[str]) -> list[str]:
 
 
 def _print_failures(run: _Run, stimulus: Path) -> None:
-    from fpga.count_action.simulate.checking import window
+    from fpga.count_action.simulate.stimuli.checking import window
 
     for failure in run.failed[:SHOWN]:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)

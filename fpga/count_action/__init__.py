@@ -1,6 +1,19 @@
-"""The count-action language: write a datapath module once, simulate it, prove it, build it, drive it."""
+"""The count-action language: write a datapath module once, simulate it, prove it, build it, drive it.
 
-from fpga.count_action.check import check, warnings_of
+| room | what lives there | imports of these |
+|---|---|---|
+| `model`, `ports` | the representation of a datapath, and the ports of its top | |
+| `diagnostics`, `graph` | errors with their places; drivers and readers of signals | |
+| `language` | texts: the grammar, the syntax tree, `unparse` | |
+| `verilog` | the SystemVerilog of a datapath | |
+| `elaboration` | from syntax trees to the representation | `language` |
+| `checks` | errors and possible mistakes of a representation | `language`, `verilog` |
+| `load` | from a file or a text to a checked datapath | `checks`, `elaboration` |
+| `simulate` | the reference simulator, the fast one, stimuli, waveforms | |
+| `explanation` | facts for people, and drawings of them | `language` |
+"""
+
+from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic
 from fpga.count_action.load import Checked, load, parse_text
 from fpga.count_action.model import (

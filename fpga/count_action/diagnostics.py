@@ -1,6 +1,6 @@
-"""What is said about a text or a datapath that is not right: where, what, why, and what to do.
+"""Diagnostics of a text or a datapath that is not right: where, what, why, and what to do.
 
-Reading goes on after a mistake where it can, so that one run tells of several: each step of the reading collects
+Reading goes on after a mistake where it can, so that one run reports several: each step of the reading collects
 its errors in a `Report` and the next step begins only when there are none.
 """
 
@@ -12,16 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fpga.count_action.model import Location
+from fpga.errors import FpgaError
 
-MAX_ERRORS = 50
-"""More than these are not told at once."""
+_MAX_ERRORS = 50
+"""More than these are not reported at once."""
 _SHOWN = 60
 """Characters of a user's word that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One remark: `message` says what is wrong and why, `hint` what to do. Lines and columns begin at 1.
+    """One note: `message` says what is wrong and why, `hint` what to do. Lines and columns begin at 1.
 
     What was built in Python has no place in a file: its line and column are 0.
     """
@@ -38,7 +39,7 @@ class Diagnostic:
         )
 
     def as_dict(self) -> dict[str, str | int]:
-        """As programs get it."""
+        """Return it as programs get it."""
         return {
             "file": self.file,
             "line": self.line,
@@ -48,11 +49,13 @@ class Diagnostic:
         }
 
 
-class CountActionError(ValueError):
+class CountActionError(FpgaError, ValueError):
     """A text or a datapath is not a count-action datapath; `errors` say where, what, why, and what to do."""
 
+    code = "fpga.text"
+
     def __init__(self, errors: Iterable[Diagnostic]) -> None:
-        self.errors = tuple(errors)[:MAX_ERRORS]
+        self.errors = tuple(errors)[:_MAX_ERRORS]
         super().__init__("\n".join(map(str, self.errors)))
 
     def __reduce__(self) -> tuple[type[CountActionError], tuple[tuple[Diagnostic, ...]]]:
@@ -60,15 +63,15 @@ class CountActionError(ValueError):
 
 
 class Refused(Exception):
-    """One part of a text cannot be read; the parts beside it may be fine. Never leaves this package."""
+    """One part of a text cannot be read; the parts next to it may be fine. Never leaves this package."""
 
     def __init__(self, at: Location, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.diagnostic = remark(at, message, hint)
+        self.diagnostic = note(at, message, hint)
 
 
-def remark(at: Location | None, message: str, hint: str = "") -> Diagnostic:
-    """A diagnostic at a place, or about something that was built in Python."""
+def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
+    """Return a diagnostic at a place, or about something that was built in Python."""
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)
     return Diagnostic(at.file, at.line, at.column, message, hint)
@@ -84,7 +87,7 @@ class Report:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """A part that may be refused without ending the reading."""
+        """Read a part that may be refused without ending the reading."""
         try:
             yield
         except Refused as refused:
@@ -95,7 +98,7 @@ class Report:
         place = (diagnostic.file, diagnostic.line, diagnostic.column)
         if diagnostic.line == 0 or all((e.file, e.line, e.column) != place for e in self.errors):
             self.errors.append(diagnostic)
-        if len(self.errors) >= MAX_ERRORS:
+        if len(self.errors) >= _MAX_ERRORS:
             self.settle()
 
     def settle(self) -> None:
@@ -105,7 +108,7 @@ class Report:
 
 
 def quoted(word: str) -> str:
-    """A user's word in a message, cut when it is long and with what cannot be printed spelt out."""
+    """Return a user's word in a message, cut when it is long and with what cannot be printed spelt out."""
     shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
     return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "`"
 
@@ -120,7 +123,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like this one; empty when none is."""
+    """Return the known word that is most like this one; empty when none is."""
     names = [name for name in dict.fromkeys(known) if name != word]
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.66)

@@ -1,4 +1,4 @@
-"""Who drives what, and who looks at it: the lines between the modules of a datapath."""
+"""Drivers and readers of signals: the lines between the modules of a datapath."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KIND_OF = {
     ActionKind.CLEAR_FLAG: SignalKind.FLAG,
     ActionKind.ADVANCE: SignalKind.NUMBER,
 }
-"""What an action drives. Clearing a count drives nothing."""
+"""Kind of signal that an action drives. Clearing a count drives nothing."""
 STREAMS = frozenset({ActionKind.STREAM, ActionKind.EMIT})
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a reference points at: how many there are under the name, lanes, bits and sign."""
+    """The signal that a reference points at: how many there are under the name, lanes, bits and sign."""
 
     kind: SignalKind
     size: int
@@ -68,7 +68,7 @@ class Graph:
         }
 
     def source(self, ref: Ref) -> Source:
-        """What `ref` points at. Raises KeyError when there is no such thing."""
+        """Return what `ref` points at. Raises KeyError when there is no such thing."""
         if ref.module is None:
             return self._inputs[ref.name]
         _, action = self.drivers[ref.module, ref.name][0]
@@ -76,11 +76,11 @@ class Graph:
         return Source(KIND_OF[action.kind], 1, lanes, action.width, action.signed)
 
     def is_stream(self, ref: Ref) -> bool:
-        """Whether `ref` is a stream."""
+        """Return whether `ref` is a stream."""
         return self.source(ref).kind is SignalKind.STREAM
 
     def is_pulse(self, ref: Ref) -> bool:
-        """Whether `ref` is a bit that lasts one cycle."""
+        """Return whether `ref` is a bit that lasts one cycle."""
         return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind is ActionKind.PULSE
 
     @cached_property
@@ -118,12 +118,12 @@ class Graph:
 
 
 def stream_of(ref: Ref) -> tuple[str | None, str, int]:
-    """The stream that a reference belongs to, whichever lane it names."""
+    """Return the stream that a reference belongs to, whichever lane it names."""
     return ref.module, ref.name, ref.index
 
 
 def refs_of(module: Module) -> Iterator[Ref]:
-    """Everything that a module looks at."""
+    """Return everything that a module looks at."""
     for count in module.counts:
         yield from count.terms
         yield from (condition.ref for condition in count.gate)
@@ -132,12 +132,12 @@ def refs_of(module: Module) -> Iterator[Ref]:
 
 
 def can_stall(module: Module) -> bool:
-    """Whether a module can be held up by somebody who is not ready (R7)."""
+    """Return whether a module can be held up by somebody who is not ready (R7)."""
     return any(action.kind in STREAMS for action in module.actions)
 
 
 def circle(edges: dict[str, list[str]]) -> list[str]:
-    """Names along one circle of a graph, the first again at the end; empty when it has none."""
+    """Return the names along one circle of a graph, the first again at the end; empty when it has none."""
     done: set[str] = set()
     for start in edges:
         path: list[str] = []

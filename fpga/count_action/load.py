@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fpga.count_action.check import check, warnings_of
+from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report
-from fpga.count_action.instances import MAX_MODULES, make_instances
+from fpga.count_action.elaboration.elaborate import Elaborator
+from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
+from fpga.count_action.elaboration.resolve import resolve
+from fpga.count_action.language.parse import parse_tree
+from fpga.count_action.language.sources import Imports, read_source
+from fpga.count_action.language.syntax import FileText, InputText, Section
+from fpga.count_action.language.words import RESERVED
 from fpga.count_action.model import Datapath, Location
-from fpga.count_action.parse import parse_tree
-from fpga.count_action.resolve import Resolver
-from fpga.count_action.sources import Imports, read_source
-from fpga.count_action.syntax import FileText, InputText, Section
-from fpga.count_action.tree_builder import RESERVED
-from fpga.count_action.unroll import Unroller
 from fpga.count_action.verilog.keywords import KEYWORDS
 
 
@@ -30,7 +30,7 @@ class Checked:
 
 
 def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Checked:
-    """The datapath that a file describes, with these values for parameters.
+    """Return the datapath that a file describes, with these values for parameters.
 
     Raises `CountActionError` when the file, or one that it imports, cannot be read or is wrong, and `ImportError`
     when lark is not installed.
@@ -44,8 +44,9 @@ def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Check
 
 
 def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None) -> Checked:
-    """The datapath that a text describes. `file` stands in messages, names the datapath, and is where imports
-    are looked for. Raises `CountActionError`.
+    """Return the datapath that a text describes; raise `CountActionError` for what is not one.
+
+    `file` stands in messages, names the datapath, and is where imports are looked for.
     """
     report = Report()
     tree = parse_tree(text, file)
@@ -54,12 +55,12 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     report.settle()
     instances = make_instances(tree, imports.modules, parameters or {}, report)
     report.settle()
-    _refuse_number_of_modules(len(instances), file)
-    unroller = Unroller(report)
-    inputs = unroller.inputs(_file_inputs(tree), {})
-    modules = [unroller.module(instance) for instance in instances]
+    _check_number_of_modules(len(instances), file)
+    elaborator = Elaborator(report)
+    inputs = elaborator.inputs(_file_inputs(tree), {})
+    modules = [elaborator.module(instance) for instance in instances]
     report.settle()
-    datapath = Resolver(modules, inputs, report).datapath(datapath_name(file))
+    datapath = resolve(_datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
@@ -70,11 +71,11 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
 
 
 def _one_for_a_place(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Ranges repeat a remark, and so do two instances of a module."""
+    """Return one note for each place: ranges repeat notes, and so do two instances of a module."""
     return tuple({(each.file, each.line, each.column): each for each in reversed(found)}.values())[::-1]
 
 
-def _refuse_number_of_modules(number: int, file: str) -> None:
+def _check_number_of_modules(number: int, file: str) -> None:
     if number == 0:
         hint = "Write `module NAME {...}`, or `use MODULE as NAME;` for a module of an imported file."
         raise CountActionError([Diagnostic(file, 1, 1, "there is no module in this file", hint)])
@@ -95,8 +96,8 @@ def _file_inputs(tree: FileText) -> tuple[InputText, ...]:
     )
 
 
-def datapath_name(file: str) -> str:
-    """The name of the datapath in a file: that of the file, made of what names are made of."""
+def _datapath_name(file: str) -> str:
+    """Return the name of the datapath in a file: that of the file, made of what names are made of."""
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):
         return "datapath"

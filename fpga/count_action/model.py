@@ -2,7 +2,7 @@
 
 The language (`parse`), Python code (these classes), the simulators, SystemVerilog, the register map and the
 drivers' offsets all meet here. What the parts mean is written in `docs/reference/count-action.md`; the rules are
-cited as R1, R2, ... Names are resolved, ranges unrolled and parameters bound: nothing is left to interpret.
+cited as R1, R2, ... Names are resolved, ranges expanded and parameters bound: nothing is left to interpret.
 
 All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses, and `Datapath.digest` is the
 32-bit number by which hardware and driver know each other. Source locations take no part in either.
@@ -26,7 +26,7 @@ MAX_LANES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where something stands in a source file; lines and columns begin at 1."""
+    """A place in a source file; lines and columns begin at 1."""
 
     file: str
     line: int
@@ -37,7 +37,7 @@ class Location:
 
 
 class SignalKind(enum.Enum):
-    """What a name carries."""
+    """Kind of signal that a name carries."""
 
     STREAM = "stream"
     """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
@@ -83,7 +83,7 @@ class Ref:
 
 
 class CountKind(enum.Enum):
-    """What a count holds from one cycle to the next (R1)."""
+    """State that a count keeps from one cycle to the next (R1)."""
 
     LEVEL = "level"
     """Nothing: the sum of this cycle alone."""
@@ -128,7 +128,7 @@ class Target:
 
 
 class ActionKind(enum.Enum):
-    """What happens when a count reaches its target. Every effect is seen in the next cycle (R6)."""
+    """Effect of a count that reaches its target. Every effect is seen in the next cycle (R6)."""
 
     STREAM = "stream"
     """A beat of the samples `refs`, as they stood in the cycle of the fire."""
@@ -141,7 +141,7 @@ class ActionKind(enum.Enum):
     CLEAR_FLAG = "clear flag"
     """A flag becomes 0."""
     CLEAR_COUNT = "clear count"
-    """A count (`clears`) begins anew (R5)."""
+    """A count (`clears`) begins again (R5)."""
     ADVANCE = "advance"
     """A number goes up by one, and from `modulo` - 1 to 0."""
 
@@ -178,15 +178,15 @@ class Module:
     at: Location | None = field(default=None, compare=False)
 
     def count(self, name: str) -> Count:
-        """The count of that name. Raises KeyError."""
+        """Return the count of that name. Raises KeyError."""
         return _named(self.counts, name)
 
     def target(self, name: str) -> Target:
-        """The target of that name. Raises KeyError."""
+        """Return the target of that name. Raises KeyError."""
         return _named(self.targets, name)
 
     def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
-        """The actions of these kinds, in the order of the text."""
+        """Return the actions of these kinds, in the order of the text."""
         return tuple(action for action in self.actions if action.kind in kinds)
 
 
@@ -199,23 +199,23 @@ class Datapath:
     modules: tuple[Module, ...]
 
     def module(self, name: str) -> Module:
-        """The module of that name. Raises KeyError."""
+        """Return the module of that name. Raises KeyError."""
         return _named(self.modules, name)
 
     def input(self, name: str) -> Signal:
-        """The external input of that name. Raises KeyError."""
+        """Return the external input of that name. Raises KeyError."""
         return _named(self.inputs, name)
 
     def counts(self) -> Iterator[tuple[Module, Count]]:
-        """Every count with its module, in the order in which status bits and registers stand."""
+        """Return every count with its module, in the order in which status bits and registers stand."""
         return ((module, count) for module in self.modules for count in module.counts)
 
     def targets(self) -> Iterator[tuple[Module, Target]]:
-        """Every target with its module, in the order in which registers stand."""
+        """Return every target with its module, in the order in which registers stand."""
         return ((module, target) for module in self.modules for target in module.targets)
 
     def to_json(self) -> str:
-        """Canonical text: sorted keys, no spaces, no locations."""
+        """Return the canonical text: sorted keys, no spaces, no locations."""
         return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
 
     @cached_property
@@ -250,7 +250,7 @@ def _plain(thing: Any) -> Any:
 
 
 def datapath_from_json(text: str) -> Datapath:
-    """What `Datapath.to_json` has written. Raises ValueError when it is not that."""
+    """Read what `Datapath.to_json` has written. Raises ValueError when it is not that."""
     try:
         data = json.loads(text)
         return Datapath(

@@ -33,13 +33,13 @@ class Port:
 
     @property
     def words(self) -> int:
-        """How many 64-bit columns the port takes."""
+        """Number of 64-bit columns the port takes."""
         return -(-self.width // WORD_BITS)
 
 
 @dataclass(frozen=True)
 class Ports:
-    """What goes into a datapath and what comes out of it, clock and reset apart."""
+    """Inputs and outputs of a datapath, clock and reset apart."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -55,21 +55,21 @@ class Ports:
         return sum(port.words for port in self.outputs)
 
     def input(self, name: str) -> Port:
-        """The input port of that name. Raises KeyError."""
+        """Return the input port of that name. Raises KeyError."""
         return _find(self.inputs, name)
 
     def output(self, name: str) -> Port:
-        """The output port of that name. Raises KeyError."""
+        """Return the output port of that name. Raises KeyError."""
         return _find(self.outputs, name)
 
 
 def ports_of(datapath: Datapath) -> Ports:
-    """The ports of the top that is generated for `datapath`, in the order of its declaration."""
+    """Return the ports of the top that is generated for `datapath`, in the order of its declaration."""
     return Ports(inputs=_placed(_inputs(datapath)), outputs=_placed(_outputs(datapath)))
 
 
 def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
-    """Streams of modules (module, output) that another module takes; the others leave the datapath."""
+    """Return the streams of modules (module, output) that another module takes; the others leave the datapath."""
     driven = {
         (module.name, action.output) for module in datapath.modules for action in _streams(module.actions)
     }
@@ -87,7 +87,7 @@ def _streams(actions: tuple[Action, ...]) -> Iterator[Action]:
 
 
 def samples_of(action: Action) -> int:
-    """Samples in a beat of a STREAM or EMIT action."""
+    """Return the samples in a beat of a STREAM or EMIT action."""
     return len(action.refs) if action.kind is ActionKind.STREAM else 1
 
 

@@ -1,4 +1,4 @@
-"""Hand-written blocks beside their checks, with free inputs: the text of the proof of `fpga/rtl`."""
+"""Hand-written blocks with their checks, with free inputs: the text of the proof of `fpga/rtl`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 RTL = Path(__file__).resolve().parents[1] / "rtl"
-CHECKS = Path(__file__).resolve().parent
+CHECKS = Path(__file__).resolve().parent / "checks"
 
 _PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
 
@@ -80,14 +80,14 @@ class Port:
     name: str
 
 
-def ports_of_block(text: str) -> tuple[Port, ...]:
-    """The ports in the head of a block."""
+def _ports_of_block(text: str) -> tuple[Port, ...]:
+    """Return the ports in the head of a block."""
     head = text[: text.index(");")] + "\n"
     return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
 
 
 def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
-    """A top `proof` in which each block stands as `b0`, `b1`, ... beside its checks.
+    """Return a top `proof` in which each block stands as `b0`, `b1`, ... with its checks.
 
     `mutants` are names of modules that stand in the place of the block with that number.
     """
@@ -112,11 +112,11 @@ BEGINNING = (
     "  always_ff @(posedge clk_i) begun_q <= 1'b1;",
     "  always_comb if (!begun_q) assume (rst_i);",
 )
-"""What every top of a proof begins with."""
+"""Beginning of every top of a proof."""
 
 
 def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
-    ports = ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
+    ports = _ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
     yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
     for name, value in proven.parameters.items():
         yield f"  localparam {name} = {value};"
@@ -140,7 +140,7 @@ def _connected(connections: Mapping[str, str]) -> str:
 
 
 def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
-    """Files of the proof of these blocks, top `proof` last."""
+    """Return the files of the proof of these blocks, top `proof` last."""
     listed = list(proofs)
     names = list(dict.fromkeys(each.block for each in listed))
     return {
@@ -151,6 +151,6 @@ def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
 
 
 def checks_sources(blocks: Iterable[str]) -> dict[str, str]:
-    """The checks of these blocks, by file name."""
+    """Return the checks of these blocks, by file name."""
     files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
     return {path.name: path.read_text(encoding="ascii") for path in files}

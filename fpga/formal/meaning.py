@@ -1,4 +1,4 @@
-"""What the parts of a datapath mean, as expressions over the ports of its top: rules R1, R2, R5, R7, R10 and R11.
+"""Meaning of the parts of a datapath, as expressions over the ports of its top: rules R1, R2, R5, R7, R10 and R11.
 
 Written from the model and the ports alone. The emitter is what is to be shown right: nothing of it is used here.
 """
@@ -41,7 +41,7 @@ class Bits:
         return f"{self.port}[{self.low}+:{self.width}]"
 
     def fitted(self, width: int) -> str:
-        """The same number in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+        """Return the same number in `width` bits: extended by its own sign, or without its upper bits (R10)."""
         if self.width >= width:
             return str(Bits(self.port, self.low, width))
         sign = f"{self.port}[{self.low + self.width - 1}]" if self.signed else NEVER
@@ -49,7 +49,7 @@ class Bits:
 
 
 def concatenated(first_lowest: Iterable[str]) -> str:
-    """The expressions side by side."""
+    """Return the expressions side by side."""
     return f"{{{', '.join(reversed(list(first_lowest)))}}}"
 
 
@@ -70,7 +70,7 @@ class Meaning:
         return {(module.name, count.name): place for place, (module, count) in counts}
 
     def shared_lines(self) -> Iterator[str]:
-        """When each module is stalled, and when its output beats can leave (R7)."""
+        """Return the lines for when each module is stalled, and when its output beats can leave (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.drives(*STREAMS)]
         inside = consumed_streams(self.datapath)
         for module in self.datapath.modules:
@@ -89,7 +89,7 @@ class Meaning:
     # ---- References
 
     def is_stream(self, ref: Ref) -> bool:
-        """Whether beats move there."""
+        """Return whether beats move there."""
         if ref.module is None:
             return self.datapath.input(ref.name).kind is SignalKind.STREAM
         return self._driver(ref).kind in STREAMS
@@ -102,17 +102,17 @@ class Meaning:
         return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
 
     def valid(self, ref: Ref) -> str:
-        """Whether a beat of the stream is there."""
+        """Return whether a beat of the stream is there."""
         return f"{self._port(ref, '_valid')}[{ref.index}]"
 
     def moves(self, ref: Ref) -> str:
-        """Whether a beat of the stream moves in this cycle."""
+        """Return whether a beat of the stream moves in this cycle."""
         external = ref.module is None
         ready = f"{ref.name}_ready_o[{ref.index}]" if external else f"ready_{ref.module}_{ref.name}"
         return f"({self.valid(ref)} && {ready})"
 
     def sample(self, ref: Ref) -> Bits:
-        """A sample of a beat; or the flag or number itself, which has no sign."""
+        """Return a sample of a beat; or the flag or number itself, which has no sign."""
         if ref.module is None:
             signal = self.datapath.input(ref.name)
             lanes, width, signed = signal.lanes, signal.width, signal.signed
@@ -127,20 +127,20 @@ class Meaning:
     # ---- Counts
 
     def place(self, module: Module, count: str) -> int:
-        """The bit of a count in `fire_o` and in the status."""
+        """Return the bit of a count in `fire_o` and in the status."""
         return self._places[module.name, count]
 
     def base(self, module: Module, count: Count) -> Bits:
-        """The register of a count."""
+        """Return the register of a count."""
         before = list(self.datapath.counts())[: self.place(module, count.name)]
         return Bits("count_o", sum(each.width for _, each in before), count.width)
 
     def fire(self, module: Module, count: str) -> str:
-        """Whether a count fires: the port, which the checks of that count hold to its rule."""
+        """Return whether a count fires: the port, which the checks of that count hold to its rule."""
         return f"fire_o[{self.place(module, count)}]"
 
     def any_fire(self, actions: Iterable[tuple[Module, Action]]) -> str:
-        """Whether one of the actions happens."""
+        """Return whether one of the actions happens."""
         return " || ".join(self.fire(module, action.on) for module, action in actions) or NEVER
 
     def ready(self, stream: Ref) -> str:
@@ -153,7 +153,7 @@ class Meaning:
         return " && ".join(dict.fromkeys(conditions)) or ALWAYS
 
     def enabled(self, count: Count) -> str:
-        """The condition under which it counts."""
+        """Return the condition under which it counts."""
         conditions = []
         for condition in count.gate:
             ref = condition.ref
@@ -162,13 +162,13 @@ class Meaning:
         return " && ".join(conditions) or ALWAYS
 
     def increment(self, count: Count) -> str:
-        """What this cycle adds: a level count looks at valid, an accumulating one at beats that move (R7)."""
+        """Return what this cycle adds: a level count looks at valid, an accumulating one at beats that move (R7)."""
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
         terms = [stream(ref) if self.is_stream(ref) else str(self.sample(ref)) for ref in count.terms]
         return " + ".join([f"{INCREMENT_WIDTH}'d{count.constant}", *terms])
 
     def cleared(self, module: Module, count: Count) -> str:
-        """Whether somebody clears the count (R5)."""
+        """Return whether somebody clears the count (R5)."""
         return self.any_fire(
             (other, action)
             for other in self.datapath.modules
@@ -177,7 +177,7 @@ class Meaning:
         )
 
     def taken(self, module: Module, count: Count, ref: Ref) -> str:
-        """Whether a sample is added in this cycle (R11)."""
+        """Return whether a sample is added in this cycle (R11)."""
         counts = f"!stall_{module.name} && {self.enabled(count)}"
         return f"{counts} && {self.moves(ref)}" if self.is_stream(ref) else counts
 

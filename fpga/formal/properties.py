@@ -1,4 +1,4 @@
-"""What is proven, property by property, and which assertions of the checks stand for it."""
+"""Properties that are proven, and the assertions of the checks that stand for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROPERTIES = (
     ),
     Property(
         "counts",
-        "a count goes on by its increment, begins anew after a fire, and stays at its largest value (R2, R10)",
+        "a count goes on by its increment, begins again after a fire, and stays at its largest value (R2, R10)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
             "count_action.keeps_nothing", "count_action_ones.counts",
@@ -72,12 +72,12 @@ _BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
 
 
 def property_of(assertion: str) -> Property:
-    """The property that an assertion (`checks.label`) stands for. Raises KeyError."""
+    """Return the property that an assertion (`checks.label`) stands for. Raises KeyError."""
     return _BY_ASSERTION[assertion]
 
 
 def properties_of(checks: str) -> tuple[Property, ...]:
-    """The properties that one kind of checks says something about."""
+    """Return the properties that one kind of checks says something about."""
     return tuple(
         fact for fact in PROPERTIES if any(each.startswith(f"{checks}.") for each in fact.assertions)
     )

@@ -1,4 +1,4 @@
-"""What is proven of each module of a datapath, and where it fails how."""
+"""Proofs of the properties of each module of a datapath, and how they fail where they do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 8
 
 
 class Verdict(enum.Enum):
-    """What came out of the proof of one property of one module."""
+    """Result of the proof of one property of one module."""
 
     PROVEN = "proven"
     FAILED = "failed"
@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Whether a fire, a stall or a commit was reached, and of which part of which module."""
+    """A fire, a stall or a commit that should be reached, and the part of the module that it belongs to."""
 
     module: str
     part: str
@@ -66,11 +66,11 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that applies is proven."""
+        """True if everything that applies is proven."""
         return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
 
     def of(self, module: str, name: str) -> Result:
-        """The result of the property `name` of a module. Raises KeyError."""
+        """Return the result of the property `name` of a module. Raises KeyError."""
         for each in self.results:
             if (each.module, each.property) == (module, name):
                 return each
@@ -87,10 +87,12 @@ def prove(
     """
     if module is not None:
         datapath.module(module)
-    return prove_specification(Specification(datapath, module), cover=cover, timeout_s=timeout_s)
+    return _prove_specification(Specification(datapath, module), cover=cover, timeout_s=timeout_s)
 
 
-def prove_specification(specification: Specification, *, cover: bool = True, timeout_s: float = 300) -> Proof:
+def _prove_specification(
+    specification: Specification, *, cover: bool = True, timeout_s: float = 300
+) -> Proof:
     """Prove what a specification says of its sources."""
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         vcd = Path(folder) / "trace.vcd"
@@ -106,8 +108,8 @@ def prove_specification(specification: Specification, *, cover: bool = True, tim
     )
 
 
-def _results(specification: Specification, outcome: sby.Outcome) -> Iterator[Result]:
-    """A row for every property of every module; what is said of all targets is said of every module."""
+def _results(specification: Specification, outcome: sby.SbyResult) -> Iterator[Result]:
+    """Return a row for every property of every module; what is said of all targets is said of every module."""
     modules = (
         [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
     )
@@ -125,7 +127,7 @@ def _results(specification: Specification, outcome: sby.Outcome) -> Iterator[Res
                 yield Result(module, fact.name, Verdict.NOT_APPLICABLE)
 
 
-def _result(specification: Specification, outcome: sby.Outcome, module: str, fact: Property) -> Result:
+def _result(specification: Specification, outcome: sby.SbyResult, module: str, fact: Property) -> Result:
     for failure in outcome.failures:
         instance, _, label = failure.name.partition(".")
         check = specification.checks[instance]
@@ -134,7 +136,7 @@ def _result(specification: Specification, outcome: sby.Outcome, module: str, fac
     return Result(module, fact.name, Verdict.PROVEN if outcome.proven else Verdict.OPEN)
 
 
-def _covered(specification: Specification, outcome: sby.Outcome) -> Iterator[Reached]:
+def _covered(specification: Specification, outcome: sby.SbyResult) -> Iterator[Reached]:
     for names, reached in ((outcome.reached, True), (outcome.unreached, False)):
         for name in names:
             instance, _, what = name.partition(".")
@@ -142,7 +144,7 @@ def _covered(specification: Specification, outcome: sby.Outcome) -> Iterator[Rea
             yield Reached(check.module, check.part, what, reached)
 
 
-def _counterexample(specification: Specification, outcome: sby.Outcome, trace: str) -> Iterator[str]:
+def _counterexample(specification: Specification, outcome: sby.SbyResult, trace: str) -> Iterator[str]:
     if not trace or not outcome.failures:
         return
     ports = specification.meaning.ports

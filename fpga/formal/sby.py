@@ -55,8 +55,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run has shown.
+class SbyResult:
+    """Result of a run.
 
     `failures` have counterexamples that begin with a reset; `open` could be neither proven nor refuted within the
     cycles of the induction. `reached` and `unreached` are the cover statements.
@@ -67,7 +67,7 @@ class Outcome:
     open: tuple[str, ...]
     reached: tuple[str, ...]
     unreached: tuple[str, ...]
-    said: str
+    printed: str
 
 
 def run(
@@ -78,7 +78,7 @@ def run(
     vcd: Path | None = None,
     depth: int = DEPTH,
     timeout_s: float = 300,
-) -> Outcome:
+) -> SbyResult:
     """Prove every assertion of `top`. A counterexample is written to `vcd`, when there is one.
 
     Raises ToolMissing, and ToolFailed when the sources are refused or the run says nothing.
@@ -124,11 +124,11 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
     try:
         sby.run([*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=timeout_s)
     except ToolFailed as error:
-        said = str(error)
+        printed = str(error)
     else:
-        said = ""
+        printed = ""
     log = folder / f"proof_{task}" / "logfile.txt"
-    text = log.read_text() if log.exists() else said
+    text = log.read_text() if log.exists() else printed
     if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
         raise ToolFailed(f"sby came to no end:\n{text.strip()[-2000:]}")
     return text
@@ -141,7 +141,7 @@ def _copy_trace(folder: Path, vcd: Path) -> None:
         shutil.copyfile(traces[0], vcd)
 
 
-def _outcome(prove: str, covered: str, top: str) -> Outcome:
+def _outcome(prove: str, covered: str, top: str) -> SbyResult:
     failures: dict[str, Failure] = {}
     unproven: dict[str, None] = {}
     cycle = 0
@@ -155,11 +155,11 @@ def _outcome(prove: str, covered: str, top: str) -> Outcome:
                 failures.setdefault(failed[1], Failure(failed[1], cycle))
     reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", covered)
     unreached = re.findall(rf"Unreached cover statement at {top}: (\S+)", covered)
-    return Outcome(
+    return SbyResult(
         proven="DONE (PASS" in prove,
         failures=tuple(failures.values()),
         open=tuple(name for name in unproven if name not in failures),
         reached=tuple(dict.fromkeys(reached)),
         unreached=tuple(dict.fromkeys(unreached)),
-        said=prove,
+        printed=prove,
     )

@@ -1,4 +1,4 @@
-"""The proof of a datapath: its generated top beside the checks of every part, as SystemVerilog.
+"""The proof of a datapath: its generated top with the checks of every part, as SystemVerilog.
 
 Of the emitter nothing is used but the names of three registers and wires inside the top that no port shows: the
 targets in force (`target`), a sum and its register. A name that is not there would leave the checks without a value,
@@ -34,7 +34,7 @@ class Check:
     before: tuple[str, ...] = ()
 
     def lines(self, name: str) -> Iterator[str]:
-        """The instance, as text."""
+        """Return the instance, as text."""
         yield from self.before
         parameters = ", ".join(f".{key}({value})" for key, value in self.parameters.items())
         yield f"{self.block}_checks {f'#({parameters}) ' if parameters else ''}{name} ("
@@ -67,13 +67,13 @@ class Specification:
         return f"{self.datapath.name}_proof"
 
     def sources(self) -> dict[str, str]:
-        """All files, the top of the proof last."""
+        """Return all files, the top of the proof last."""
         blocks = [check.block for check in self.checks.values()]
         design = dict(design_of(self.datapath).sources)
         return {**design, **checks_sources(blocks), f"{self.top}.sv": self.text()}
 
     def text(self) -> str:
-        """The top of the proof. Its inputs are those of the datapath."""
+        """Return the top of the proof. Its inputs are those of the datapath."""
         ports = self.meaning.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
@@ -144,7 +144,10 @@ class Specification:
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
     def _sum(self, module: Module, action: Action) -> Check:
-        """A sum. That of a level count is looked at when it fires: at no other time does a beat move."""
+        """Return the checks of a sum.
+
+        That of a level count is looked at when it fires: at no other time does a beat move.
+        """
         meaning, count = self.meaning, module.count(action.on)
         level = count.kind is CountKind.LEVEL
         name = f"{module.name}_{action.output}"
@@ -197,7 +200,7 @@ class Specification:
         return Check("count_action_advance", module.name, action.output, parameters, ports)
 
     def _flag(self, module: Module, action: Action) -> Check:
-        """A flag, or a pulse, which is cleared in every cycle."""
+        """Return a flag, or a pulse, which is cleared in every cycle."""
         driving = [each for each in module.actions if each.output == action.output]
         clears = [(module, each) for each in driving if each.kind is ActionKind.CLEAR_FLAG]
         sets = [(module, each) for each in driving if each.kind is not ActionKind.CLEAR_FLAG]
@@ -233,7 +236,7 @@ def _target(datapath: Datapath, module: Module, count: Count) -> Bits:
 
 
 def _hidden(name: str, width: int) -> str:
-    """A wire of the top that no port shows."""
+    """Return a wire of the top that no port shows."""
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 
 

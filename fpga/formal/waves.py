@@ -9,7 +9,7 @@ _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 
 
 def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, tuple[int, ...]]:
-    """Values of `signals` of the outermost scope, one a cycle, as the solver's dumps have them.
+    """Return the values of `signals` of the outermost scope, one a cycle, as the solver's dumps have them.
 
     A cycle takes `period` units of time; what stands at its end counts. Bits without a value are 0. Signals that are
     not in the dump are left out.
@@ -44,7 +44,7 @@ def _values(lines: Iterable[str], codes: Mapping[str, str], period: int) -> dict
 
 
 def table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -> list[str]:
-    """Cycles `first` to `last` - 1 as lines: a head, then one line a signal, numbers in decimal."""
+    """Return cycles `first` to `last` - 1 as lines: a head, then one line a signal, numbers in decimal."""
     rows = {"cycle": tuple(range(first, last)), **series}
     left = max(map(len, rows))
     texts = {name: [str(value) for value in values] for name, values in rows.items()}

@@ -1,7 +1,7 @@
 """Tools for hardware description: simulators, linters, and where to find them.
 
-Nothing here is needed to use a board or the fast simulator. What a machine lacks is told by `why_missing`, with
-the cure; `find_tool` raises `ToolMissing` with the same words.
+Nothing here is needed to use a board or the fast simulator. What a machine lacks is said by `why_missing`, with
+the hint; `find_tool` raises `ToolMissing` with the same words.
 """
 
 from fpga.hdl.design import Design, design_of

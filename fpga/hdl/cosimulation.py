@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fpga.count_action.model import ActionKind, Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
-WINDOW = 4
+_WINDOW = 4
 """Cycles shown on each side of the first mismatch."""
 
 
@@ -29,20 +29,23 @@ class Mismatch:
 
 
 def values_of(rows: Rows, port: Port) -> list[int]:
-    """What a port carries, cycle by cycle."""
+    """Return what a port carries, cycle by cycle."""
     words = rows[:, port.column : port.column + port.words].tolist()
     return [sum(word << (WORD_BITS * place) for place, word in enumerate(row)) for row in words]
 
 
 def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
-    """The bits of a port: cycles × width."""
+    """Return the bits of a port: cycles × width."""
     words = np.ascontiguousarray(rows[:, port.column : port.column + port.words]).astype("<u8")
     bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
     return bits[:, : port.width].astype(np.bool_)
 
 
 def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch | None:
-    """Where two runs begin to differ; None when they are equal. Raises ValueError for runs of unequal shape."""
+    """Return where two runs begin to differ; None when they are equal.
+
+    Raises ValueError for runs of unequal shape.
+    """
     if expected.shape != actual.shape:
         raise ValueError(f"runs of shapes {expected.shape} and {actual.shape} cannot be compared")
     differs = expected != actual
@@ -61,9 +64,9 @@ def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch
 def window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
 ) -> Iterator[str]:
-    """The eight cycles around a mismatch as a table: inputs that are not 0, and the ports that differ."""
-    first = max(0, mismatch.cycle - WINDOW)
-    last = min(len(inputs), first + 2 * WINDOW)
+    """Return the eight cycles around a mismatch as a table: inputs that are not 0, and the ports that differ."""
+    first = max(0, mismatch.cycle - _WINDOW)
+    last = min(len(inputs), first + 2 * _WINDOW)
     ports = ports_of(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first, last)])]
     for port in ports.inputs:
@@ -82,14 +85,14 @@ def window(
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What happened in a run."""
+    """Events of a run, counted."""
 
     cycles: int
     fires: int
     silent: tuple[str, ...]
     """Modules of which no count fired."""
     stalls_at_fire: int
-    """Fires of which a beat was kept waiting in the next cycle."""
+    """Fires of which a beat was backpressured in the next cycle."""
     commits_while_counting: int
     """Targets that a commit changed while a count that is compared with them was above 0."""
     overshoots: int
@@ -127,7 +130,7 @@ def _rises(bits: NDArray[np.bool_]) -> int:
 
 
 def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
-    """Fires whose beat waited: valid two cycles later though nothing fired in between."""
+    """Count the fires whose beat waited: valid two cycles later though nothing fired in between."""
     ports = ports_of(datapath)
     places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
     stalls = 0
@@ -140,7 +143,7 @@ def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_])
 
 
 def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
-    """Counts above 0 whose target a commit changes, over all commits; the run begins with a reset."""
+    """Count the counts above 0 whose target a commit changes, over all commits; the run begins with a reset."""
     ports = ports_of(datapath)
     commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
     shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
@@ -158,7 +161,7 @@ def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> 
 
 
 def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
-    """Whether each committed target differs from the one before it, the first of them from `reset`."""
+    """Return whether each committed target differs from the one before it, the first of them from `reset`."""
     begins = np.array([[reset >> bit & 1 for bit in range(committed.shape[1])]], dtype=np.bool_)
     differs: NDArray[np.bool_] = committed != np.concatenate([begins, committed[:-1]])
     changed: NDArray[np.bool_] = np.logical_or.reduce(differs, axis=1)
@@ -166,7 +169,7 @@ def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
 
 
 def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
-    """Fires that end a chain of three modules, each a cycle after the one that it counts."""
+    """Count the fires that end a chain of three modules, each a cycle after the one that it counts."""
     counted = {module.name: _counted(module) for module in datapath.modules}
     fired = {name: np.logical_or.reduce(bits, axis=1) for name, bits in by_module.items()}
     return sum(
@@ -178,14 +181,14 @@ def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int
 
 
 def _counted(module: Module) -> set[str]:
-    """Other modules of which a module counts something."""
+    """Return the other modules of which a module counts something."""
     refs = (ref.module for count in module.counts for ref in count.terms)
     return {name for name in refs if name is not None} - {module.name}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of running one stimulus twice."""
+    """Result of running one stimulus twice."""
 
     simulator: str
     coverage: Coverage
@@ -195,7 +198,7 @@ class Comparison:
 
 
 def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
-    """Put the run of a simulator beside what was expected."""
+    """Compare the run of a simulator with what was expected."""
     found = first_mismatch(datapath, expected, actual)
     shown = tuple(window(datapath, found, inputs, expected, actual)) if found else ()
     return Comparison(simulator, coverage(datapath, inputs, expected), found, shown)

@@ -1,4 +1,4 @@
-"""What a simulator or a linter is given: a top, its sources, and its ports."""
+"""Input of a simulator or a linter: a top, its sources, and its ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fpga.count_action.verilog import core_files, emit
 class Design:
     """SystemVerilog to be simulated: the module `top` with clock `clk_i`, reset `rst_i` and the `ports` of a run.
 
-    `sources` are pairs of file name and text: every file a tool reads is written anew, so that a digest of the
+    `sources` are pairs of file name and text: every file a tool reads is written again, so that a digest of the
     design is a digest of what is built.
     """
 
@@ -40,6 +40,6 @@ class Design:
 
 
 def design_of(datapath: Datapath) -> Design:
-    """The generated top of a datapath with the hand-written blocks."""
+    """Return the generated top of a datapath with the hand-written blocks."""
     blocks = tuple((path.name, path.read_text(encoding="ascii")) for path in core_files())
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", emit(datapath))), ports_of(datapath))

@@ -14,7 +14,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS, Port, Rows
 from fpga.hdl.design import Design, design_of
 from fpga.hdl.tools import BadOutput, find_tool
-from fpga.hdl.verilator import checked_rows
+from fpga.hdl.verilator import check_rows
 
 _DIGITS = frozenset("0123456789abcdef")
 _DIGITS_OF_WORD = WORD_BITS // 4
@@ -60,13 +60,13 @@ endmodule
 
 
 def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
-    """Outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
+    """Return the outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
 
     Raises ToolMissing, ToolFailed (the sources are refused), BadOutput (an X or Z at an output), ValueError (rows
     of another width).
     """
     made = design_of(design) if isinstance(design, Datapath) else design
-    inputs = checked_rows(made, rows)
+    inputs = check_rows(made, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as name:
         folder = Path(name)
         sources = made.write(folder)
@@ -101,7 +101,7 @@ def _bench(design: Design, cycles: int, episode: int) -> str:
 
 
 def _hex(design: Design, rows: Rows) -> str:
-    """A line a row: the ports one after the other, as hexadecimal numbers."""
+    """Return a line a row: the ports one after the other, as hexadecimal numbers."""
     columns = [_port_hex(port, rows) for port in design.ports.inputs]
     return "".join(" ".join(line) + "\n" for line in zip(*columns, strict=True))
 

@@ -1,6 +1,6 @@
-"""Linters over SystemVerilog: Verilator for what a text means, Verible for how it is written, Icarus and yosys for
-whether they take it at all.
+"""Linters over SystemVerilog.
 
+Verilator checks what a text means, Verible how it is written, Icarus and yosys whether they take it at all.
 Every function returns the findings as lines of text; none means clean.
 """
 
@@ -15,11 +15,11 @@ from fpga.hdl.design import Design
 from fpga.hdl.tools import ToolFailed, ToolMissing, find_tool
 
 VERIBLE_RULES = ("line-length=length:160", "-module-filename")
-"""What differs from Verible's defaults: names of a datapath may be long, and tops are linted from copies."""
+"""Differences from Verible's defaults: names of a datapath may be long, and tops are linted from copies."""
 
 
 def lint(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
-    """What Verilator with all warnings, Verible and Icarus find in a design. Raises ToolMissing."""
+    """Return what Verilator with all warnings, Verible and Icarus find in a design. Raises ToolMissing."""
     with tempfile.TemporaryDirectory(prefix="lint-") as name:
         folder = Path(name)
         files = design.write(folder)
@@ -36,23 +36,23 @@ def lint(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
 
 
 def _findings(tool: str, arguments: list[str | Path], timeout_s: float) -> list[str]:
-    """The lines a linter prints about the sources: its own report of a clean run is left out."""
+    """Return the lines a linter prints about the sources: its own report of a clean run is left out."""
     try:
-        said = find_tool(tool).run(arguments, timeout_s=timeout_s)
+        printed = find_tool(tool).run(arguments, timeout_s=timeout_s)
     except ToolFailed as error:
-        said = str(error)
-    return [line for line in said.splitlines() if line.strip() and not line.startswith("- ")]
+        printed = str(error)
+    return [line for line in printed.splitlines() if line.strip() and not line.startswith("- ")]
 
 
 def yosys_accepts(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
-    """What yosys finds when it reads and elaborates a design, and checks for loops and double drivers.
+    """Return what yosys finds when it reads and elaborates a design, and checks for loops and double drivers.
 
     Runs in a process of its own: yosys ends the process on errors. Raises ToolMissing.
     """
     from importlib.util import find_spec
 
     if find_spec("pyosys") is None:
-        raise ToolMissing("pyosys is not installed. Cure: pip install 'lightbed[hdl]'.")
+        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
     with tempfile.TemporaryDirectory(prefix="yosys-") as name:
         files = " ".join(str(path) for path in design.write(Path(name)))
         passes = (
@@ -67,7 +67,7 @@ def yosys_accepts(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
         done = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, timeout=timeout_s, check=False
         )
-        said = (done.stdout + done.stderr).replace(f"{name}/", "").splitlines()
-    return tuple(line for line in said if line.startswith(("ERROR", "Warning"))) or (
+        printed = (done.stdout + done.stderr).replace(f"{name}/", "").splitlines()
+    return tuple(line for line in printed if line.startswith(("ERROR", "Warning"))) or (
         (f"yosys ended with status {done.returncode}",) if done.returncode else ()
     )

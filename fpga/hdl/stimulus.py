@@ -1,4 +1,4 @@
-"""Stimuli that make a datapath work: fires are frequent, beats wait and are kept waiting, targets change.
+"""Stimuli that make a datapath work: fires are frequent, beats wait and are backpressured, targets change.
 
 Uniformly random inputs hardly ever reach a target. Here the targets that are committed are drawn from what the
 counts can reach in a few cycles, and how busy the inputs are changes from phase to phase.
@@ -20,7 +20,7 @@ _LARGE = 12
 
 
 def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
-    """Inputs for `cycles` cycles, the same for the same seed."""
+    """Return the inputs for `cycles` cycles, the same for the same seed."""
     random = np.random.default_rng(seed)
     ports = ports_of(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
@@ -34,7 +34,7 @@ def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
 
 
 def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.float64]:
-    """How likely a bit of the port is 1, cycle by cycle."""
+    """Return how likely a bit of the port is 1, cycle by cycle."""
     if name in {"commit_i", "clear_status_i"}:
         return np.full(cycles, 0.02)
     if name.endswith("_data_i"):
@@ -63,7 +63,7 @@ def _as_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
 
 
 def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
-    """Small numbers mostly, 0 often, now and then any."""
+    """Draw small numbers mostly, 0 often, now and then any."""
     shape = (cycles, signal.size)
     small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
     large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
@@ -72,7 +72,7 @@ def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArra
 
 
 def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
-    """Targets to commit: drawn for every phase, in force from its first commit on."""
+    """Return the targets to commit: drawn for every phase, in force from its first commit on."""
     phases = -(-len(rows) // _PHASE)
     bits = [
         _as_bits(_reachable(random, phases, datapath, module.counts, target), target.width)
@@ -87,7 +87,7 @@ def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows
 def _reachable(
     random: np.random.Generator, phases: int, datapath: Datapath, counts: tuple[Count, ...], target: Target
 ) -> NDArray[np.uint64]:
-    """Values that one of the target's counts can reach in a few cycles; sometimes 0, the reset value, or any."""
+    """Return values that one of the target's counts reaches in a few cycles; sometimes 0, the reset value, any."""
     mine = [count for count in counts if count.target == target.name]
     most = max((_reach(datapath, count) for count in mine), default=1)
     largest = 2**target.width - 1
@@ -105,7 +105,7 @@ def _reach(datapath: Datapath, count: Count) -> int:
 
 
 def _largest(datapath: Datapath, ref: Ref) -> int:
-    """What a term adds at most in a typical cycle."""
+    """Return what a term adds at most in a typical cycle."""
     if ref.module is None and datapath.input(ref.name).kind is SignalKind.NUMBER:
         return 3
     return 1

@@ -1,4 +1,4 @@
-"""What a design costs: look-up tables and flip-flops by yosys, as an estimate that is good for comparisons alone.
+"""Cost of a design: look-up tables and flip-flops by yosys, as an estimate that is good for comparisons alone.
 
 yosys maps UltraScale+ with the carry chains of older families, so the numbers are not those of Vivado. They show
 growth: `fpga/rtl/synthesis.json` has what was last accepted, and `python -m fpga.hdl.synthesis --write` renews it.
@@ -22,13 +22,13 @@ from fpga.hdl.tools import ToolFailed, ToolMissing
 
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
-ALLOWED_GROWTH = 0.10
+_ALLOWED_GROWTH = 0.10
 """Part by which a number may exceed the baseline; a few cells are allowed always."""
-ALLOWED_CELLS = 2
+_ALLOWED_CELLS = 2
 
 
 def subjects() -> Iterator[Design]:
-    """What is estimated: the blocks of the core with their default parameters, and every module of the library."""
+    """Return the designs to estimate: blocks of the core with default parameters, every module of the library."""
     for path in core_files():
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
@@ -37,12 +37,12 @@ def subjects() -> Iterator[Design]:
 
 
 def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
-    """Look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
+    """Return the look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
 
     Runs in a process of its own: yosys ends the process on errors.
     """
     if find_spec("pyosys") is None:
-        raise ToolMissing("pyosys is not installed. Cure: pip install 'lightbed[hdl]'.")
+        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
     with tempfile.TemporaryDirectory(prefix="synthesis-") as name:
         folder = Path(name)
         tops = []
@@ -76,7 +76,7 @@ def _passes(design: Design, folder: Path) -> Iterator[str]:
 
 
 def _cells(stat: str) -> dict[str, int]:
-    """Look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
+    """Return the look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
     kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
     luts = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
     flops = sum(number for kind, number in kinds.items() if kind.startswith("FD"))
@@ -84,14 +84,14 @@ def _cells(stat: str) -> dict[str, int]:
 
 
 def grown(now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
-    """What has grown by more than is allowed, or is not in the baseline, in words."""
+    """Return what has grown by more than is allowed, or is not in the baseline, in words."""
     found = []
     for top, cells in now.items():
         if top not in before:
             found.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
-            allowed = max(before[top][kind] * (1 + ALLOWED_GROWTH), before[top][kind] + ALLOWED_CELLS)
+            allowed = max(before[top][kind] * (1 + _ALLOWED_GROWTH), before[top][kind] + _ALLOWED_CELLS)
             if number > allowed:
                 found.append(f"{top}: {kind} {before[top][kind]} -> {number}")
     return tuple(found)

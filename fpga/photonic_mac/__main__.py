@@ -42,7 +42,7 @@ def _shapes(text: str) -> tuple[tuple[int, int], ...]:
     except ValueError:
         sizes = []
     if len(sizes) < 2 or min(sizes) < 1:
-        _options().error(f"--layers {text!r} is no list of sizes such as 784-300-100-10")
+        _options().error(f"--layers {text!r} is not a list of sizes such as 784-300-100-10")
     return tuple(zip(sizes[1:], sizes, strict=False))
 
 
@@ -58,7 +58,7 @@ def _json(layers: Sequence[LayerCycles]) -> str:
 
 
 def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
-    """The lines of every layer and their sums, and the time they take."""
+    """Return the lines of every layer and their sums, and the time they take."""
     names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
     head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"
     lines = [_line(name, [asdict(layer)[key] for layer in layers]) for key, name in LINES.items()]

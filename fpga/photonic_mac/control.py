@@ -31,12 +31,12 @@ _LIBRARY = Path(__file__).resolve().parents[1] / "library"
 
 
 def library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> Datapath:
-    """A datapath of the library that comes with the language. Raises CountActionError when there is none."""
+    """Return a datapath of the library that comes with the language. Raises CountActionError when there is none."""
     return load(_LIBRARY / f"{name}.ca", dict(parameters or {})).datapath
 
 
 def simulated_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
-    """The signals of one inference. Raises ImportError when the fast simulator cannot run."""
+    """Return the signals of one inference. Raises ImportError when the fast simulator cannot run."""
     timing = timing or Timing()
     loop = _Loop(shapes, timing)
     cycles = total_cycles(cycles_of(shapes, timing)) + 2
@@ -52,11 +52,11 @@ class _Delay:
 
     @property
     def out(self) -> bool:
-        """What comes out in this cycle."""
+        """Bit that comes out in this cycle."""
         return self._bits[0]
 
     def push(self, bit: bool) -> None:
-        """What goes in in this cycle, which it ends."""
+        """Put in what goes in in this cycle, and end the cycle."""
         self._bits.append(bit)
         self._bits.popleft()
 
@@ -73,7 +73,7 @@ class _Running:
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
 
     def step(self, inputs: Mapping[str, int]) -> dict[str, bool]:
-        """One cycle; inputs that are not named stay as they were. The outputs of one bit."""
+        """Run one cycle; inputs that are not named stay as they were. Return the outputs of one bit."""
         for name, value in inputs.items():
             port = self._ports.input(name)
             for word in range(port.words):
@@ -87,7 +87,7 @@ class _Loop:
 
     def __init__(self, shapes: Sequence[tuple[int, int]], timing: Timing) -> None:
         self._control, self._detector = _Running("photonic_mac_control"), _Running("preamble_control")
-        self._targets = deque(control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
+        self._targets = deque(_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
         self._length = timing.preamble
         there = MEMORY + MULTIPLIER + timing.delay
         self._light, self._match = _Delay(there), _Delay(there + DETECTION)
@@ -96,7 +96,7 @@ class _Loop:
         self._layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
-        """One cycle: start, heading, sending, light, open, partial, result, finished."""
+        """Run one cycle: start, heading, sending, light, open, partial, result, finished."""
         start = self._layer_ended and bool(self._targets)
         partial, light = self._partial.out, self._light.out
         seen = self._control.step({**self._started(start), "partial_valid_i": partial})
@@ -111,12 +111,12 @@ class _Loop:
         return start, heading, sending, light, is_open, partial, result, finished
 
     def _started(self, start: bool) -> dict[str, int]:
-        """The inputs of a cycle in which a layer starts: its targets come in force in the next one."""
+        """Return the inputs of a cycle in which a layer starts: its targets come in force in the next one."""
         shadow = {"target_shadow_i": self._targets.popleft()} if start else {}
         return {"start_i": start, "commit_i": start, **shadow}
 
     def _detect(self, start: bool) -> bool:
-        """Whether the detector is open: the preamble stands at place 0."""
+        """Return whether the detector is open: the preamble stands at place 0."""
         targets = self._length << 24 | self._length << 16 | 1
         inputs = {
             "match_i": self._match.out,
@@ -127,14 +127,14 @@ class _Loop:
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
     def _queue(self, is_open: bool, start: bool) -> None:
-        """Beats that were sent wait until the detector is open; one leaves in a cycle."""
+        """Let beats that were sent wait until the detector is open; one leaves in a cycle."""
         leaves = is_open and self._waiting > 0
         self._partial.push(leaves)
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves
 
 
-def control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
-    """All targets of `photonic_mac_control` for one layer, as `photonic_inference.sv` commits them."""
+def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
+    """Return all targets of `photonic_mac_control` for one layer, as `photonic_inference.sv` commits them."""
     outputs, beats = shape[0], beats_of(shape[1])
     fields = (
         *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),

@@ -1,4 +1,4 @@
-"""What an inference costs in cycles, line by line: a formula, and the same lines measured in a run.
+"""Cost of an inference in cycles, line by line: a formula, and the same lines measured in a run.
 
 From the cycle of `run` to that of `finished` every cycle belongs to one line of one layer. The measured lines come
 from signals of the datapath, so that the formula can be wrong.
@@ -32,13 +32,13 @@ CLOCK_HZ = 253_440_000
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What is chosen: cycles of preamble before every layer, and whole cycles that light is under way."""
+    """Settings of a run: cycles of preamble before every layer, and whole cycles that light is under way."""
 
     preamble: int = 10
     delay: int = 7
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a preamble that cannot be counted, or a delay that the simulated optics do not have."""
+        """Raise ValueError for a preamble that cannot be counted, or a delay the simulated optics do not have."""
         if not (0 < self.preamble < 256 and 0 <= self.delay < 16):
             raise ValueError(
                 f"a preamble is 1 .. 255 cycles and a delay 0 .. 15, not {self.preamble}, {self.delay}"
@@ -77,7 +77,7 @@ LINES = {
 
 
 def cycles_of(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> tuple[LayerCycles, ...]:
-    """What every layer costs; `shapes` are outputs and inputs.
+    """Return what every layer costs; `shapes` are outputs and inputs.
 
     >>> [each.beats for each in cycles_of([(300, 784), (100, 300), (10, 100)])]
     [14700, 1900, 70]
@@ -90,12 +90,12 @@ def cycles_of(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -
 
 
 def total_cycles(layers: Sequence[LayerCycles]) -> int:
-    """From run to finished."""
+    """Return the cycles from run to finished."""
     return sum(layer.total for layer in layers)
 
 
 def first_lit(layers: Sequence[LayerCycles]) -> Iterator[int]:
-    """The cycles, counted from `run`, in which the first product of each layer is lit."""
+    """Return the cycles, counted from `run`, in which the first product of each layer is lit."""
     start = 0
     for layer in layers:
         yield start + 1 + layer.preamble + MEMORY
@@ -119,12 +119,12 @@ class Trace:
     finished: Bits
 
     def layer(self, first: int, last: int) -> Trace:
-        """The cycles `first` to `last` - 1."""
+        """Return the cycles `first` to `last` - 1."""
         return Trace(*(getattr(self, name)[first:last] for name in self.__dataclass_fields__))
 
 
 def measured(trace: Trace) -> tuple[LayerCycles, ...]:
-    """The lines of every layer, from what happened. Raises ValueError when a layer never ended."""
+    """Return the lines of every layer, from what happened. Raises ValueError when a layer never ended."""
     starts = np.flatnonzero(trace.start).tolist()
     ends = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]
     if len(ends) != len(starts) or not len(starts):
@@ -135,7 +135,7 @@ def measured(trace: Trace) -> tuple[LayerCycles, ...]:
 
 
 def _layer(trace: Trace, cycles: int) -> LayerCycles:
-    """From a start to the next one."""
+    """Return the lines from a start to the next one."""
     head, preamble = _first(trace.heading), int(trace.heading.sum())
     arrival = _first(trace.light)
     opened = head + _first(

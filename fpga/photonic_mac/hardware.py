@@ -56,7 +56,7 @@ PORTS = Ports(_placed(_INPUTS), _placed(_OUTPUTS))
 
 
 def block_design(top: str, ports: Ports) -> Design:
-    """A hand-written block as the top of a design of its own, e.g. for a unit test."""
+    """Return a hand-written block as the top of a design of its own, e.g. for a unit test."""
     blocks = [*core_files(), *(_FPGA / "rtl" / f"{name}.sv" for name in _BLOCKS)]
     sources = [(path.name, path.read_text(encoding="ascii")) for path in blocks]
     controls = [(f"{name}.sv", emit(load(_FPGA / "library" / f"{name}.ca").datapath)) for name in _CONTROLS]
@@ -64,33 +64,36 @@ def block_design(top: str, ports: Ports) -> Design:
 
 
 def loopback_design() -> Design:
-    """The whole datapath with simulated optics."""
+    """Return the whole datapath with simulated optics."""
     return block_design("photonic_loopback", PORTS)
 
 
 def load_rows(network: Network) -> Rows:
-    """Cycles that write the weights and the table of layers. Raises ValueError for a network that is too large."""
+    """Return the cycles that write the weights and the table of layers.
+
+    Raises ValueError for a network that is too large.
+    """
     _check_size(network)
-    words = np.concatenate([weight_words(weights) for weights in network.layers])
+    words = np.concatenate([_weight_words(weights) for weights in network.layers])
     rows = _rows(max(len(words), len(network.layers)))
     _put(rows, "weight_write_i", np.arange(len(rows)) < len(words))
     _put(rows, "weight_address_i", np.arange(len(rows)))
     rows[: len(words), _columns("weight_data_i")] = words
-    table = [layer_entry(outputs, inputs) for outputs, inputs in network.shapes]
+    table = [_layer_entry(outputs, inputs) for outputs, inputs in network.shapes]
     _put(rows, "layer_write_i", np.arange(len(rows)) < len(table))
     _put(rows, "layer_address_i", np.minimum(np.arange(len(rows)), MAX_LAYERS - 1))
     rows[: len(table), _columns("layer_data_i")] = np.array(table, np.uint64)[:, None]
     return rows
 
 
-def layer_entry(outputs: int, inputs: int) -> int:
-    """A layer in the table: results, products and beats."""
+def _layer_entry(outputs: int, inputs: int) -> int:
+    """Return a layer in the table: results, products and beats."""
     beats = beats_of(inputs)
     return outputs << 40 | (outputs * beats) << 16 | beats
 
 
-def weight_words(weights: Integers) -> Rows:
-    """The words of a layer in the order in which they are sent: sixteen times magnitude and sign (1: not negative)."""
+def _weight_words(weights: Integers) -> Rows:
+    """Return the words of a layer as they are sent: sixteen times magnitude and sign (1: not negative)."""
     inputs = weights.shape[1]
     padded = np.pad(weights, ((0, 0), (0, beats_of(inputs) * LANES - inputs))).reshape(-1, LANES)
     return _packed(np.abs(padded) | (padded >= 0) << 8, 9)
@@ -99,7 +102,7 @@ def weight_words(weights: Integers) -> Rows:
 def run_rows(
     network: Network, image: ArrayLike, optics: Optics | None = None, timing: Timing | None = None
 ) -> Rows:
-    """Cycles that write an image, start, and wait until the inference is finished.
+    """Return the cycles that write an image, start, and wait until the inference is finished.
 
     Raises ValueError when the timing and the optics differ in their delay.
     """
@@ -128,7 +131,7 @@ def run_rows(
 
 @dataclass(frozen=True)
 class Inference:
-    """What the hardware made of an image."""
+    """Results of the hardware for an image."""
 
     results: tuple[NDArray[np.int16], ...]
     """Of every layer."""
@@ -200,7 +203,7 @@ def _bits(outputs: Rows, name: str) -> NDArray[np.bool_]:
 
 
 def _packed(values: NDArray[np.int32], width: int) -> Rows:
-    """Rows of numbers side by side, the first one lowest, as 64-bit words."""
+    """Return rows of numbers side by side, the first one lowest, as 64-bit words."""
     bits = (values[..., None] >> np.arange(width) & 1).astype(np.bool_).reshape(len(values), -1)
     padded = np.zeros((len(values), -(-bits.shape[1] // WORD_BITS) * WORD_BITS), np.bool_)
     padded[:, : bits.shape[1]] = bits

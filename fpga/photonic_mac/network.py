@@ -32,7 +32,7 @@ class Network:
     layers: tuple[Integers, ...]
 
     def __post_init__(self) -> None:
-        """Raises ValueError for layers that do not fit together, or weights out of range."""
+        """Raise ValueError for layers that do not fit together, or weights out of range."""
         if not self.layers:
             raise ValueError("a network needs a layer")
         for weights in self.layers:
@@ -49,7 +49,7 @@ class Network:
 
 
 def quantised(weights: Sequence[ArrayLike]) -> Network:
-    """Weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
+    """Return weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
 
     The largest counts as at least 1, as in the published datapath: small weights are not stretched. Ties are
     rounded to even.
@@ -65,11 +65,11 @@ def quantised(weights: Sequence[ArrayLike]) -> Network:
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:
-    """What every layer gives for images of magnitudes 0 .. 255 (batch × inputs): batch × outputs, wrapped to 16 bits.
+    """Return each layer's results (batch × outputs, 16 bits) for images of 0 .. 255 (batch × inputs).
 
     Without noise and loss. Raises ValueError for images of another size.
     """
-    activations = _checked(network, images)
+    activations = _check_images(network, images)
     found: list[NDArray[np.int16]] = []
     for weights in network.layers:
         if found:
@@ -78,7 +78,7 @@ def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16
     return tuple(found)
 
 
-def _checked(network: Network, images: ArrayLike) -> Integers:
+def _check_images(network: Network, images: ArrayLike) -> Integers:
     values = np.atleast_2d(np.asarray(images, np.int32))
     inputs = network.shapes[0][1]
     if values.ndim != 2 or values.shape[1] != inputs or values.min() < 0 or values.max() > FULL_SCALE:
@@ -87,7 +87,7 @@ def _checked(network: Network, images: ArrayLike) -> Integers:
 
 
 def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
-    """One layer: of every output only the weights that are not 0, which is most of the speed."""
+    """Compute one layer: of every output only the weights that are not 0, which is most of the speed."""
     sums = np.empty((len(activations), len(weights)), np.int32)
     for output, row in enumerate(weights):
         used = np.flatnonzero(row)
@@ -97,7 +97,7 @@ def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
 
 
 def normalised(results: NDArray[np.int16]) -> Integers:
-    """Results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
+    """Return the results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
 
     >>> normalised(np.array([[1000, -7, 3]], np.int16)).tolist()
     [[250, 0, 0]]
@@ -111,23 +111,23 @@ def normalised(results: NDArray[np.int16]) -> Integers:
 
 
 def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
-    """The part of the images whose largest result (the first of equals) is that of their label."""
+    """Return the part of the images whose largest result (the first of equals) is that of their label."""
     return float((results.argmax(axis=1) == np.asarray(labels)).mean())
 
 
 def beats_of(inputs: int) -> int:
-    """Cycles that one output takes."""
+    """Return the cycles that one output takes."""
     return -(-inputs // LANES)
 
 
 def noisy_results(
     network: Network, image: ArrayLike, optics: Optics, beats: Sequence[int]
 ) -> Iterator[NDArray[np.int16]]:
-    """What every layer gives for one image through imperfect optics.
+    """Return what every layer gives for one image through imperfect optics.
 
     `beats` are the cycles, counted from the first with noise, in which the first product of each layer is lit.
     """
-    activations = _checked(network, image)[0]
+    activations = _check_images(network, image)[0]
     for weights, first in zip(network.layers, beats, strict=True):
         results = _lit(weights, activations, optics, first)
         yield results

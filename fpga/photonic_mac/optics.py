@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-UNITY_GAIN = 256
+_UNITY_GAIN = 256
 """A gain of one: no loss."""
 _MASK = 0xFFFF_FFFF
 _SALT = 0x9E37_79B9
@@ -28,20 +28,20 @@ class Optics:
 
     delay: int = 7
     shift: int = 3
-    gain: int = UNITY_GAIN
+    gain: int = _UNITY_GAIN
     noise: bool = False
     seed: int = 1
     sparsity: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueError for settings that the core does not have."""
+        """Raise ValueError for settings that the core does not have."""
         if not (0 <= self.delay <= 15 and 0 <= self.shift <= 15):
             raise ValueError(f"delay and shift are 0 .. 15, not {self.delay} and {self.shift}")
         if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
             raise ValueError(f"gain is 0 .. 511 and seed has 32 bits, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """What the detector sees of products (cycles × lanes), the first of them in cycle `first` of the noise."""
+        """Return what the detector sees of products (cycles × lanes); the first is in cycle `first` of the noise."""
         amplified = (products * self.gain) >> 8
         if self.noise:
             amplified = amplified + noise(self.seed, first + len(products))[first:]
@@ -49,7 +49,7 @@ class Optics:
 
 
 def noise(seed: int, cycles: int) -> NDArray[np.int32]:
-    """The noise of every lane from its first cycle on: cycles × lanes."""
+    """Return the noise of every lane from its first cycle on: cycles × lanes."""
     lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
     state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_MASK))
     state = np.where(state == 0, np.uint64(1), state)
@@ -61,7 +61,10 @@ def noise(seed: int, cycles: int) -> NDArray[np.int32]:
 
 
 def _next(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One step of a linear-feedback generator of 32 bits: G. Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5."""
+    """Return one step of a linear-feedback generator of 32 bits: G.
+
+    Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5.
+    """
     state = state ^ (state << np.uint64(13) & np.uint64(_MASK))
     state = state ^ state >> np.uint64(17)
     return np.asarray(state ^ (state << np.uint64(5) & np.uint64(_MASK)))

@@ -24,7 +24,7 @@ Samples = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Detection:
-    """What a detector made of a run: when it opened (None: never), at which place, and the realigned samples.
+    """Result of a detector in a run: when it opened (None: never), at which place, and the realigned samples.
 
     `samples` is cycles × 16 and valid from `opened` on; the cycle of a sample is that in which it leaves.
     """
@@ -64,7 +64,7 @@ def _opened(windows: Samples, cycle: int, place: int) -> Detection:
 
 
 def _matches(late: Samples, windows: Samples, *, published: bool) -> NDArray[np.bool_]:
-    """Whether the preamble stands at each of the places: cycles × places."""
+    """Return whether the preamble stands at each of the places: cycles × places."""
     if published:
         high = late >= means(late)[:, None]
         rotations = np.stack([np.roll(PREAMBLE, place) for place in range(LANES)])
@@ -75,7 +75,7 @@ def _matches(late: Samples, windows: Samples, *, published: bool) -> NDArray[np.
 
 
 def means(samples: Samples) -> Samples:
-    """The mean of the last axis as the hardware takes it: halves of sums of two, rounded down in every stage.
+    """Return the mean of the last axis as the hardware takes it: halves of sums of two, rounded down in every stage.
 
     >>> int(means(np.array([1, 2, 2, 2], np.uint16)))
     1
@@ -96,7 +96,7 @@ def received_stream(
     high: int = HIGH,
     low: int = 0,
 ) -> Samples:
-    """What comes back from optics: idle light, a preamble, data, idle light again, all `shift` samples late."""
+    """Return what optics send back: idle light, preamble, data, idle light, all `shift` samples late."""
     preamble = np.tile(np.where(PREAMBLE, high, low), length)
     before = np.full(idle_cycles * LANES + shift, idle)
     after = np.full(2 * LATENCY * LANES - shift, idle)

@@ -1,7 +1,7 @@
 """The registers by which a driver reaches a datapath, and the AXI4-Lite tops that hold them."""
 
-from fpga.registers.layout import FIFO_DEPTH, Streams, register_map
-from fpga.registers.table import Access, Register, RegisterMap
+from fpga.registers.model import Access, Register, RegisterMap
+from fpga.registers.register_list import FIFO_DEPTH, Streams, register_map
 from fpga.registers.text import to_json, to_markdown, to_rdl
 
 __all__ = [

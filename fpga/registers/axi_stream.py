@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.blocks import Part, bit_range, cut, padded, rest
-from fpga.registers.layout import output_streams
+from fpga.registers.fragments import Fragment, bit_range, cut, padded, rest
+from fpga.registers.register_list import output_streams
 
 
-def axi_stream_parts(datapath: Datapath) -> Iterator[Part]:
-    """One part for every external stream."""
+def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
+    """Return one part for every external stream."""
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             yield from (_slave(signal, index) for index in range(signal.size))
@@ -26,14 +26,14 @@ def _whole_bytes(bits: int) -> int:
     return -(-bits // 8) * 8
 
 
-def _slave(signal: Signal, index: int) -> Part:
+def _slave(signal: Signal, index: int) -> Fragment:
     several = signal.size > 1
     prefix = f"s_axis_{signal.name}" + (f"_{index}" if several else "")
     bits = signal.lanes * signal.width
     whole = _whole_bytes(bits)
     bit = f"[{index}]" if several else ""
     span = f"[{index * bits}+:{bits}]" if several else ""
-    return Part(
+    return Fragment(
         ports=(
             f"input  wire {prefix}_tvalid",
             f"output wire {prefix}_tready",
@@ -48,9 +48,9 @@ def _slave(signal: Signal, index: int) -> Part:
     )
 
 
-def _master(stream: str, bits: int) -> Part:
+def _master(stream: str, bits: int) -> Fragment:
     whole = _whole_bytes(bits)
-    return Part(
+    return Fragment(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
             f"input  wire m_axis_{stream}_tready",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.layout import output_streams
+from fpga.registers.register_list import output_streams
 
 _BENCH = '''\
 """Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.
@@ -98,7 +98,7 @@ async def beats_go_through(dut):
 
 
 def emit_bench(datapath: Datapath) -> str:
-    """The text of `test_NAME.py`, which lies beside the files that `countaction build` writes."""
+    """Return the text of `test_NAME.py`, which lies with the files that `countaction build` writes."""
     streams = [each for each in datapath.inputs if each.kind is SignalKind.STREAM]
     return _BENCH.format(
         name=datapath.name,

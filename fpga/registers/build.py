@@ -8,7 +8,7 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.registers.bench import emit_bench
 from fpga.registers.design import top_sources
-from fpga.registers.layout import Streams, register_map
+from fpga.registers.register_list import Streams, register_map
 from fpga.registers.text import to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.registers.top import top_name, top_table
 
@@ -16,7 +16,7 @@ _BOARDS = Path(__file__).resolve().parent.parent / "boards"
 
 
 def build_files(datapath: Datapath) -> dict[str, str]:
-    """File name to text.
+    """Return the text of every file, by its name.
 
     Both tops with all their sources and a list of them in order (`NAME_axi.f`, `NAME_axis.f`), the registers of
     the first as SystemRDL, JSON and Markdown (those of the second are the beginning of the same map), the
@@ -27,7 +27,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
 
 
 def board_files(board: str) -> dict[str, str]:
-    """The scripts that build a bitstream for a board, to lie beside the files above. Raises ValueError."""
+    """Return the scripts that build a bitstream for a board, to lie with the files above. Raises ValueError."""
     folders = {each.name: each for each in _BOARDS.iterdir() if each.is_dir()}
     if board not in folders:
         raise ValueError(f"no board {board!r}; there are: {', '.join(sorted(folders))}.")

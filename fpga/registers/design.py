@@ -5,15 +5,15 @@ from __future__ import annotations
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Port, Ports
 from fpga.hdl.design import Design, design_of
-from fpga.registers.blocks import bit_range
-from fpga.registers.layout import Streams
+from fpga.registers.fragments import bit_range
 from fpga.registers.peakrdl import emit_register_file
+from fpga.registers.register_list import Streams
 from fpga.registers.top import emit_top, portal_files, top_name, top_table
 from fpga.registers.wrapper import axi_signals
 
 
 def top_sources(datapath: Datapath, streams: Streams) -> tuple[tuple[str, str], ...]:
-    """File name and text of everything a top is made of; the top is the last. Raises HdlError."""
+    """Return the name and text of every file of which a top is made of; the top is the last. Raises HdlError."""
     table = top_table(datapath, streams)
     return (
         *design_of(datapath).sources,
@@ -24,7 +24,7 @@ def top_sources(datapath: Datapath, streams: Streams) -> tuple[tuple[str, str], 
 
 
 def axi_design(datapath: Datapath) -> Design:
-    """The AXI4-Lite top for the simulators of `fpga.hdl`, whose clock is `clk_i` and whose reset is `rst_i`."""
+    """Return the AXI4-Lite top for the simulators of `fpga.hdl`: its clock is `clk_i`, its reset `rst_i`."""
     name = f"{top_name(datapath, Streams.REGISTERS)}_pins"
     sources = (*top_sources(datapath, Streams.REGISTERS), (f"{name}.sv", _pins(datapath, name)))
     return Design(name, sources, _ports(top_table(datapath, Streams.REGISTERS).address_bits))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from fpga.registers.table import WORD_BITS, Access, Bits, Register, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, Bits, Register, RegisterMap
 
 RESET_SIGNAL = "datapath_reset"
 """Signal of the SystemRDL that gives registers their reset values (CONTROL.RESET, or the bus reset)."""
@@ -54,7 +54,7 @@ def to_json(table: RegisterMap) -> str:
 
 
 def to_rdl(table: RegisterMap) -> str:
-    """SystemRDL 2.0: one addrmap, from which PeakRDL makes the register file."""
+    """Return the map as SystemRDL 2.0: one addrmap, from which PeakRDL makes the register file."""
     lines = [
         f"// Registers of {table.name}, hash {table.digest:08x}. Generated.",
         f"addrmap {table.name}_registers {{",
@@ -84,7 +84,7 @@ def _rdl_bits(bits: Bits, register: Register) -> str:
 
 
 def to_ip_registers(table: RegisterMap) -> str:
-    """Tcl that adds the registers to the address block `$block` of a packaged IP (`fpga/boards`)."""
+    """Return the Tcl that adds the registers to the address block `$block` of a packaged IP (`fpga/boards`)."""
     lines = [f"# Registers of {table.name}, hash {table.digest:08x}. Generated; sourced by package_ip.tcl."]
     for register in table:
         for word in range(register.words):
@@ -101,7 +101,7 @@ def to_ip_registers(table: RegisterMap) -> str:
 
 
 def to_markdown(table: RegisterMap) -> str:
-    """A page: one row a register, and the parts of those that have some."""
+    """Return a page: one row a register, and the parts of those that have some."""
     lines = [
         f"# Registers of {table.name}",
         "",

@@ -1,8 +1,8 @@
-"""The tops that go on a board: a datapath with its registers on AXI4-Lite, and its streams behind a portal of
-registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`).
+"""The tops that go on a board: a datapath with its registers on AXI4-Lite, and its streams.
 
-Ports are named as block-design tools expect them: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside,
-`dp_*` are the ports of the datapath, and `*_i`, `*_o` with the name of a register those of the register file.
+Streams are behind a portal of registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`). Ports are named as
+block-design tools expect them: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside, `dp_*` are the
+ports of the datapath, and `*_i`, `*_o` with the name of a register those of the register file.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fpga.count_action.model import ActionKind, Datapath, SignalKind
+from fpga.count_action.model import Datapath
 from fpga.count_action.ports import consumed_streams, ports_of
-from fpga.registers.axi_portal import portal_parts
 from fpga.registers.axi_stream import axi_stream_parts
-from fpga.registers.blocks import Part, bit_range, concatenated, cut, instance, joined, padded, rest
-from fpga.registers.layout import Streams, effects, register_map
-from fpga.registers.table import RegisterMap
+from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
+from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
+from fpga.registers.portal_blocks import BLOCKS, STREAM_BLOCKS
+from fpga.registers.register_list import RESET, Streams, register_map
 from fpga.registers.text import RESET_SIGNAL
 from fpga.registers.wrapper import axi_signals, vectors
 
@@ -25,31 +25,30 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def portal_files(streams: Streams) -> tuple[Path, ...]:
-    """The hand-written blocks that a top needs beside those of its datapath."""
-    needed = "portal_*.sv" if streams is Streams.REGISTERS else "portal_pulses.sv"
-    return tuple(sorted(_RTL.glob(needed)))
+    """Return the hand-written blocks that a top needs in addition to those of its datapath."""
+    needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
+    return tuple(_RTL / f"portal_{block}.sv" for block in sorted(needed))
 
 
 def top_name(datapath: Datapath, streams: Streams) -> str:
-    """Module name of a top."""
+    """Return the module name of a top."""
     return f"{datapath.name}_{'axi' if streams is Streams.REGISTERS else 'axis'}"
 
 
 def top_table(datapath: Datapath, streams: Streams) -> RegisterMap:
-    """The registers of a top, in a module named after it."""
+    """Return the registers of a top, in a module named after it."""
     table = register_map(datapath, streams)
     return RegisterMap(top_name(datapath, streams), table.digest, table.registers)
 
 
 def emit_top(datapath: Datapath, streams: Streams) -> str:
-    """SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
+    """Return the SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
 
     Raises ValueError when two of its ports would have one name.
     """
     table = top_table(datapath, streams)
-    outside = portal_parts(datapath, table) if streams is Streams.REGISTERS else axi_stream_parts(datapath)
-    streams_part = joined(outside)
-    levels = joined((_control(datapath, table), *_inputs(datapath, table), *_effects(datapath, table)))
+    streams_part = joined(_portal(table) if streams is Streams.REGISTERS else axi_stream_parts(datapath))
+    levels = joined(_connections(table))
     ports = ["input  wire aclk", "input  wire aresetn", *_axi_ports(table), *streams_part.ports]
     _check_distinct(table.name, ports)
     blocks = (
@@ -58,7 +57,7 @@ def emit_top(datapath: Datapath, streams: Streams) -> str:
         streams_part.body,
         _register_file(table),
         _datapath(datapath),
-        _unused((*levels.unused, *streams_part.unused)),
+        _unused((*_unread(datapath, table), *levels.unused, *streams_part.unused)),
     )
     return "\n".join(_lines(datapath, table, ports, blocks)) + "\n"
 
@@ -99,51 +98,60 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
         yield f"wire {bit_range(port.width)}dp_{port.name};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET is as good as aresetn, for all but the bus itself.
-    yield f"wire {RESET_SIGNAL} = reset || {table['CONTROL',].name}_o[2];"
+    yield f"wire {RESET_SIGNAL} = reset || {table['CONTROL',].name}_o[{RESET.bit_length() - 1}];"
 
 
-def _control(datapath: Datapath, table: RegisterMap) -> Part:
-    """Targets and COMMIT, counts and status."""
-    targets = (table["TARGET", module.name, target.name] for module, target in datapath.targets())
-    counts = (table["COUNT", module.name, count.name] for module, count in datapath.counts())
-    inner = [
-        f"dp_{module}_{name}_{part}_o"
-        for module, name in sorted(consumed_streams(datapath))
-        for part in ("valid", "data")
-    ]
-    spare = table["OVERSHOOT",].words * table["OVERSHOOT",].width - sum(1 for _ in datapath.counts())
-    return Part(
-        body=(
-            f"assign dp_target_shadow_i = {concatenated(f'{each.name}_o' for each in targets)};",
-            "assign dp_commit_i = CONTROL_o[0];",
-            "assign dp_clear_status_i = CONTROL_o[1];",
-            f"assign OVERSHOOT_i = {padded('dp_overshoot_o', spare)};",
-            f"assign SATURATED_i = {padded('dp_saturated_o', spare)};",
-            f"assign {concatenated(f'{each.name}_i' for each in counts)} = dp_count_o;",
-        ),
-        unused=("dp_fire_o", *inner),
+def _connections(table: RegisterMap) -> Iterator[Fragment]:
+    """Return what connects registers to the datapath: first the ports that several registers set together."""
+    shared, blocks = table.shared_ports(), table.blocks()
+    for port, registers in shared.items():
+        if registers[0].access is Access.WRITE:
+            held = concatenated(f"{each.name}_o" for each in registers)
+            yield Fragment(body=(f"assign dp_{port} = {held};",))
+    for register in table:
+        for bits in register.fields:
+            if bits.port:
+                yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low}];",))
+        match register.signal:
+            case PortBits(low=None) as signal:
+                yield _port(register, signal)
+            case PortBits(port, low=0) if register.access is Access.READ:
+                shown = concatenated(f"{each.name}_i" for each in shared[port])
+                yield Fragment(body=(f"assign {shown} = dp_{port};",))
+            case BlockPin(block, name) if block not in STREAM_BLOCKS:
+                pins = blocks[block, name]
+                if register is next(iter(pins.values())):
+                    yield BLOCKS[block].instantiate(name, pins)
+
+
+def _port(register: Register, signal: PortBits) -> Fragment:
+    """Return what connects a register to a whole port."""
+    if register.access is Access.READ:
+        shown = padded(f"dp_{signal.port}", register.bits - signal.width)
+        return Fragment(body=(f"assign {register.name}_i = {shown};",))
+    wire = f"{register.name}_o"
+    return Fragment(
+        body=(f"assign dp_{signal.port} = {cut(wire, register.bits, signal.width)};",),
+        unused=rest(wire, register.bits, signal.width),
     )
 
 
-def _inputs(datapath: Datapath, table: RegisterMap) -> Iterator[Part]:
-    """Flags and numbers that the driver sets."""
-    for signal in datapath.inputs:
-        if signal.kind is not SignalKind.STREAM:
-            register = table["IN", signal.name]
-            whole, bits = register.words * register.width, signal.size * signal.width
-            line = f"assign dp_{signal.name}_i = {cut(f'{register.name}_o', whole, bits)};"
-            yield Part(body=(line,), unused=rest(f"{register.name}_o", whole, bits))
+def _portal(table: RegisterMap) -> Iterator[Fragment]:
+    """Return the blocks through which registers reach the streams."""
+    for (block, name), pins in table.blocks().items():
+        if block in STREAM_BLOCKS:
+            yield BLOCKS[block].instantiate(name, pins)
 
 
-def _effects(datapath: Datapath, table: RegisterMap) -> Iterator[Part]:
-    """Pulses, flags and numbers that the datapath drives."""
-    for module, name, kind, _ in effects(datapath):
-        source, sink = f"dp_{module}_{name}_o", f"{table['OUT', module, name].name}_i"
-        if kind is ActionKind.PULSE:
-            ports = {"clk_i": "aclk", "rst_i": RESET_SIGNAL, "pulse_i": source, "pulses_o": sink}
-            yield Part(body=tuple(instance("portal_pulses", f"pulses_{module}_{name}", ports)))
-        else:
-            yield Part(body=(f"assign {sink} = {source};",))
+def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
+    """Return the outputs of the datapath that neither a register nor a stream of the top shows."""
+    shown = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
+    streams = (
+        f"{module}_{name}_{part}_o"
+        for module, name in sorted(consumed_streams(datapath))
+        for part in ("valid", "data")
+    )
+    return (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
 
 
 def _register_file(table: RegisterMap) -> Iterator[str]:

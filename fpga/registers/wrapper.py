@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga.registers.blocks import bit_range
-from fpga.registers.table import Access, Register, RegisterMap
+from fpga.registers.fragments import bit_range
+from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.text import RESET_SIGNAL
 
 
@@ -40,7 +40,7 @@ class Vector:
 
 
 def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
-    """AXI4-Lite of 32 bits, in the order of PeakRDL's `axi4-lite-flat`."""
+    """Return the signals of AXI4-Lite of 32 bits, in the order of PeakRDL's `axi4-lite-flat`."""
     request = (("valid", 1, False), ("ready", 1, True))
     channels = {
         "aw": (*request, ("addr", address_bits, False), ("prot", 3, False)),
@@ -57,7 +57,7 @@ def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
 
 
 def vectors(register: Register) -> Iterator[Vector]:
-    """The ports of one register: towards the datapath `_o`, from it `_i`, and `_push_o` for its write."""
+    """Return the ports of one register: towards the datapath `_o`, from it `_i`, and `_push_o` for its write."""
     bits = register.width * register.words
     if register.access is Access.READ:
         yield Vector(f"{register.name}_i", bits, driven=False)
@@ -68,7 +68,7 @@ def vectors(register: Register) -> Iterator[Vector]:
 
 
 def emit_wrapper(table: RegisterMap) -> str:
-    """The wrapper, which instantiates `NAME_regblock`."""
+    """Return the wrapper, which instantiates `NAME_regblock`."""
     ports = ["input wire clk", "input wire rst"]
     ports += [f"input wire {RESET_SIGNAL}"]
     ports += [_axi_port(signal) for signal in axi_signals(table.address_bits)]

@@ -2,7 +2,7 @@
 
 Every command lives in a module of its own with a function `register(app)`, which is imported only when the command
 is asked for. Exit codes: 0 done, 1 error (usage errors too), 130 interrupted; `run` gives the script's own. `--json`
-prints one document, of an error too: `{"ok": false, "error": {"code", "message", "device", "cure"}}`.
+prints one document, of an error too: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lightning.errors import LightningError, ProgramError
 
 if TYPE_CHECKING:
-    from fpga.command_group import CommandGroup
+    from lightbed.command_group import CommandGroup
 
 COMMANDS = {
     "multiply": ("multiply", "Multiply two numbers by light: A times B over 255, rounded."),
@@ -41,7 +41,7 @@ COMMANDS = {
         "explain",
         "Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.",
     ),
-    "infer": ("infer", "Ask a model what a picture shows."),
+    "infer": ("infer", "Ask a model what an image shows."),
     "evaluate": ("evaluate", "Count right answers of a model on data."),
     "sensitivity": (
         "sensitivity",
@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "energy": (
         "energy",
-        "What an image costs: time, energy with and without converters, and digital hardware beside it.",
+        "Say what an image costs: time, energy with and without converters, and digital hardware for comparison.",
     ),
     "serve": (
         "serve",
@@ -69,7 +69,7 @@ INTERRUPTED = 130
 
 def build_app() -> CommandGroup:
     """Return the application, none of whose commands is imported yet. Raises `ImportError` without typer."""
-    from fpga.command_group import CommandGroup
+    from lightbed.command_group import CommandGroup
 
     return CommandGroup(
         name="lightning",
@@ -103,9 +103,9 @@ def run_app(arguments: Sequence[str]) -> int:
 
 
 def _told_by_qick(error: RuntimeError) -> LightningError:
-    told = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split()) or type(error).__name__
     return ProgramError(
-        told.rstrip("."), cure="Ask for less, or for another device; `lightning doctor` shows what it has"
+        message.rstrip("."), hint="Ask for less, or for another device; `lightning doctor` shows what it has"
     )
 
 

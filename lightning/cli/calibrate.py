@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.errors import with_former_keys
 from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
 from lightning.cli.output import DONE, ERROR, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
 
 if TYPE_CHECKING:
-    from lightning.calibration.document import Outcome
-    from lightning.calibration.guided import GuidedRun
-    from lightning.devices.identity import DeviceIdentity
+    from lightning.kit.calibration.document import Outcome
+    from lightning.kit.calibration.guided import GuidedRun
+    from lightning.kit.devices.identity import DeviceIdentity
 
 ROLES = ("laser", "bias", "meter")
 OWN = "bench"
@@ -61,14 +62,14 @@ def calibrate(
 ) -> int:
     """Set up a kit step by step, measure its modulators, and keep the calibration.
 
-    Every step passes or fails, with the figure, its limit and the cure. Instruments are optional: what needs one
-    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used unasked, because
-    that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
+    Every step passes or fails, with the figure, its limit and the hint. Instruments are optional: what needs one
+    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used by default, because
+    that twin begins again with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """
-    from lightning.calibration.guided import guided_run
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.calibration.guided import guided_run
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     whose = identity_of(soc)
@@ -85,10 +86,7 @@ def calibrate(
             turn_paddles=_turn_paddles if asks and not whose.simulated else None,
         )
     saved = _keep(run, png, whose)
-    if as_json:
-        _print_document(run, whose, saved, png)
-    else:
-        _print_end(run, whose, saved, png)
+    (_print_document if as_json else _print_end)(run, whose, saved, png)
     return DONE if run.passed else ERROR
 
 
@@ -103,19 +101,19 @@ def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, st
         return {role: resource for role, resource in own.items() if lasting or role != "bias"}
     for role, resource in asked.items():
         if resource == OWN and role not in own:
-            raise AddressError(f"this device brings no {role} along", cure="Give the VISA resource of yours")
+            raise AddressError(f"this device brings no {role} along", hint="Give the VISA resource of yours")
     return {role: own[role] if resource == OWN else resource for role, resource in asked.items()}
 
 
 @contextlib.contextmanager
 def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
-    """The instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
+    """Return the instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
 
     Raises `MissingLibrary`, and the errors of the instruments.
     """
     opened = None
     if named:
-        from lightning.instruments import open_bench
+        from lightning.kit.instruments import open_bench
 
         try:
             opened = open_bench(named)
@@ -127,14 +125,14 @@ def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
 
 
 def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Instruments that may be real are set only for somebody who said so, also beside a simulated kit."""
+    """Check that instruments that may be real are set only for somebody who said so, with a simulated kit, too."""
     if not named or yes:
         return
     if not asks:
         raise LightningError(
             f"{' and '.join(named)} would be set, and nobody is there to be asked",
             device=whose.name,
-            cure="Give --yes",
+            hint="Give --yes",
         )
     listed = "\n".join(f"  {role}: {resource}" for role, resource in named.items())
     typer.confirm(f"These instruments will be switched on and set:\n{listed}\nGo on?", abort=True)
@@ -147,9 +145,9 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
     while True:
         found = brightness()
         best = max(best, found)
-        told = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
+        prompt = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
         try:
-            answer = input(told)
+            answer = input(prompt)
         except EOFError:
             return
         if answer.strip().lower().startswith("d"):
@@ -157,14 +155,14 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
 
 
 def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
-    """Save what passed; the picture also of what did not, where there are sweeps."""
-    from lightning.calibration import store
+    """Save what passed; the plot also of what did not, where there are sweeps."""
+    from lightning.kit.calibration import store
 
     if png is not None and run.calibration is not None:
-        from lightning import pictures
-        from lightning.pictures.curves import kept_sweeps
+        from lightning.kit import plots
+        from lightning.kit.plots.curves import kept_sweeps
 
-        pictures.save(pictures.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
+        plots.save(plots.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
     if not run.passed or run.calibration is None:
         return None
     try:
@@ -173,16 +171,16 @@ def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
         raise CalibrationError(
             f"the calibration cannot be kept in {store.folder()} ({error.strerror})",
             device=whose.name,
-            cure=f"Set {store.FOLDER_VARIABLE} to a folder that can be written",
+            hint=f"Set {store.FOLDER_VARIABLE} to a folder that can be written",
         ) from error
 
 
 def _say(outcome: Outcome) -> None:
     verdict = "skip" if outcome.skipped else "pass" if outcome.passed else "FAIL"
     _print_wrapped(f"{verdict}  {outcome.step:<13} {outcome.figure}; limit: {outcome.limit}")
-    if outcome.cure:
-        kind = "by hand" if outcome.skipped else "cure"
-        _print_wrapped(f"{INDENT}{kind}: {outcome.cure}")
+    if outcome.hint:
+        kind = "by hand" if outcome.skipped else "hint"
+        _print_wrapped(f"{INDENT}{kind}: {outcome.hint}")
 
 
 def _print_wrapped(line: str) -> None:
@@ -203,17 +201,18 @@ def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: P
 
 def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
     document: dict[str, Any] = {
-        "steps": [asdict(each) for each in run.outcomes],
+        "steps": [with_former_keys(asdict(each)) for each in run.outcomes],
         "saved": None if saved is None else str(saved),
         "written": [str(png)] if png is not None and run.calibration is not None else [],
     }
     failed = next((each for each in run.outcomes if not each.passed), None)
     if failed is not None:
         what = f"the step {failed.step!r} failed: {failed.figure}; wanted {failed.limit}"
-        document["error"] = {
+        error: dict[str, object] = {
             "code": CalibrationError.code,
             "message": what,
             "device": whose.name,
-            "cure": failed.cure,
+            "hint": failed.hint,
         }
+        document["error"] = with_former_keys(error)
     print_document(whose, document, ok=run.passed)

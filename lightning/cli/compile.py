@@ -15,7 +15,7 @@ from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.compiler import CompiledModel
+    from lightning.compiler import CompiledModel, Hardware, Options
     from lightning.networks.network import Preprocessing
 
 Network = Annotated[
@@ -95,14 +95,57 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.cli.explain import summary
-    from lightning.compiler import Hardware, Options, load_or_compile, save_model
-    from lightning.compiler.explain import report
-    from lightning.compiler.options import Ranges, Scheme
+    from lightning.compiler import Hardware
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
-    options = Options(
+    options = _options(scheme, ranges, percentile, sigma, hardware, seed, per_tensor, wrap, perfect_scaling)
+    asked = _preprocessing(scale, mean, deviation, layout)
+    _compile(network, output, samples, options, asked, choose_scheme=scheme is None, as_json=as_json)
+    return DONE
+
+
+def _compile(
+    network: Path,
+    output: Path | None,
+    samples: str | None,
+    options: Options,
+    asked: Preprocessing | None,
+    *,
+    choose_scheme: bool,
+    as_json: bool,
+) -> None:
+    from lightning.cli.explain import summary
+    from lightning.compiler import load_or_compile, save_model
+    from lightning.compiler.explain import report
+
+    raw = None if samples is None else raw_samples(samples)
+    model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=choose_scheme)
+    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
+    target = output or Path(f"{network.stem}.lng")
+    save_model(model, target)
+    found = report(model)
+    if as_json:
+        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
+    else:
+        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
+
+
+def _options(
+    scheme: str | None,
+    ranges: str,
+    percentile: float,
+    sigma: float,
+    hardware: Hardware,
+    seed: int,
+    per_tensor: bool,
+    wrap: bool,
+    perfect_scaling: bool,
+) -> Options:
+    from lightning.compiler import Options
+    from lightning.compiler.options import Ranges, Scheme
+
+    return Options(
         scheme=cast(Scheme, scheme or "scaled"),
         per_channel=not per_tensor,
         ranges=cast(Ranges, ranges),
@@ -113,25 +156,13 @@ def compile_file(
         hardware=hardware,
         seed=seed,
     )
-    raw = None if samples is None else raw_samples(samples)
-    asked = _preprocessing(scale, mean, deviation, layout)
-    model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=scheme is None)
-    doubts = [] if raw is None or asked else warn(_doubts(model, str(samples), raw))
-    target = output or Path(f"{network.stem}.lng")
-    save_model(model, target)
-    found = report(model)
-    if as_json:
-        print_document(None, {"written": [str(target)], "warnings": doubts, **found.document})
-    else:
-        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
-    return DONE
 
 
-def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
-    """Of samples that nothing prepares, where nobody has asked for that."""
-    from lightning.evaluation.doubts import doubts_of_data
+def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
+    """Warn of samples that nothing prepares, where nobody has asked for that."""
+    from lightning.evaluation.warnings import warnings_of_data
 
-    return doubts_of_data(model, name, raw)
+    return warnings_of_data(model, name, raw)
 
 
 def raw_samples(name: str) -> Any:
@@ -143,18 +174,18 @@ def raw_samples(name: str) -> Any:
     if Path(name).suffix not in {".npy", ".npz"}:
         return _of_training(name)
     if not Path(name).is_file():
-        raise InputError(f"there is no file {name}", cure="Check the path")
+        raise InputError(f"there is no file {name}", hint="Check the path")
     try:
         held = np.load(name, allow_pickle=False)
         return held if isinstance(held, np.ndarray) else held["x"]
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(
-            f"{name} holds no samples", cure="Give a .npy of raw inputs, or an .npz with an array x"
+            f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"
         ) from error
 
 
 def _of_training(name: str) -> Any:
-    """Of a data set the training part; where there is none, some of the others, which is said."""
+    """Return the training part of a data set; where there is none, some of the others, which is reported."""
     from lightning.evaluation import load_dataset
 
     dataset = load_dataset(name)
@@ -169,7 +200,7 @@ def _of_training(name: str) -> Any:
 def _network_file(path: Path) -> Path:
     if path.suffix == ".lng":
         raise OutOfRange(
-            f"{path} is compiled already", cure="Give the .onnx or .npz; or run: lightning explain"
+            f"{path} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
         )
     return path
 
@@ -177,7 +208,7 @@ def _network_file(path: Path) -> Path:
 def _preprocessing(
     scale: float | None, mean: str | None, deviation: str | None, layout: str | None
 ) -> Preprocessing | None:
-    """What was asked for; nothing where no option was given, so that the importer's own stands."""
+    """Return what was asked for; nothing where no option was given, so that the importer's own stands."""
     from lightning.networks.network import Preprocessing
 
     if scale is None and mean is None and deviation is None and layout is None:
@@ -195,5 +226,5 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(each) for each in text.split(","))
     except ValueError:
         raise OutOfRange(
-            f"{option} {text!r} is no list of numbers", cure="Write 0.5 or 0.48,0.45,0.41"
+            f"{option} {text!r} is not a valid list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"
         ) from None

@@ -1,4 +1,4 @@
-"""`lightning doctor`: what is wrong here, and the cure."""
+"""`lightning doctor`: what is wrong here, and the hint."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lightbed.errors import with_former_keys
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, ERROR, print_document
 
@@ -41,7 +42,7 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
             _say(finding)
     well = all(each.state != "bad" for each in findings)
     if as_json:
-        print_document(None, {"findings": [asdict(each) for each in findings]}, ok=well)
+        print_document(None, {"findings": [with_former_keys(asdict(each)) for each in findings]}, ok=well)
     return DONE if well else ERROR
 
 
@@ -54,5 +55,5 @@ def _all(device: str | None) -> Iterable[facts.Finding]:
 
 
 def _say(finding: facts.Finding) -> None:
-    cure = f"\n      {finding.cure}" if finding.cure else ""
-    print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{cure}", flush=True)
+    hint = f"\n      {finding.hint}" if finding.hint else ""
+    print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)

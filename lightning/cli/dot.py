@@ -33,13 +33,13 @@ def dot(
     """
     import numpy as np
 
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     rows, column = numbers(weights), numbers(inputs)
     soc = connect(device)
     whose = identity_of(soc)
-    from lightning.dot import VectorCore
+    from lightning.kit.dot import VectorCore
 
     found = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
     exact = np.round((rows * column).sum(axis=-1) / 255, 4)
@@ -52,14 +52,15 @@ def dot(
 
 
 def numbers(text: str) -> Any:
-    """An array of whole numbers from a list or a file. Raises `OutOfRange`."""
+    """Return an array of whole numbers from a list or a file. Raises `OutOfRange`."""
     import numpy as np
 
     try:
         found = _read(text)
     except (OSError, ValueError) as error:
         raise OutOfRange(
-            f"{text!r} is no list of numbers ({error})", cure="Write 1,2,3, or name a .npy or text file"
+            f"{text!r} is not a valid list of numbers ({error})",
+            hint="Write 1,2,3, or name a .npy or text file",
         ) from error
     return found.astype(np.int64) if np.array_equal(found, np.rint(found)) else found
 

@@ -1,4 +1,4 @@
-"""`lightning energy MODEL`: latency and energy of an inference, part by part, beside digital hardware."""
+"""`lightning energy MODEL`: latency and energy of an inference, part by part, compared with digital hardware."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def energy(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """What an image costs: time, energy with and without converters, and digital hardware beside it.
+    """Say what an image costs: time, energy with and without converters, and digital hardware for comparison.
 
     For example: lightning energy model.lng --preset chip
     """
@@ -71,8 +71,8 @@ def energy(
 
 
 def _origin(compiled: CompiledModel) -> dict[str, Any]:
-    from lightning.compiler.archive import model_hash
     from lightning.compiler.compilation import toolkit_version
+    from lightning.compiler.lng_file.archive import model_hash
 
     return {
         "version": toolkit_version(),
@@ -94,10 +94,10 @@ def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[
 
 
 def _draw(png: Path, costs: list[Costs], points: tuple[ShotPoint, ...], exact: float, name: str) -> None:
-    from lightning.pictures.canvas import save
-    from lightning.pictures.energy import energy_bars, shot_noise_picture
+    from lightning.canvas import save
+    from lightning.costs.energy_plot import energy_bars, shot_noise_plot
 
-    save(shot_noise_picture(points, name, exact) if points else energy_bars(costs, name), png)
+    save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
 
 
 def _document(costs: list[Costs]) -> dict[str, Any]:
@@ -178,5 +178,5 @@ def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
         f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
         for point in points
     ]
-    few = f"  * below {FEW_PHOTONS} photons a count is no normal variable, as which it is drawn"
+    few = f"  * below {FEW_PHOTONS} photons a count is not a normal variable, as which it is drawn"
     return ["", head, *lines, *([few] if points[0].photons < FEW_PHOTONS else [])]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lightning.evaluation.accuracy import Evaluation
     from lightning.evaluation.dataset import Dataset
     from lightning.evaluation.result import Provenance
-    from lightning.execution.seam import Noise
+    from lightning.execution.noise import Noise
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
 Seeds = Annotated[
@@ -32,7 +32,7 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the firs
 Part = Annotated[str, typer.Option("--part", help="test, or train where there is such a part.")]
 Compare = Annotated[
     str | None,
-    typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, float32 and int8 beside."),
+    typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, with float32 and int8."),
 ]
 
 SEEDS_OF_TABLE = 5
@@ -69,29 +69,44 @@ def evaluate_command(
 
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
-    from lightning.evaluation.dataset import load_dataset
-    from lightning.evaluation.doubts import doubts_of_clipping, doubts_of_data
-    from lightning.evaluation.models import compiled_for
-    from lightning.evaluation.result import prepared, rounded
-    from lightning.execution.seam import Noise
-
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
         raise ConfigError(
-            "faults are chosen, and the table is of models without", cure="Leave --fault or --compare out"
+            "faults are chosen, and the table is of models without", hint="Leave --fault or --compare out"
         )
     used = _seeds(run, seed, seeds, compared=compare is not None)
+    _evaluate(run, model, data, part, limit, used, compared=compare is not None, as_json=as_json)
+    return DONE
+
+
+def _evaluate(
+    run: how.Run,
+    model: str,
+    data: str,
+    part: str,
+    limit: int | None,
+    used: tuple[int, ...],
+    *,
+    compared: bool,
+    as_json: bool,
+) -> None:
+    from lightning.evaluation.datasets import load_dataset
+    from lightning.evaluation.models import compiled_for
+    from lightning.evaluation.result import prepared, rounded
+    from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
+    from lightning.execution.noise import Noise
+
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
-    doubts = warn(doubts_of_data(compiled, dataset.name, dataset.x))
+    warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
     run_with = used if run.fidelity == "noisy" else used[:1]
     found = counted(run, compiled, dataset, run_with)
-    doubts += warn(doubts_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
+    warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
     origin = run.provenance(compiled, run_with)
-    rows = _table(compiled, dataset, run.noise or Noise(), used) if compare else []
+    rows = _table(compiled, dataset, run.noise or Noise(), used) if compared else []
     if as_json:
-        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": doubts}
+        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [rounded(asdict(row)) for row in rows]} if rows else {}
         print_document(None, {**origin.document, **about, **figures(found), **table})
     else:
@@ -99,28 +114,30 @@ def evaluate_command(
         if Path(model).suffix != ".lng":
             print(f"compiled on the way, {prepared(compiled.network.preprocessing)}")
         _say_table(rows, run.noise or Noise(), used)
-    return DONE
 
 
 def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
-    """Of the noise, in the table too. Raises `OutOfRange` and `ConfigError` where nothing has a seed."""
+    """Return the seeds of the noise, in the table too.
+
+    Raises `OutOfRange` and `ConfigError` where nothing has a seed.
+    """
     count = several or (SEEDS_OF_TABLE if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
         raise OutOfRange(
-            f"fidelity {run.fidelity} has no seeds", cure="Leave --seeds out, or say --fidelity noisy"
+            f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or say --fidelity noisy"
         )
     begin = run.seed_of(first, compared=compared)
     return tuple(range(begin, begin + count))
 
 
 def part_of(dataset: Dataset, part: str) -> Dataset:
-    """The data with the part to be tested on in its place. Raises `OutOfRange` and `DatasetError`."""
+    """Return the data with the part to be tested on in its place. Raises `OutOfRange` and `DatasetError`."""
     how.one_of("part", part, ("test", "train"))
     return dataset.of_training() if part == "train" else dataset
 
 
 def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]) -> list[Evaluation]:
-    """One evaluation a seed."""
+    """Return one evaluation for each seed."""
     from lightning.evaluation.accuracy import evaluate
 
     found = []
@@ -135,14 +152,14 @@ def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequenc
 
 
 def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
-    """Means over seeds, and what they are means of."""
+    """Return the means over seeds, and what they are means of."""
     import numpy as np
 
     from lightning.evaluation.result import rounded
     from lightning.evaluation.table import spread_of
 
     each = [evaluation.accuracy for evaluation in found]
-    told = {
+    means = {
         "accuracy": float(np.mean(each)),
         "spread": spread_of(each),
         "images": found[0].images,
@@ -150,14 +167,14 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
         "cycles": found[0].cycles,
     }
     return {
-        **rounded(told),
+        **rounded(means),
         "accuracies": [round(accuracy, 6) for accuracy in each],
         "counters": counters_of(found),
     }
 
 
 def counters_of(found: Sequence[Evaluation]) -> dict[str, int]:
-    """Of all seeds together."""
+    """Return the counters of all seeds together."""
     counters: Counter[str] = Counter()
     for evaluation in found:
         counters.update(evaluation.counters)
@@ -171,28 +188,28 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
 
 
 def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
-    from lightning.evaluation.doubts import activations_counted
+    from lightning.evaluation.warnings import activations_counted
 
-    told = figures(found)
+    means = figures(found)
     document = origin.document
     print(
-        f"{dataset.name}: {told['images']:,} images; {document['model']},"
+        f"{dataset.name}: {means['images']:,} images; {document['model']},"
         f" scheme {document['scheme']}, {document['model_hash'][:8]}"
     )
-    spread = "" if told["spread"] is None else f" (spread {100 * told['spread']:.2f})"
+    spread = "" if means["spread"] is None else f" (spread {100 * means['spread']:.2f})"
     mark = "  SIMULATED" if origin.device.simulated else ""
     print(
-        f"{origin.line}: {100 * told['accuracy']:.2f} %{spread}, {in_figures(told['images_per_s'])} images/s{mark}"
+        f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {in_figures(means['images_per_s'])} images/s{mark}"
     )
     activations = sum(each.images for each in found) * activations_counted(origin.model)
-    for name, count in told["counters"].items():
+    for name, count in means["counters"].items():
         if count:
             of = f" of {activations:,}" if name == "clipped_activations" else ""
             print(f"{name.replace('_', ' ')}: {count:,}{of}")
 
 
 def in_figures(pace: float) -> str:
-    """A pace, however slow.
+    """Return a pace in figures, however slow.
 
     >>> in_figures(12345.6), in_figures(0.2289)
     ('12,346', '0.23')
@@ -204,9 +221,9 @@ def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
     from lightning.evaluation.table import as_text
 
     if rows:
-        told = replace(noise, identity="")
+        shown = replace(noise, identity="")
         print(f"\n{as_text(rows)}")
         print(
-            f"Noise {told.place}, sigma {told.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
+            f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
             " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."
         )

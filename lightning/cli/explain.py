@@ -41,7 +41,7 @@ def explain(model: Model, *, as_json: AsJson = False) -> int:
 
 
 def summary(found: Report) -> list[str]:
-    """The model in a few lines, then every node."""
+    """Return the model in a few lines, then every node."""
     return [
         f"{found.name}, scheme {found.scheme}, sha256 {found.sha256[:16]}",
         f"{100 * found.photonic_share:.2f} % of {found.macs:,} multiply-accumulates by light",
@@ -54,7 +54,7 @@ def summary(found: Report) -> list[str]:
 
 
 def cycle_table(found: Report) -> list[str]:
-    """Cycles of one image: a line a layer, a column a kind."""
+    """Return the cycles of one image: a line a layer, a column a kind."""
     from fpga.photonic_mac.cycles import LINES
 
     layers = [node for node in found.nodes if node.cycles is not None]
@@ -67,7 +67,7 @@ def cycle_table(found: Report) -> list[str]:
 
 
 def memory_lines(found: Report) -> list[str]:
-    """What activations take."""
+    """Return what activations take."""
     plan = found.memory
     return [
         f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers ({plan.unshared:,} if none shared its place)"
@@ -75,7 +75,7 @@ def memory_lines(found: Report) -> list[str]:
 
 
 def table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Columns as wide as they must be, those of numbers to the right."""
+    """Return the columns as wide as they must be, those of numbers to the right."""
     columns = [_column(name, list(cells)) for name, cells in zip(names, zip(*rows, strict=True), strict=True)]
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
@@ -101,7 +101,7 @@ def _row(node: NodeReport) -> list[str]:
 
 
 def _cycles(layers: Sequence[NodeReport]) -> list[str]:
-    """Every line, then all of them, added up over layers."""
+    """Return every line, then all of them, added up over layers."""
     from fpga.photonic_mac.cycles import LINES
 
     return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*LINES, "total")]

@@ -1,4 +1,4 @@
-"""How a model is run: options that `infer`, `evaluate` and `sensitivity` share, and what they amount to."""
+"""Options of how a model is run, which `infer`, `evaluate` and `sensitivity` share, and what they amount to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import typer
 
 from lightning.cli.options import TWIN
 from lightning.errors import ConfigError, OutOfRange
-from lightning.execution.faults import EMULATOR, Faults
+from lightning.execution.quirks import EMULATOR, Quirks
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.result import Provenance
-    from lightning.execution.seam import Executor, Fidelity, Noise, Place
+    from lightning.execution.interface import Executor, Fidelity
+    from lightning.execution.noise import Noise, Place
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")
@@ -66,7 +67,7 @@ FaultNames = Annotated[
 ]
 
 SIMULATED_BUS = "fastsim://"
-NO_FAULTS = Faults()
+NO_QUIRKS = Quirks()
 
 
 @dataclass(frozen=True)
@@ -79,28 +80,31 @@ class Run:
     """A soc of `--fidelity device`, connected already; of the others nothing."""
     bus: str
     average: int
-    faults: Faults = NO_FAULTS
+    quirks: Quirks = NO_QUIRKS
 
     def seed_of(self, given: int | None, *, compared: bool = False) -> int:
-        """The first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
+        """Return the first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
 
         `compared`: with noise, which is in the table whatever the fidelity is.
         """
         if given is not None and self.fidelity in ("exact", "datapath") and not compared:
             raise ConfigError(
                 f"a seed is given, and fidelity {self.fidelity} has nothing random",
-                cure="Leave --seed out, or say --fidelity noisy",
+                hint="Leave --seed out, or say --fidelity noisy",
             )
         return given or 0
 
     def open(self, model: CompiledModel, seed: int) -> Executor:
-        """An executor for this model. Raises `ConfigError` for faults of a scheme that the model does not have."""
+        """Return an executor for this model.
+
+        Raises `ConfigError` for faults of a scheme that the model does not have.
+        """
         from lightning.execution import open_executor
 
-        if self.faults != NO_FAULTS and not model.shift_normalised:
+        if self.quirks != NO_QUIRKS and not model.shift_normalised:
             raise ConfigError(
                 f"faults are chosen, and the model has the scheme {model.scheme}",
-                cure="Compile it with --scheme published, or leave --fault out",
+                hint="Compile it with --scheme published, or leave --fault out",
             )
         return open_executor(
             model,
@@ -110,24 +114,24 @@ class Run:
             device=self.device,
             bus=self.bus,
             average=self.average if self.fidelity == "device" else 1,
-            faults=self.faults,
+            quirks=self.quirks,
         )
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
-        """What a result says of its origin."""
-        return replace(self._provenance(model, seeds), faults=names_of(self.faults))
+        """Return what a result says of its origin."""
+        return replace(self._provenance(model, seeds), faults=names_of(self.quirks))
 
     def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
-        from lightning.devices.identity import DeviceIdentity
         from lightning.evaluation.result import Provenance
+        from lightning.kit.devices.identity import DeviceIdentity
 
         if self.fidelity == "datapath":
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
-        from lightning.calibration.store import require
-        from lightning.devices.identity import identity_of
-        from lightning.execution.fitted import identity_of_calibration
+        from lightning.execution.multipliers.fitted import identity_of_calibration
+        from lightning.kit.calibration.store import require
+        from lightning.kit.devices.identity import identity_of
 
         calibration = identity_of_calibration(require(self.device))
         return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
@@ -145,45 +149,45 @@ def chosen(
     *,
     calibrated: bool = False,
 ) -> Run:
-    """What the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
-    from lightning.execution.seam import Fidelity
+    """Return what the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
+    from lightning.execution.interface import Fidelity
 
-    told = calibrated or any(each is not None for each in (place, sigma, mean))
-    kind = one_of("fidelity", fidelity or ("noisy" if told else "exact"), get_args(Fidelity))
-    if told and kind != "noisy":
+    noise_given = calibrated or any(each is not None for each in (place, sigma, mean))
+    kind = one_of("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
+    if noise_given and kind != "noisy":
         raise ConfigError(
             f"noise is chosen, and fidelity {kind} has none to choose",
-            cure="Say --fidelity noisy, or leave noise out",
+            hint="Say --fidelity noisy, or leave noise out",
         )
     if average > 1 and kind not in ("noisy", "device"):
         raise ConfigError(
-            f"fidelity {kind} has nothing to average", cure="Leave --average out, or say --fidelity noisy"
+            f"fidelity {kind} has nothing to average", hint="Leave --average out, or say --fidelity noisy"
         )
     _check_whereabouts(kind, device, bus, calibrated=calibrated)
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    departures = faults_of(faults or ())
+    departures = quirks_of(faults or ())
     soc = _connected(device) if kind == "device" else None
     return Run(kind, noise, soc, bus or SIMULATED_BUS, average, departures)
 
 
-def faults_of(names: Sequence[str]) -> Faults:
-    """The faults of these names. Raises `OutOfRange`.
+def quirks_of(names: Sequence[str]) -> Quirks:
+    """Return the quirks of these names. Raises `OutOfRange`.
 
-    >>> faults_of(["signs-dropped"])
-    Faults(last_layer_normalised=False, signs_dropped=True)
+    >>> quirks_of(["signs-dropped"])
+    Quirks(last_layer_normalised=False, signs_dropped=True)
     """
     every = names_of(EMULATOR)
     asked = {one_of("fault", each, (*every, "emulator")) for each in names}
-    return Faults(**{each.replace("-", "_"): True for each in every if asked & {each, "emulator"}})
+    return Quirks(**{each.replace("-", "_"): True for each in every if asked & {each, "emulator"}})
 
 
-def names_of(faults: Faults) -> tuple[str, ...]:
-    """What they are called on the command line.
+def names_of(quirks: Quirks) -> tuple[str, ...]:
+    """Return the names of quirks on the command line.
 
     >>> names_of(EMULATOR)
     ('last-layer-normalised', 'signs-dropped')
     """
-    return tuple(name.replace("_", "-") for name, there in asdict(faults).items() if there)
+    return tuple(name.replace("_", "-") for name, there in asdict(quirks).items() if there)
 
 
 def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, calibrated: bool) -> None:
@@ -191,12 +195,12 @@ def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, c
     if device is not None and kind != "device" and not calibrated:
         raise ConfigError(
             f"a device is named, and fidelity {kind} asks none",
-            cure="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
+            hint="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
         )
     if bus is not None and kind != "datapath":
         raise ConfigError(
             f"a bus is named, and fidelity {kind} uses none",
-            cure="Say --fidelity datapath, or leave --bus out",
+            hint="Say --fidelity datapath, or leave --bus out",
         )
 
 
@@ -209,32 +213,32 @@ def noise_of(
     *,
     calibrated: bool,
 ) -> Noise:
-    """As given, as measured on the prototype, or as a device's calibration has it."""
+    """Return the noise as given, as measured on the prototype, or as a device's calibration has it."""
     from lightning.compiler.measured import MEASURED_SIGMA
-    from lightning.execution.seam import Noise, Place
+    from lightning.execution.noise import PLACES, Noise
 
-    where: Place = one_of("noise", place or "per-product", get_args(Place))
+    where: Place = one_of("noise", place or "per-product", tuple(PLACES))
     if not calibrated:
         return Noise(where, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)
     if sigma is not None or mean is not None:
         raise ConfigError(
             "--calibrated takes sigma and mean from a calibration, and others are given",
-            cure="Leave --sigma and --mean out",
+            hint="Leave --sigma and --mean out",
         )
-    from lightning.calibration.store import require
-    from lightning.execution.fitted import noise_of_calibration
+    from lightning.execution.multipliers.fitted import noise_of_calibration
+    from lightning.kit.calibration.store import require
 
     return replace(noise_of_calibration(require(_connected(device))), place=where, average=average)
 
 
 def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
-    """The word, if it is known. Raises `OutOfRange`."""
+    """Return the word, if it is known. Raises `OutOfRange`."""
     if word not in known:
-        raise OutOfRange(f"--{option} {word!r} is not known", cure=f"Choose {', '.join(known)}")
+        raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
     return word
 
 
 def _connected(device: str | None) -> Any:
-    from lightning.devices import connect
+    from lightning.kit.connection import connect
 
     return connect(device or os.environ.get("LIGHTBED_DEVICE") or TWIN)

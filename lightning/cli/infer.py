@@ -1,4 +1,4 @@
-"""`lightning infer MODEL IMAGE`: the answer for one picture, or for one array of raw values."""
+"""`lightning infer MODEL IMAGE`: the answer for one image, or for one array of raw values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from lightning.cli.output import DONE, print_document, saturation, warn
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.images import Raw
-    from lightning.execution.seam import Answers
+    from lightning.evaluation.result import Provenance
+    from lightning.execution.interface import Answers
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
-Resize = Annotated[bool, typer.Option("--resize", help="Scale a picture of another size.")]
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image (.png), or an .npy of raw values.")]
+Resize = Annotated[bool, typer.Option("--resize", help="Scale an image of another size.")]
 Key = Annotated[
     int, typer.Option("--key", min=0, max=2**64 - 1, help="Which image it is: another key, other noise.")
 ]
@@ -50,31 +51,39 @@ def infer(
     resize: Resize = False,
     as_json: AsJson = False,
 ) -> int:
-    """Ask a model what a picture shows.
+    """Ask a model what an image shows.
 
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
     from lightning.compiler.source import load_or_compile
-    from lightning.evaluation.doubts import doubts_of_clipping
     from lightning.evaluation.images import read_input
+    from lightning.evaluation.warnings import warnings_of_clipping
 
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
-    doubts = warn(_doubts(compiled, image, raw))
+    warnings = warn(_warnings_of(compiled, image, raw))
     answers = _answered(run, compiled, raw, seed, key)
-    doubts += warn(doubts_of_clipping(compiled, 1, answers.counters))
+    warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        told = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-        counted = {"cycles": answers.cycles, "counters": dict(answers.counters), "warnings": doubts}
-        print_document(None, {**origin.document, "image": str(image), "key": key, **told, **counted})
+        asked = {"image": str(image), "key": key}
+        print_document(None, {**origin.document, **asked, **_document_of(answers), "warnings": warnings})
     else:
-        mark = "  SIMULATED" if origin.device.simulated else ""
-        print(f"class {answers.classes[0]} ({origin.line}){mark}")
-        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
+        _print_lines(answers, origin)
     return DONE
+
+
+def _print_lines(answers: Answers, origin: Provenance) -> None:
+    mark = "  SIMULATED" if origin.device.simulated else ""
+    print(f"class {answers.classes[0]} ({origin.line}){mark}")
+    print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
+
+
+def _document_of(answers: Answers) -> dict[str, Any]:
+    found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
+    return {**found, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
 def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
@@ -88,17 +97,17 @@ def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: i
         executor.close()
 
 
-def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
-    from lightning.evaluation.doubts import doubts_of_data
+def _warnings_of(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
     from lightning.evaluation.images import loses_colours
+    from lightning.evaluation.warnings import warnings_of_data
 
-    yield from doubts_of_data(compiled, image.name, raw)
+    yield from warnings_of_data(compiled, image.name, raw)
     if loses_colours(image, compiled.network):
         yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: they are mixed"
 
 
 def best_of(answers: Answers) -> list[dict[str, Any]]:
-    """The largest scores of the one image, the first of equal ones first."""
+    """Return the largest scores of the one image, the first of equal ones first."""
     import numpy as np
 
     scores = answers.scores[0].ravel()

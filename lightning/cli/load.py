@@ -78,37 +78,47 @@ def load(
 
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
-    from lightning.compiler.compilation import toolkit_version
-    from lightning.load import drive_datagrams, drive_http
-    from lightning.load.http import ECHOED, only_model
+    from lightning.load.http import only_model
     from lightning.load.outcome import unanswered
 
     with _server(url, echo=echo) as target:
         model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
-        common: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
-        drive: Callable[..., Outcome]
-        if target.scheme == "udp":
-            drive = partial(drive_datagrams, target, _number(model), size=size, **common)
-        else:
-            into = ECHOED if echo else None
-            common |= {"binary": binary, "connections": connections}
-            drive = partial(drive_http, target, model, into=into, **common)
+        how: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
+        how |= {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
+        drive = _driver(target, model, how, echo=echo)
         outcomes = [drive(each, seconds, seed=seed + turn) for turn, each in enumerate(rate or [RATE])]
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         _draw(outcomes, about, png)
-    failure = unanswered(outcomes)
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
-        found = {"seed": seed, "seconds": seconds, "results": [each.figures() for each in outcomes]}
-        document = {"version": toolkit_version(), **asked, **found, "written": written((png,))}
-        error = {} if failure is None else {"error": document_of_error(failure)}
-        print_document(None, document | error, ok=failure is None)
-        return ERROR if failure else DONE
+        return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
     _say(outcomes, about, written((png,)))
-    if failure is not None:
+    if (failure := unanswered(outcomes)) is not None:
         raise failure
     return DONE
+
+
+def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
+    """Return what makes a load on the target, in packets or over HTTP."""
+    from lightning.load import drive_datagrams, drive_http
+    from lightning.load.http import ECHOED
+
+    if target.scheme == "udp":
+        return partial(drive_datagrams, target, _number(model), **how)
+    return partial(drive_http, target, model, into=ECHOED if echo else None, **how)
+
+
+def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
+    """Print the document, and return the exit code: an error where nothing was answered."""
+    from lightning.compiler.compilation import toolkit_version
+    from lightning.load.outcome import unanswered
+
+    failure = unanswered(outcomes)
+    found = {"results": [each.figures() for each in outcomes], "written": written((png,))}
+    error = {} if failure is None else {"error": document_of_error(failure)}
+    print_document(None, {"version": toolkit_version(), **asked, **found, **error}, ok=failure is None)
+    return ERROR if failure else DONE
 
 
 @contextlib.contextmanager
@@ -122,7 +132,7 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
         return
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):
-        raise LoadError(f"{url!r} names no echo", cure="Say `lightning load udp --echo`, or http")
+        raise LoadError(f"{url!r} names no echo", hint="Say `lightning load udp --echo`, or http")
     with running_echo(scheme) as target:
         yield target
 
@@ -133,14 +143,14 @@ def _number(model: str) -> int:
     if not model.isdecimal() or int(model) >= 1 << 32:
         raise LoadError(
             f"packets name models by number, and {model!r} is none",
-            cure="Give --model 1: `lightning serve` says the numbers when it is ready",
+            hint="Give --model 1: `lightning serve` says the numbers when it is ready",
         )
     return int(model)
 
 
 def _draw(outcomes: Sequence[Outcome], about: str, png: Path) -> None:
-    from lightning.pictures import save
-    from lightning.pictures.latency import latencies
+    from lightning.kit.plots import save
+    from lightning.load.latency_plot import latencies
 
     save(latencies(outcomes, about), png)
 

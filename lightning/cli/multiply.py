@@ -23,9 +23,9 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
 
     For example: lightning multiply 100 50 --device sim://kit
     """
-    from lightning.compute import LightningCompute
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.compute import LightningCompute
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
@@ -34,8 +34,8 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
     result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
     if as_json:
         found = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
-        told = {"saturated": bool(too_bright), "shots": shots}
-        print_document(whose, {**found, **told, "calibration": compute.calibration.describe()})
+        details = {"saturated": bool(too_bright), "shots": shots}
+        print_document(whose, {**found, **details, "calibration": compute.calibration.describe()})
     else:
         print(marked(f"{a} × {b} / 255 = {result}", whose))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")

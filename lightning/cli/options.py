@@ -22,17 +22,17 @@ Shots = Annotated[int, typer.Option(min=1, max=65535, help="Readings that are av
 
 
 def _drawable(file: Path | None) -> Path | None:
-    """Refused before the work, whose result would be lost with it."""
+    """Check the file before the work, whose result would be lost with it."""
     if file is None:
         return None
-    from lightning.pictures.canvas import checked_file
+    from lightning.canvas import check_file
 
-    return checked_file(file)
+    return check_file(file)
 
 
 Png = Annotated[
     Path | None,
-    typer.Option("--png", metavar="FILE", callback=_drawable, help="Draw a picture (.png, .svg or .pdf)."),
+    typer.Option("--png", metavar="FILE", callback=_drawable, help="Draw a plot (.png, .svg or .pdf)."),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers.")]
 

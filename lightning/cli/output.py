@@ -1,4 +1,4 @@
-"""How commands say what they found: lines for people, one document for programs."""
+"""Output of commands: lines for people, one document for programs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightbed.errors import with_former_keys
 from lightning.errors import DarkWarning, LightningError, SaturationWarning
 
 if TYPE_CHECKING:
-    from lightning.devices.identity import DeviceIdentity
+    from lightning.kit.devices.identity import DeviceIdentity
 
 DONE = 0
 ERROR = 1
@@ -27,55 +28,57 @@ class FileError(LightningError):
 
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
-    """The one document of a command."""
+    """Print the one document of a command."""
     whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
     print(json.dumps({"ok": ok, **whose, **document}))
 
 
 def document_of_error(error: LightningError) -> dict[str, Any]:
-    """What a document says of what went wrong."""
-    return {"code": error.code, "message": error.what, "device": error.device, "cure": error.cure}
+    """Return what a document says of what went wrong."""
+    return with_former_keys(
+        {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
+    )
 
 
 @contextlib.contextmanager
 def saturation() -> Iterator[list[str]]:
-    """What is said inside about too much light. That, and of none, is a line too; other warnings are given as ever."""
-    said: list[str] = []
+    """Yield a list for the warnings of too much light that are given inside; others are given as ever."""
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SaturationWarning)
         warnings.simplefilter("always", DarkWarning)
-        yield said
+        yield messages
     for each in caught:
         if issubclass(each.category, SaturationWarning):
-            said.append(str(each.message))
+            messages.append(str(each.message))
         if issubclass(each.category, SaturationWarning | DarkWarning):
             sys.stderr.write(f"warning: {each.message}\n")
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
-def warn(doubts: Iterable[str]) -> list[str]:
-    """A line on standard error for each; the doubts, for a document."""
-    said = list(doubts)
-    for each in said:
+def warn(found: Iterable[str]) -> list[str]:
+    """Print each warning as a line on standard error, and return all of them, for a document."""
+    printed = list(found)
+    for each in printed:
         sys.stderr.write(f"warning: {each}\n")
-    return said
+    return printed
 
 
 def marked(line: str, device: DeviceIdentity) -> str:
-    """The line, which says SIMULATED when its device is."""
+    """Return the line, which says SIMULATED when its device is."""
     return f"{line}  SIMULATED" if device.simulated else line
 
 
 def written(files: Iterable[Path | None]) -> list[str]:
-    """Names of the files that were asked for."""
+    """Return the names of the files that were asked for."""
     return [str(each) for each in files if each is not None]
 
 
 def write_csv(
     file: Path, names: Sequence[str], rows: Iterable[Sequence[Any]], device: DeviceIdentity
 ) -> None:
-    """A table with a line of names; the first line says whose it is. Raises `FileError`."""
+    """Write a table with a line of names; the first line says whose it is. Raises `FileError`."""
     try:
         with file.open("w", encoding="utf-8", newline="") as opened:
             opened.write(f"# {device.label}\n")
@@ -84,5 +87,5 @@ def write_csv(
             table.writerows(rows)
     except OSError as error:
         raise FileError(
-            f"{str(file)!r} cannot be written ({error.strerror})", cure="Give another path"
+            f"{str(file)!r} cannot be written ({error.strerror})", hint="Give another path"
         ) from error

@@ -1,4 +1,4 @@
-"""`lightning scope [VALUES]`: one acquisition, as a picture."""
+"""`lightning scope [VALUES]`: one acquisition, as a plot."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lightning.cli.output import DONE, marked, print_document, saturation, write
 from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.config import Configuration
-    from lightning.waveform import Waveform
+    from lightning.kit.config import Configuration
+    from lightning.kit.waveform import Waveform
 
 Values = Annotated[
     list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
 ]
-Picture = Annotated[Path, typer.Option("--png", metavar="FILE", help="The picture (.png, .svg or .pdf).")]
+PlotFile = Annotated[Path, typer.Option("--png", metavar="FILE", help="The plot (.png, .svg or .pdf).")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, e.g. soft_avgs=1; repeatable."),
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def scope(
     values: Values = None,
     device: Device = TWIN,
-    png: Picture = Path("waveform.png"),
+    png: PlotFile = Path("waveform.png"),
     csv: Csv = None,
     settings: Sets = None,
     record: Record = None,
@@ -51,8 +51,8 @@ def scope(
     session is kept, also when it fails, and anybody can look at it again with --device replay://FILE. For example:
     lightning scope 100 50 --png waveform.png
     """
-    from lightning.control import LightningControl
-    from lightning.devices import connect
+    from lightning.kit.connection import connect
+    from lightning.kit.control import LightningControl
 
     soc = connect(device)
     config = configured(values or [], settings or [], soc if device.startswith("replay://") else None)
@@ -66,8 +66,8 @@ def scope(
         write_csv(csv, *_table(waveform), waveform.device)
     if as_json:
         plain = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
-        told = {"result": result, "why": why, "saturated": bool(too_bright)}
-        print_document(waveform.device, {**told, **plain, "written": files})
+        details = {"result": result, "why": why, "saturated": bool(too_bright)}
+        print_document(waveform.device, {**details, **plain, "written": files})
     else:
         print(marked(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
         for name in files:
@@ -76,14 +76,14 @@ def scope(
 
 
 def configured(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
-    """The configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
+    """Return the configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
 
     Raises `ConfigError` and what `Configuration` raises.
     """
-    from lightning.config import Configuration
+    from lightning.kit.config import Configuration
 
     if len(values) > 4:
-        raise OutOfRange(f"{len(values)} values are given", cure="Give at most four, one per modulator")
+        raise OutOfRange(f"{len(values)} values are given", hint="Give at most four, one per modulator")
     config: Configuration = recording.config if recording is not None else Configuration()
     config.update({f"dac_{index}": value for index, value in enumerate(values)})
     config.update(dict(map(_setting, settings)))
@@ -94,7 +94,7 @@ def _setting(text: str) -> tuple[str, Any]:
     key, mark, value = text.partition("=")
     if not mark:
         raise ConfigError(
-            f"{text!r} is no setting", cure="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
+            f"{text!r} is not a valid setting", hint="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
         )
     if key == "readouts":
         return key, [_number(each) for each in value.split(",")]
@@ -102,7 +102,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _number(text: str) -> Any:
-    """A number where it is one; the configuration says what is wrong with everything else."""
+    """Return a number where it is one; the configuration says what is wrong with everything else."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
@@ -114,35 +114,35 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
     if file is None:
         yield soc
         return
-    from lightning.devices.recording import record
+    from lightning.kit.recordings.recording import record
 
     with record(soc, file) as recorded:
         yield recorded
 
 
 def decoded(waveform: Waveform) -> tuple[int | None, str]:
-    """The product (0..255) or the sum of two (0..510), or why there is none."""
-    from lightning.signal_processing import LightningSignalProcessing
+    """Return the product (0..255) or the sum of two (0..510), or why there is none."""
+    from lightning.kit.signal_processing import LightningSignalProcessing
 
     try:
         return LightningSignalProcessing().decode(waveform), ""
     except NotCalibrated as error:
-        return None, f"not decoded: {error.what}. {error.cure}"
+        return None, f"not decoded: {error.what}. {error.hint}"
     except LightningError as error:
         return None, f"not decoded: {error.what}"
 
 
 def draw(waveform: Waveform, result: int | None, file: Path) -> None:
-    """Save the picture."""
-    from lightning import pictures
+    """Save the plot."""
+    from lightning.kit import plots
 
-    pictures.save(pictures.waveform(waveform, decoded=result), file)
+    plots.save(plots.waveform(waveform, decoded=result), file)
 
 
 def _operands(waveform: Waveform) -> str:
     pairs = zip(waveform.origin.settings.values, waveform.origin.words, strict=True)
-    told = (f"word {word}" if value is None else str(value) for value, word in pairs)
-    return f"modulators at {', '.join(told)}"
+    operands = (f"word {word}" if value is None else str(value) for value, word in pairs)
+    return f"modulators at {', '.join(operands)}"
 
 
 def _table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

@@ -50,33 +50,37 @@ def sensitivity(
 
     For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
     """
-    from lightning.evaluation.dataset import load_dataset
+    from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
-    from lightning.evaluation.sensitivity import sensitivity as look
+    from lightning.evaluation.sensitivity import sensitivity as losses_in
 
     run = how.chosen("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     used = tuple(range(seed, seed + seeds))
-    found = look(compiled, dataset, run.noise, used, loss)
+    found = losses_in(compiled, dataset, run.noise, used, loss)
     origin = run.provenance(compiled, used)
     if png is not None:
         _draw(png, found, compiled.network.name, short_name(dataset))
-    if as_json:
-        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-        about["written"] = written((png,))
-        print_document(None, {**origin.document, **about, **document_of(found)})
-    else:
-        _say(found, origin, dataset)
-        for name in written((png,)):
-            print(f"written: {name}")
+    (_print_document if as_json else _print_lines)(found, origin, dataset, written((png,)))
     return DONE
 
 
+def _print_document(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+    about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
+    print_document(None, {**origin.document, **about, "written": files, **document_of(found)})
+
+
+def _print_lines(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+    _say(found, origin, dataset)
+    for name in files:
+        print(f"written: {name}")
+
+
 def _draw(png: Path, found: Sensitivity, model: str, data: str) -> None:
-    from lightning.pictures import save
-    from lightning.pictures.sensitivity import layer_losses
+    from lightning.evaluation.sensitivity_plot import layer_losses
+    from lightning.kit.plots import save
 
     save(layer_losses(found, model, data), png)
 
@@ -120,7 +124,7 @@ def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
 
 
 def in_points(lost: float) -> str:
-    """With a sign, and nothing lost without one.
+    """Return points with a sign, and without one where nothing is lost.
 
     >>> in_points(1.234), in_points(-0.5), in_points(-1e-15)
     ('+1.23', '-0.50', '0.00')
@@ -129,19 +133,19 @@ def in_points(lost: float) -> str:
 
 
 def bearable(found: Sensitivity) -> str:
-    """The noise that keeps the loss small, in words."""
+    """Return the noise that keeps the loss small, in words."""
     from lightning.evaluation.sensitivity import points
 
-    told = f"for a loss of at most {points(found.allowed)}"
+    allowance = f"for a loss of at most {points(found.allowed)}"
     if not found.factor:
-        return f"no sigma is small enough {told}: the mean error alone costs more"
+        return f"no sigma is small enough {allowance}: the mean error alone costs more"
     if math.isinf(found.factor):
-        return f"no sigma that was looked at is too large {told}"
-    return f"{told}: sigma up to {found.sigma:.3g} of 255"
+        return f"no sigma that was looked at is too large {allowance}"
+    return f"{allowance}: sigma up to {found.sigma:.3g} of 255"
 
 
 def averaging(found: Sensitivity) -> str:
-    """The averaging that does, in words."""
+    """Return the averaging that does, in words."""
     if found.average is None:
         return f"or averaging: a mean of {found.averaged[-1].average} is not enough"
     if found.average == found.noise.average:

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,8 @@ from lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
+    from lightning.serving.http.fast_path import Infer
+    from lightning.serving.repository import Repository
 
 Models = Annotated[
     list[Path],
@@ -36,6 +39,9 @@ Realtime = Annotated[
 ]
 Name = Annotated[str | None, typer.Option("--name", help="Of the one model; else files give the names.")]
 MaxBody = Annotated[int, typer.Option("--max-body", metavar="MIB", min=1, help="Of a request.")]
+
+LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
+"""Needed to serve; looked for before a model is loaded."""
 
 
 def register(app: typer.Typer) -> None:
@@ -67,44 +73,48 @@ def serve(
 
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
-    from lightning.optional import needed
-    from lightning.serving.repository import Repository
-
     if realtime and udp is None:
-        raise ConfigError("--realtime is for packets, and none are taken", cure="Give --udp PORT, too")
+        raise ConfigError("--realtime is for packets, and none are taken", hint="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
-    for library in ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client"):
-        needed(library, "to serve models")
+    _check_libraries()
     named = _named(models, name)
-    directory = next((each for each in models if each.is_dir()), None)
-    repository = Repository(
-        lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
-    )
+    repository = _repository(models, run, seed)
     from lightning.serving import server
-    from lightning.serving.hot import MEBIBYTE, Infer, Limits
 
-    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
-    infer = Infer(repository, limits)
-    opened = server.bound(host, port)
-    _warn(host)
-    try:
+    ready = partial(_say, seed=seed, as_json=as_json)
+    with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
+        _warn(host)
         for each, path in named.items():
             repository.load(each, path)
-        server.serve(
-            infer,
-            opened,
-            udp,
-            lambda found: _say({**found, "seed": seed}, as_json=as_json),
-            realtime=realtime,
-        )
-    finally:
-        opened.close()
-        repository.close()
+        server.serve(_infer(repository, max_body), opened, udp, ready, realtime=realtime)
     return DONE
 
 
+def _check_libraries() -> None:
+    from lightning.optional import needed
+
+    for library in LIBRARIES:
+        needed(library, "to serve models")
+
+
+def _repository(models: Sequence[Path], run: how.Run, seed: int) -> Repository:
+    from lightning.serving.repository import Repository
+
+    directory = next((each for each in models if each.is_dir()), None)
+    return Repository(
+        lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
+    )
+
+
+def _infer(repository: Repository, max_body: int) -> Infer:
+    from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
+
+    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
+    return Infer(repository, limits)
+
+
 def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
-    """Files by the names of their models. Raises `ConfigError`."""
+    """Return the files by the names of their models. Raises `ConfigError`."""
     named: dict[str, Path] = {}
     for path in paths:
         for file in _files(path):
@@ -112,7 +122,7 @@ def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
             if called in named:
                 raise ConfigError(
                     f"{str(named[called])!r} and {str(file)!r} would both be model {called!r}",
-                    cure="Give one of them another name; --name is for one file",
+                    hint="Give one of them another name; --name is for one file",
                 )
             named[called] = file
     return named
@@ -124,20 +134,20 @@ def _files(path: Path) -> list[Path]:
     found = sorted(path.glob("*.lng"))
     if not found:
         raise ConfigError(
-            f"no .lng file is in {str(path)!r}", cure="Make one with `lightning compile -o NAME.lng`"
+            f"no .lng file is in {str(path)!r}", hint="Make one with `lightning compile -o NAME.lng`"
         )
     return found
 
 
 def _origin(found: Provenance) -> dict[str, Any]:
-    """What clients are told, beside what they are told of every model."""
+    """Return the origin that clients are given with that of every model."""
     return {
         key: found.document[key] for key in ("version", "seed", "noise", "calibration", "device", "simulated")
     }
 
 
 def _warn(host: str) -> None:
-    """Where the server is heard beyond this machine. Names are looked up, as they are to listen."""
+    """Warn where the server is reachable from beyond this machine. Names are looked up, as they are to listen."""
     with contextlib.suppress(OSError):
         reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
         if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
@@ -148,10 +158,10 @@ def _warn(host: str) -> None:
             )
 
 
-def _say(found: dict[str, Any], *, as_json: bool) -> None:
-    """The one line that says that requests are answered."""
+def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:
+    """Print the one line that says that requests are answered."""
     if as_json:
-        print(json.dumps({"ready": True, **found, "pid": os.getpid()}), flush=True)
+        print(json.dumps({"ready": True, **found, "seed": seed, "pid": os.getpid()}), flush=True)
         return
     models = ", ".join(f"{each['name']} ({_described(each, found['udp'])})" for each in found["models"])
     packets = f" and udp://{found['udp']}" if found["udp"] else ""
@@ -159,5 +169,5 @@ def _say(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _described(model: dict[str, Any], packets: str | None) -> str:
-    """Packets name models by number."""
+    """Return the lines that say by which number packets name each model."""
     return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])

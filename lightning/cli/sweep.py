@@ -11,10 +11,10 @@ from lightning.cli.output import DONE, marked, print_document, write_csv, writte
 from lightning.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from lightning.calibration.document import Outcome
-    from lightning.calibration.steps import Bench
-    from lightning.calibration.transfer import Sweep
-    from lightning.devices.identity import DeviceIdentity
+    from lightning.kit.calibration.document import Outcome
+    from lightning.kit.calibration.measurement.steps import Bench
+    from lightning.kit.calibration.measurement.transfer import Sweep
+    from lightning.kit.devices.identity import DeviceIdentity
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
 Points = Annotated[int, typer.Option(min=16, max=4096, help="Gain words over the range.")]
@@ -40,14 +40,14 @@ def sweep(
     Its partner stands open meanwhile, and the other pair is dark. No calibration is needed, and none is changed. For
     example: lightning sweep 0 --png curve.png
     """
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     whose = identity_of(soc)
     found = measured(soc, modulator, points, shots)
     if png is not None:
-        from lightning.pictures import save, transfer_curves
+        from lightning.kit.plots import save, transfer_curves
 
         save(transfer_curves({modulator: found}, whose), png)
     if csv is not None:
@@ -65,9 +65,9 @@ def sweep(
 
 def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     """Find when light answers, how bright it is, and sweep. Raises `CalibrationError` where no light answers."""
-    from lightning.calibration.steps import Bench, delay, light
-    from lightning.calibration.transfer import sweep_all
-    from lightning.devices.identity import identity_of
+    from lightning.kit.calibration.measurement.steps import Bench, delay, light
+    from lightning.kit.calibration.measurement.transfer import sweep_all
+    from lightning.kit.devices.identity import identity_of
 
     bench = Bench(soc, shots=shots)
     try:
@@ -82,18 +82,18 @@ def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         raise CalibrationError(
             f"no transfer curve can be fitted ({error})",
             device=identity_of(soc).name,
-            cure="See that the laser is on and the fibres are joined; `lightning scope` shows the waveform",
+            hint="See that the laser is on and the fibres are joined; `lightning scope` shows the waveform",
         ) from error
 
 
 def _pass(outcome: Outcome, bench: Bench) -> None:
-    from lightning.devices.identity import identity_of
+    from lightning.kit.devices.identity import identity_of
 
     if not outcome.passed:
         raise CalibrationError(
             f"{outcome.step}: {outcome.figure}; wanted is {outcome.limit}",
             device=identity_of(bench.soc).name,
-            cure=outcome.cure,
+            hint=outcome.hint,
         )
 
 

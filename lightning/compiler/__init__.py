@@ -8,11 +8,10 @@
 |---|---|
 | `model`, `hardware`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`; lanes, wavelengths, cores; choices |
 | `compilation`, `source` | `compile_network`; `load_or_compile` for any file that a command takes |
-| `lowering`, `quantisation`, `ranges` | layers as rows of products; floats as magnitudes of 8 bits; what is kept |
-| `published`, `scaled` | the two schemes; `observed` runs the samples |
-| `schedule`, `cycles`, `memory` | which product is sent when, what that costs, where activations lie |
-| `program`, `stretches` | `program_of`: targets of the count-action datapath; rows that share theirs |
-| `archive`, `document`, `check` | the `.lng` file |
+| `lowering` | layers as rows of products |
+| `schemes` | the two schemes, `published` and `scaled`: floats as magnitudes of 8 bits |
+| `datapath` | which product is sent when, what that costs, where activations lie; `program_of` |
+| `lng_file` | the `.lng` file |
 | `explain` | `report`: layer by layer, what light computes and what not |
 """
 
@@ -20,19 +19,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lightning.compiler.archive import load_model, model_hash, save_model
     from lightning.compiler.compilation import compile_network
-    from lightning.compiler.cycles import cycles_of, cycles_of_model, work_of
+    from lightning.compiler.datapath.cycles import cycles_of, cycles_of_model, work_of
+    from lightning.compiler.datapath.memory import memory_plan
+    from lightning.compiler.datapath.program import program_of
+    from lightning.compiler.datapath.schedule import readouts_of, schedule_of
     from lightning.compiler.explain import Report, report
     from lightning.compiler.hardware import Hardware, LayerWork
-    from lightning.compiler.memory import memory_plan
+    from lightning.compiler.lng_file.archive import load_model, model_hash, save_model
     from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
     from lightning.compiler.options import Options
-    from lightning.compiler.program import program_of
-    from lightning.compiler.schedule import readouts_of, schedule_of
     from lightning.compiler.source import load_or_compile
 
 __all__ = [
@@ -59,19 +58,19 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "archive": "load_model model_hash save_model",
+            "lng_file.archive": "load_model model_hash save_model",
             "compilation": "compile_network",
-            "cycles": "cycles_of cycles_of_model work_of",
+            "datapath.cycles": "cycles_of cycles_of_model work_of",
             "explain": "Report report",
             "hardware": "Hardware LayerWork",
-            "memory": "memory_plan",
+            "datapath.memory": "memory_plan",
             "model": "CompiledModel Geometry PhotonicLayer",
             "options": "Options",
-            "program": "program_of",
-            "schedule": "readouts_of schedule_of",
+            "datapath.program": "program_of",
+            "datapath.schedule": "readouts_of schedule_of",
             "source": "load_or_compile",
         },
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
-from lightning.compiler.published import published_layers
+from lightning.compiler.schemes.published import published_layers
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network
 
@@ -24,7 +24,7 @@ def compile_network(
     *,
     source: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
-    """The network in integers.
+    """Return the network in integers.
 
     `samples` are raw inputs (n, ...) as in a data file, of which ranges are measured: training data, a hundred or so,
     never those on which accuracy is measured later. The `published` scheme needs none. `source` says where the
@@ -35,7 +35,7 @@ def compile_network(
     if options.scheme == "published":
         layers, seen = published_layers(network), {}
     else:
-        from lightning.compiler.scaled import scaled_layers
+        from lightning.compiler.schemes.scaled import scaled_layers
 
         raw = _needed(network, samples)
         layers, seen = scaled_layers(network, raw, options), _origin_of_samples(raw)
@@ -51,7 +51,7 @@ def compile_network(
 
 
 def toolkit_version() -> str:
-    """Of the installed distribution; "unknown" in a checkout that is not installed."""
+    """Return the version of the installed distribution; "unknown" in a checkout that is not installed."""
     try:
         return version("lightbed")
     except PackageNotFoundError:
@@ -62,15 +62,15 @@ def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]
     if samples is None:
         raise CompileError(
             f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
-            cure="Compile it with raw inputs, and use MODEL.lng then: "
+            hint="Compile it with raw inputs, and use MODEL.lng then: "
             "lightning compile NETWORK --samples FILE.npy|FILE.npz|digits -o MODEL.lng",
         )
     try:
         found = np.asarray(samples)
     except ValueError as error:
-        raise InputError("samples are of different shapes", cure="Give one array (n, ...)") from error
+        raise InputError("samples are of different shapes", hint="Give one array (n, ...)") from error
     if found.ndim == 0:
-        raise InputError("samples are a single number", cure="Give one array (n, ...)")
+        raise InputError("samples are a single number", hint="Give one array (n, ...)")
     return found
 
 

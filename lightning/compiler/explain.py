@@ -1,4 +1,4 @@
-"""What became of every node: computed by light or digitally, why, and at what cost."""
+"""An account of every node: computed by light or digitally, why, and at what cost."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fpga.photonic_mac.cycles import LayerCycles
-from lightning.compiler.archive import model_hash
-from lightning.compiler.cycles import cycles_of, work_of
+from lightning.compiler.datapath.cycles import cycles_of, work_of
+from lightning.compiler.datapath.memory import MemoryPlan, memory_plan
 from lightning.compiler.hardware import LayerWork
-from lightning.compiler.memory import MemoryPlan, memory_plan
+from lightning.compiler.lng_file.archive import model_hash
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.networks.network import Node
 from lightning.networks.work import macs_of

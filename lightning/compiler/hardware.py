@@ -1,4 +1,4 @@
-"""What products are computed on, and what a layer costs there."""
+"""Hardware that products are computed on, and the cost of a layer there."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Hardware:
     """Products of which the weight is 0 are left out of the schedule. The published datapath sends them."""
 
     def __post_init__(self) -> None:
-        """Raises `OutOfRange` for hardware without lanes, wavelengths, cores, or a clock."""
+        """Raise `OutOfRange` for hardware without lanes, wavelengths, cores, or a clock."""
         for name in ("lanes", "wavelengths", "cores", "clock_hz"):
             value = getattr(self, name)
             if not (value > 0 if name == "clock_hz" else isinstance(value, int) and value > 0):
-                raise OutOfRange(f"hardware with {name} = {value!r} cannot be", cure="Give a positive number")
+                raise OutOfRange(f"hardware with {name} = {value!r} cannot be", hint="Give a positive number")
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """What one image costs in one photonic layer, everything counted: positions, groups, passes, cores."""
+    """Work of one image in one photonic layer, everything counted: positions, groups, passes, cores."""
 
     macs: int
     """Multiply-accumulates of the network, zero weights included."""

@@ -12,7 +12,7 @@ _EXACT_TERMS = 2**16
 
 
 def sums_of(activations: npt.NDArray[np.int16], weights: npt.NDArray[np.int16]) -> Integers:
-    """(vectors, rows) of activations (vectors, terms) and weights (rows, terms), both -255 .. 255.
+    """Return the sums, (vectors, rows), of activations (vectors, terms) and weights (rows, terms), both -255 .. 255.
 
     A product is sign(a * w) * ((|a| * |w|) >> 8).
 

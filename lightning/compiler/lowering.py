@@ -44,7 +44,7 @@ def photonic_nodes(network: Network) -> tuple[Node, ...]:
 
 
 def lowered(network: Network, node: Node) -> Lowered:
-    """Rows of products of a photonic node. Raises `CompileError` for weights that do not fit, or are not finite."""
+    """Return the rows of products of a photonic node. Raises `CompileError` for weights that do not fit."""
     weights = _constant(network, node, node.inputs[1])
     bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
@@ -62,7 +62,7 @@ def lowered(network: Network, node: Node) -> Lowered:
 
 
 def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
-    """Of a convolution of activations (channels, height, width)."""
+    """Return the geometry of a convolution of activations (channels, height, width)."""
     channels, height, width = shape
     attributes = node.attributes
     return Geometry(
@@ -77,7 +77,7 @@ def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> 
 
 
 def vectors_of(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """(images * positions, groups, terms) of activations (images, ...), in the order of the weights' terms."""
+    """Return activations (images, ...) as vectors in the order of weights, (images * positions, groups, terms)."""
     geometry = layer.geometry
     if geometry is None:
         return activations.reshape(-1, 1, layer.weights.shape[2])
@@ -99,7 +99,7 @@ def _constant(network: Network, node: Node, name: str) -> Floats:
     if not np.isfinite(found).all():
         raise CompileError(
             f"{node.operation} {node.name}: {name} holds values that are not finite",
-            cure="Train the network anew, or repair the file",
+            hint="Train the network again, or repair the file",
         )
     return found
 

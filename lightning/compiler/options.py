@@ -1,4 +1,4 @@
-"""What is chosen when a network is compiled."""
+"""Options of compilation."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Rounding = Literal["fitted", "nearest"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a network becomes integers. Raises `OutOfRange` for what cannot be chosen."""
+    """Options by which a network becomes integers. Raises `OutOfRange` for what cannot be chosen."""
 
     scheme: Scheme = "scaled"
     """`published`: one scale for all weights, no biases, activations normalised by shifting. `scaled`: all else."""
     per_channel: bool = True
     """Every row has a weight scale of its own, not every layer."""
     ranges: Ranges = "error"
-    """How the largest activation that is kept is chosen (`lightning.compiler.ranges`)."""
+    """How the largest activation that is kept is chosen (`lightning.compiler.schemes.ranges`)."""
     percentile: float = 99.9
     """Of the magnitudes seen, where `ranges` is `percentile`."""
     sigma: float = MEASURED_SIGMA
     """The noise of a readout, of 255, that ranges by `error` are chosen for: more noise, smaller ranges. With averaging
     over K readouts it is smaller by the root of K; 0 is best for exact integers."""
     rounding: Rounding = "fitted"
-    """Of weights: `fitted` to what `>> 8` takes away (`lightning.compiler.rounding`), or to the `nearest` step."""
+    """Of weights: `fitted` to what `>> 8` takes away (`compiler.schemes.rounding`), or to the `nearest` step."""
     correct_floor: bool = True
     """The mean error of a row (the mean that `>> 8` takes away, mostly) goes into its bias."""
     wrap: bool = False
@@ -51,12 +51,12 @@ class Options:
         if self.perfect_scaling and self.scheme != "published":
             raise OutOfRange(
                 f"perfect scaling belongs to the scheme published, and the scheme is {self.scheme}",
-                cure="Choose --scheme published, or leave --perfect-scaling out: `scaled` has scales anyway",
+                hint="Choose --scheme published, or leave --perfect-scaling out: `scaled` has scales anyway",
             )
         if not 50 < self.percentile <= 100:
             raise OutOfRange(
                 f"percentile is {self.percentile}, and must be above 50, and at most 100",
-                cure="Take 99.9, or choose --ranges min-max",
+                hint="Take 99.9, or choose --ranges min-max",
             )
         if not (math.isfinite(self.sigma) and self.sigma >= 0):
             raise OutOfRange(f"sigma is {self.sigma}, and must be 0 or more")
@@ -69,4 +69,4 @@ class Options:
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise OutOfRange(f"{name} {value!r} is not known", cure=f"Choose one of: {', '.join(known)}")
+        raise OutOfRange(f"{name} {value!r} is not known", hint=f"Choose one of: {', '.join(known)}")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.archive import load_model
 from lightning.compiler.compilation import compile_network
+from lightning.compiler.lng_file.archive import load_model
 from lightning.compiler.lowering import photonic_nodes
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
@@ -25,7 +25,7 @@ def load_or_compile(
     *,
     choose_scheme: bool = False,
 ) -> CompiledModel:
-    """The model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
+    """Return the model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
 
     Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published` with
     activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise assume; everything else as

@@ -1,4 +1,4 @@
-"""What an inference costs on photonic hardware: time and energy, line by line, each figure with its source.
+"""Costs of an inference on photonic hardware: time and energy, line by line, each figure with its source.
 
     from lightning.costs import costs_of
     costs = costs_of(model, "chip")
@@ -11,7 +11,7 @@
 | `presets` | `prototype`: the talk's table of powers; `chip`: parts of a published library |
 | `work` | what an image makes the parts do |
 | `cost` | `costs_of` |
-| `baselines` | digital hardware beside it, and what is assumed of it |
+| `baselines` | digital hardware for comparison, and what is assumed of it |
 | `shot_noise` | the limit that photons set, and accuracy against photons |
 
 An optical figure alone is no system figure: converters and memory are most of it, and every total includes them.
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lightning.costs.baselines import BASELINES, Baseline
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["BASELINES", "PRESETS", "Baseline", "Costs", "Figure", "Line", "Preset", "costs_of"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "baselines": "BASELINES Baseline",

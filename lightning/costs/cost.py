@@ -51,7 +51,7 @@ class Costs:
 
     @property
     def joules_without_converters(self) -> float:
-        """What optical figures often mean."""
+        """Return what optical figures often mean."""
         return sum(line.joules for line in self.lines if line.group != "converters")
 
     @property
@@ -65,17 +65,17 @@ class Costs:
         return 1.0 / self.latency_s if self.latency_s else float("inf")
 
     def joules_of(self, group: Group) -> float:
-        """Of one group of parts."""
+        """Return the energy of one group of parts."""
         return sum(line.joules for line in self.lines if line.group == group)
 
 
 def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
-    """What one image costs with a preset's parts, at the clock of the model's hardware.
+    """Return what one image costs with a preset's parts, at the clock of the model's hardware.
 
     Raises `OutOfRange` for a preset that is not there.
     """
     if preset not in PRESETS:
-        raise OutOfRange(f"no preset {preset!r}", cure=f"Choose one of {', '.join(PRESETS)}")
+        raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen = PRESETS[preset]
     digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
     work = work_of_model(model, digital)

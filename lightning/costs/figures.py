@@ -27,7 +27,7 @@ _PREFIXES = tuple(
 
 
 def in_joules(value: float) -> str:
-    """An energy with a prefix.
+    """Return an energy with a prefix.
 
     >>> in_joules(1.5e-12), in_joules(0.0)
     ('1.5 pJ', '0 J')

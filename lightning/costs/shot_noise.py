@@ -1,7 +1,7 @@
 """The limit that photons set: they are counted, and counts scatter by their square root.
 
 A product of `level` 0 .. 255 lets n * level / 255 of n photons through; of these eta are detected. The count's variance
-is its mean (Poisson), so in steps of 255 a readout has
+is its mean (Poisson), so in LSB (255 are full scale) a readout has
 
     variance(level) = (255 / (eta n))^2 * eta n level / 255 = 255 level / (eta n)
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import FULL, CompiledModel
 from lightning.errors import OutOfRange
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from sim.models.photonics.laser import photon_energy_j
 
 WAVELENGTH_M = 1550e-9
@@ -32,7 +32,7 @@ SEEDS = 3
 
 
 def photons_for_bits(bits: float, terms: int, efficiency: float = 1.0) -> float:
-    """Photons a multiply for which shot noise of a sum of full products is a quantiser's of so many bits.
+    """Return the photons a multiply for which shot noise of a sum of full products is a quantiser's of so many bits.
 
     12 * 2^(2 b) / (eta K). By hand: 12 * 65536 / 784 = 1003, at 0.128 aJ each 129 aJ.
 
@@ -54,7 +54,7 @@ def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
     if not (photons > 0 and 0 < efficiency <= 1):
         raise OutOfRange(
             f"{photons} photons at an efficiency of {efficiency} are no light",
-            cure="Give more than 0 photons, and an efficiency above 0 and up to 1",
+            hint="Give more than 0 photons, and an efficiency above 0 and up to 1",
         )
     return Noise(sigma=0.0, shot=FULL / (efficiency * photons), identity=f"shot noise, {photons:g} photons")
 

@@ -1,10 +1,10 @@
-"""What one image makes the parts of a system do."""
+"""Work of the parts of a system for one image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightning.compiler.cycles import work_of
+from lightning.compiler.datapath.cycles import work_of
 from lightning.compiler.hardware import LayerWork
 from lightning.compiler.model import CompiledModel
 
@@ -31,13 +31,13 @@ class Work:
 
 
 def layer_works(model: CompiledModel) -> dict[str, LayerWork]:
-    """By the name of the layer, in the order of the network."""
+    """Return the work by the name of the layer, in the order of the network."""
     order = [node.name for node in model.network.nodes if node.name in model.layers]
     return {name: work_of(model.layers[name], model.hardware) for name in order}
 
 
 def work_of_model(model: CompiledModel, digital_macs: int = 0) -> Work:
-    """The sum over layers, at the clock of the model's hardware."""
+    """Return the sum over layers, at the clock of the model's hardware."""
     works = layer_works(model).values()
     hardware = model.hardware
     cycles = sum(work.cycles for work in works)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from lightning import checks, profiles
-from lightning.calibration import store
-from lightning.config import Settings
-from lightning.devices import connect
-from lightning.devices.identity import identity_of
 from lightning.doctor.finding import Finding, found_by
 from lightning.errors import LightningError, NotCalibrated, ProgramError
+from lightning.kit import checks, profiles
+from lightning.kit.calibration import store
+from lightning.kit.config import Settings
+from lightning.kit.connection import connect
+from lightning.kit.devices.identity import identity_of
 
 
 def device(address: str) -> Iterator[Finding]:
-    """A device: whether it answers, fits, counts shots, is calibrated, and still holds to its calibration."""
+    """Return a device: whether it answers, fits, counts shots, is calibrated, and still holds to its calibration."""
     yield exposure(address)
     try:
         soc = connect(address)
@@ -27,21 +27,21 @@ def device(address: str) -> Iterator[Finding]:
     yield firmware(soc)
     yield coupling(soc)
     for name, look in (("clocks", _clocks), ("shots", _shots)):
-        finding = _looked(name, look, soc)
+        finding = _inspected(name, look, soc)
         yield finding
         if finding.state == "bad":
             return
     finding = calibration(soc)
     yield finding
     if finding.state == "ok":
-        yield _looked("light", _light, soc)
+        yield _inspected("light", _light, soc)
 
 
 def exposure(address: str) -> Finding:
-    """Whether the way to the device leads through Pyro4 over a network."""
+    """Return whether the way to the device leads through Pyro4 over a network."""
     if not address.startswith("qick://") or address == "qick://local":
         return Finding("network", "ok", f"{address} needs no Pyro4")
-    from lightning.devices.board import parse
+    from lightning.kit.devices.board import parse
 
     try:
         at = parse(address)
@@ -58,7 +58,7 @@ def exposure(address: str) -> Finding:
 
 
 def firmware(soc: Any) -> Finding:
-    """Which profile the firmware is."""
+    """Return which profile the firmware is."""
     board = str(soc["board"])
     found = profile_of(soc)
     if found is not None:
@@ -80,7 +80,7 @@ def firmware(soc: Any) -> Finding:
 
 
 def profile_of(soc: Any) -> profiles.Profile | None:
-    """The profile of exactly this firmware; None where it is another build."""
+    """Return the profile of exactly this firmware; None where it is another build."""
     for each in profiles.of_board(str(soc["board"])):
         if each.config["fw_timestamp"] == soc["fw_timestamp"]:
             return each
@@ -88,7 +88,7 @@ def profile_of(soc: Any) -> profiles.Profile | None:
 
 
 def coupling(soc: Any) -> Finding:
-    """The kit's pulses have frequency 0, which does not pass through a balun."""
+    """Return how the board is coupled: the kit's pulses have frequency 0, which does not pass through a balun."""
     found = profile_of(soc)
     paths = {"DAC": _coupled(soc, "dac"), "ADC": _coupled(soc, "adc")}
     if found is not None:
@@ -106,17 +106,17 @@ def coupling(soc: Any) -> Finding:
 
 
 def _coupled(soc: Any, kind: str) -> str:
-    """As QICK reads it from the firmware; a tile that does not say counts as AC, which is the warning."""
+    """Return the coupling as QICK reads it from the firmware; AC, which is the warning, where it does not say."""
     tiles = soc["rf"]["tiles"][kind].values()
     return "DC" if all(tile.get("coupling") == "DC" for tile in tiles) else "AC"
 
 
 def calibration(soc: Any, *, now: datetime | None = None) -> Finding:
-    """Whether there is one, for this device, and how old it is."""
+    """Return whether there is one, for this device, and how old it is."""
     try:
         found = store.require(soc, now=now or getattr(soc, "made", None))
     except NotCalibrated as error:
-        return Finding("calibration", "warning", error.what, error.cure)
+        return Finding("calibration", "warning", error.what, error.hint)
     except LightningError as error:
         return found_by(error, "calibration")
     age_h = ((now or datetime.now(UTC)) - found.made).total_seconds() / 3600
@@ -136,8 +136,8 @@ def _clocks(soc: Any) -> Finding:
 
 
 def _shots(soc: Any) -> Finding:
-    """A dark acquisition on the last readout: the program is loaded, and its shots are counted."""
-    from lightning.programs import build
+    """Acquire in the dark on the last readout: the program is loaded, and its shots are counted."""
+    from lightning.kit.programs import build
 
     settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_generators(soc), soft_avgs=1)
     words = dict.fromkeys(settings.driven.values(), 0)
@@ -146,19 +146,19 @@ def _shots(soc: Any) -> Finding:
 
 
 def _generators(soc: Any) -> tuple[int | None, ...]:
-    """As many of the four as the board has."""
+    """Return as many of the four generators as the board has."""
     return tuple(index if index < len(soc["gens"]) else None for index in range(4))
 
 
 def _light(soc: Any) -> Finding:
     """Known products, decoded: dark fibres and drifted biases show here."""
-    from lightning.calibration.drift import drift
-    from lightning.compute import LightningCompute
+    from lightning.kit.calibration.drift import drift
+    from lightning.kit.compute import LightningCompute
 
     try:
         compute = LightningCompute(soc)
     except ProgramError as error:
-        return Finding("light", "warning", f"not looked at: {error.what}", error.cure)
+        return Finding("light", "warning", f"not looked at: {error.what}", error.hint)
     seen = drift(compute.rows, compute.calibration)
     if seen.recalibrate:
         found = f"known products come out wrong by {seen.rms:.2f} of 255 (limit {seen.limit:.2f})"
@@ -171,8 +171,8 @@ def _light(soc: Any) -> Finding:
     return Finding("light", "ok", f"known products are off by {seen.rms:.2f} of 255 rms")
 
 
-def _looked(name: str, look: Callable[[Any], Finding], soc: Any) -> Finding:
+def _inspected(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:
     try:
-        return look(soc)
+        return inspect(soc)
     except LightningError as error:
         return found_by(error, name)

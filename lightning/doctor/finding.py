@@ -1,4 +1,4 @@
-"""What was found, and the cure."""
+"""Findings, each with its hint."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ State = Literal["ok", "warning", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact: how it stands, what was found, and the cure where it is not well."""
+    """One fact: how it stands, what was found, and the hint where it is not well."""
 
     name: str
     state: State
     found: str
-    cure: str = ""
+    hint: str = ""
 
 
 def found_by(error: LightningError, name: str) -> Finding:
-    """An error as a finding."""
-    return Finding(name, "bad", error.what, error.cure)
+    """Return an error as a finding."""
+    return Finding(name, "bad", error.what, error.hint)

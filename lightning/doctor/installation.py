@@ -1,4 +1,4 @@
-"""What is installed here, and whether it goes together."""
+"""Installed software, and whether it goes together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from lightning import neighbours
-from lightning.calibration import store
+from lightning import name_conflict
 from lightning.doctor.finding import Finding, State
 from lightning.doctor.purposes import purposes
+from lightning.kit.calibration import store
 
 QICK = (0, 2, 436)
 """The version that programs here are made for, and tested with."""
@@ -20,7 +20,7 @@ LIBRARIES: Mapping[str, tuple[State, str, str]] = {
     "qick": ("bad", "programs cannot be compiled, and the twin cannot run", "qick"),
     "Pyro4": ("warning", "boards in the network (qick://HOST) cannot be reached", "qick"),
     "psutil": ("warning", "boards in the network (qick://HOST) cannot be reached", "qick"),
-    "matplotlib": ("warning", "no pictures can be drawn", "kit"),
+    "matplotlib": ("warning", "no plots can be drawn", "kit"),
     "numba": ("warning", "the twin is many times slower", "kit"),
     "pyvisa": ("warning", "laser, bias supply and power meter cannot be used", "visa"),
 }
@@ -29,7 +29,7 @@ PYRO_PORT = 8888
 
 
 def environment() -> Iterator[Finding]:
-    """What is installed here, and whether it goes together."""
+    """Return what is installed here, and whether it goes together."""
     yield name_clash(sys.path)
     yield from versions(installed(), platform.machine())
     yield from purposes()
@@ -39,9 +39,9 @@ def environment() -> Iterator[Finding]:
 
 def name_clash(path: Sequence[str]) -> Finding:
     """PyTorch Lightning is a package of the same name."""
-    found = neighbours.foreign(path)
+    found = name_conflict.foreign(path)
     if found:
-        return Finding("name", "bad", f"another package named lightning: {found}", neighbours.CURE)
+        return Finding("name", "bad", f"another package named lightning: {found}", name_conflict.HINT)
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 
@@ -57,14 +57,14 @@ def installed() -> dict[str, str]:
 
 
 def versions(found: Mapping[str, str], machine: str) -> Iterator[Finding]:
-    """Libraries that are missing, too old, or do not go together on a `machine` such as "x86_64", "aarch64"."""
+    """Return the libraries that are missing, too old, or do not go together on a `machine` such as "x86_64"."""
     yield _numpy(found)
     for library, (state, lost, extra) in LIBRARIES.items():
         if library in found:
             yield Finding(library, "ok", found[library])
         else:
-            cure = f"pip install 'lightbed[{extra}]'"
-            yield Finding(library, state, f"not installed: {lost}", cure)
+            hint = f"pip install 'lightbed[{extra}]'"
+            yield Finding(library, state, f"not installed: {lost}", hint)
     if "qick" in found and numbers(found["qick"]) < QICK:
         wanted = ".".join(map(str, QICK))
         yield Finding(
@@ -104,7 +104,7 @@ def _pynq(found: Mapping[str, str], machine: str) -> Finding:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version as numbers that can be compared; () where there are none.
+    """Return a version as numbers that can be compared; () where there are none.
 
     >>> numbers("0.2.436"), numbers("2.1rc1") < (2, 2)
     ((0, 2, 436), True)
@@ -114,13 +114,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def calibrations(folder: Path) -> Finding:
-    """Where calibrations are kept."""
+    """Return where calibrations are kept."""
     kept = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
     return Finding("calibrations", "ok", f"{kept} kept in {folder}")
 
 
 def listening() -> list[tuple[str, int]] | None:
-    """(address, port) of everything that listens on this machine; None where nobody says."""
+    """Return the (address, port) of everything that listens on this machine; None where nobody says."""
     try:
         import psutil
     except ImportError:
@@ -133,7 +133,7 @@ def listening() -> list[tuple[str, int]] | None:
 
 
 def servers(found: Sequence[tuple[str, int]] | None) -> Finding:
-    """A Pyro4 name server on this machine that others can reach: whoever reaches it can run anything here."""
+    """Return a Pyro4 name server on this machine that others can reach: whoever reaches it can run anything here."""
     if found is None:
         return Finding("Pyro4 server", "ok", "not looked for (psutil cannot see the sockets)")
     open_to = sorted(

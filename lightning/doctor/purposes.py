@@ -1,4 +1,4 @@
-"""What is there for trained networks, purpose by purpose: each needs libraries that the kit alone does without."""
+"""Libraries for trained networks, purpose by purpose: each needs some that the kit alone does without."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Purpose:
 PURPOSES: Mapping[str, Purpose] = {
     "inference": Purpose(
         ("numba", "onnx", "onnxruntime", "pillow", "scikit-learn"),
-        "no noise, ONNX files, comparison with ONNX Runtime, pictures or digits",
+        "no noise, ONNX files, comparison with ONNX Runtime, images or digits",
     ),
     "serve": Purpose(
         ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus-client"),
@@ -34,23 +34,23 @@ PURPOSES: Mapping[str, Purpose] = {
 
 
 def purposes() -> Iterator[Finding]:
-    """A finding for each extra."""
+    """Return a finding for each extra."""
     found = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
     return (finding(extra, found) for extra in PURPOSES)
 
 
 def finding(extra: str, found: Mapping[str, str]) -> Finding:
-    """How an extra stands, where these versions are `found`, "" for what is not there."""
+    """Return how an extra stands, where these versions are `found`, "" for what is not there."""
     purpose = PURPOSES[extra]
     missing = [library for library in purpose.libraries if not found.get(library)]
     if missing:
-        told = f"{', '.join(missing)} not installed: {purpose.lost}"
-        return Finding(extra, "warning", told, f"pip install 'lightbed[{extra}]'")
+        lacks = f"{', '.join(missing)} not installed: {purpose.lost}"
+        return Finding(extra, "warning", lacks, f"pip install 'lightbed[{extra}]'")
     return Finding(extra, "ok", ", ".join(f"{each} {found[each]}" for each in purpose.libraries))
 
 
 def _version(library: str) -> str:
-    """Of a distribution, or where a tool of that name lies; "" where there is none."""
+    """Return the version of a distribution, or where a tool of that name lies; "" where there is none."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How many answers are right, and how fast they come."""
+"""Accuracy: how many answers are right, and how fast they come."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.evaluation.dataset import Classes, Dataset, Raw
 from lightning.evaluation.images import fitted
-from lightning.execution.seam import Executor, classes_of
+from lightning.execution.interface import Executor, classes_of
 from lightning.networks.network import Network
 
 BATCH = 256
@@ -71,17 +71,17 @@ def check_classes(dataset: Dataset, network: Network) -> None:
         raise InputError(
             f"{dataset.name} has the classes {dataset.y.min()} to {dataset.y.max()}, and {network.name} has scores for"
             f" 0 to {scores - 1}",
-            cure="Name data that the network was trained for",
+            hint="Name data that the network was trained for",
         )
 
 
 def count_right(scores: npt.NDArray[np.float32], wanted: Classes) -> int:
-    """Answers whose class is the wanted one."""
+    """Return the answers whose class is the wanted one."""
     return int((classes_of(scores) == wanted).sum())
 
 
 def pace(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
-    """Images a second of `run` on one batch, the median of repeats that last `seconds` and are three at least."""
+    """Return the images a second of `run` on a batch, the median of three repeats or more that last `seconds`."""
     run(inputs)
     took: list[float] = []
     while len(took) < 3 or sum(took) < seconds:

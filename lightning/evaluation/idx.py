@@ -24,12 +24,12 @@ _AGAIN = "Get the file again"
 
 
 def read_idx(path: Path) -> Bytes:
-    """The array of one file. Raises `DatasetError` for another type, and for too few or too many values."""
+    """Return the array of one file. Raises `DatasetError` for another type, and for too few or too many values."""
     return parse_idx(content_of(path), str(path))
 
 
 def parse_idx(content: bytes, name: str = "the file") -> Bytes:
-    """The array in these bytes; `name` is for errors.
+    """Return the array in these bytes; `name` is for errors.
 
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
     [[7, 8, 9]]
@@ -37,17 +37,17 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     plain = _unpacked(content, name)
     if len(plain) < 4 or plain[:2] != b"\0\0" or plain[2] != UNSIGNED_BYTE:
         raise DatasetError(
-            f"{name} is no IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'},"
+            f"{name} is not a valid IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'},"
             " where 00 00 08 and the number of axes are wanted",
-            cure="Name MNIST's own files, compressed or not",
+            hint="Name MNIST's own files, compressed or not",
         )
     start = 4 + 4 * plain[3]
     if len(plain) < start:
-        raise DatasetError(f"{name} ends within its head", cure=_AGAIN)
+        raise DatasetError(f"{name} ends within its head", hint=_AGAIN)
     shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
     wanted = int(np.prod(shape, dtype=object))
     if len(plain) - start != wanted:
-        raise DatasetError(f"{name} has {len(plain) - start} values instead of {wanted}", cure=_AGAIN)
+        raise DatasetError(f"{name} has {len(plain) - start} values instead of {wanted}", hint=_AGAIN)
     return np.frombuffer(plain, np.uint8, offset=start).reshape(shape)
 
 
@@ -62,14 +62,14 @@ def load_mnist(folder: Path) -> Dataset:
 
 
 def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
-    """Images and classes, and the hashes of their files."""
+    """Return the images and classes, and the hashes of their files."""
     paths = [_required(folder, f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1")]
     contents = [content_of(path) for path in paths]
     images, labels = (parse_idx(content, str(path)) for content, path in zip(contents, paths, strict=True))
     if (images.ndim, labels.ndim) != (3, 1):
         raise DatasetError(
             f"{paths[0]} has {images.ndim} axes and {paths[1]} {labels.ndim}, where 3 and 1 are wanted",
-            cure="See that images and labels are not exchanged",
+            hint="See that images and labels are not exchanged",
         )
     hashes = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
     return (images, labels.astype(np.int64)), hashes
@@ -79,14 +79,14 @@ def _required(folder: Path, name: str) -> Path:
     found = _found(folder, name)
     if found is None:
         raise DatasetError(
-            f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is no folder",
-            cure="Name the folder of MNIST's files",
+            f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is not a folder",
+            hint="Name the folder of MNIST's files",
         )
     return found
 
 
 def _found(folder: Path, name: str) -> Path | None:
-    """The file under its name, compressed or not, with a point for the second hyphen as some keep it."""
+    """Return the file under its name, compressed or not, with a point for the second hyphen as some keep it."""
     dotted = name.replace("-idx", ".idx")
     names = (f"{each}{ending}" for each in (name, dotted) for ending in ("", ".gz"))
     return next((folder / each for each in names if (folder / each).is_file()), None)
@@ -98,4 +98,4 @@ def _unpacked(content: bytes, name: str) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{name} cannot be unpacked ({error})", cure=_AGAIN) from error
+        raise DatasetError(f"{name} cannot be unpacked ({error})", hint=_AGAIN) from error

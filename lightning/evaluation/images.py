@@ -1,4 +1,4 @@
-"""Raw inputs in the shape that a model takes them in: of a data set, of a picture, of an array in a file."""
+"""Raw inputs in the shape that a model takes them in: of a data set, of an image, of an array in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Raw = npt.NDArray[Any]
 
 
 def fitted(x: Raw, network: Network) -> Raw:
-    """(n, ...) with the axes of the network's raw input: a picture of 28 x 28 as 784 numbers, or with one channel.
+    """Return the inputs with the axes of the network's raw input: (n, 784) or (n, 1, 28, 28).
 
     Nothing is cut, padded or exchanged. Raises `InputError` where the numbers are not as many.
     """
@@ -27,60 +27,60 @@ def fitted(x: Raw, network: Network) -> Raw:
         return x
     if math.prod(x.shape[1:]) != math.prod(wanted):
         raise InputError(
-            f"an image has {_told(x.shape[1:])} values, and {network.name} takes {_told(wanted)}",
-            cure="Name data that the network was trained for",
+            f"an image has {_described(x.shape[1:])} values, and {network.name} takes {_described(wanted)}",
+            hint="Name data that the network was trained for",
         )
     return x.reshape(len(x), *wanted)
 
 
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
-    """(1, ...) raw input from a picture or an `.npy`. Raises `InputError`."""
+    """Return the raw input from an image or an `.npy`, (1, ...). Raises `InputError`."""
     if not path.is_file():
-        raise InputError(f"there is no file {path}", cure="Check the path")
+        raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npy":
         return fitted(_array(path)[None], network)
-    return fitted(read_picture(path, raw_shape(network), resize=resize)[None], network)
+    return fitted(read_image(path, raw_shape(network), resize=resize)[None], network)
 
 
-def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
-    """Levels 0 .. 255 of a picture: (height, width), or with 3 colours where the model's raw `shape` has them.
+def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
+    """Return the levels 0 .. 255 of an image, (height, width), with 3 colours where the raw `shape` has them.
 
-    Colours come where `shape` has them, in front or behind. Raises `InputError` for what is no picture, and for
+    Colours come where `shape` has them, in front or behind. Raises `InputError` for what is not an image, and for
     another size unless `resize`.
     """
-    image = needed("PIL.Image", "to read pictures")
-    width, height, colours = picture_size(shape)
+    image = needed("PIL.Image", "to read images")
+    width, height, colours = image_size(shape)
     try:
         with image.open(path) as opened:
-            picture = opened.convert("RGB" if colours == 3 else "L")
+            found = opened.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
-            f"{path} is no picture that can be read", cure="Name a PNG, or an .npy of raw values"
+            f"{path} is not an image that can be read", hint="Name a PNG, or an .npy of raw values"
         ) from error
-    if picture.size != (width, height):
+    if found.size != (width, height):
         if not resize:
             raise InputError(
-                f"{path} has {picture.width} x {picture.height} pixels, and the model takes {width} x {height}",
-                cure="Say --resize to have it scaled, or cut it out yourself",
+                f"{path} has {found.width} x {found.height} pixels, and the model takes {width} x {height}",
+                hint="Say --resize to have it scaled, or cut it out yourself",
             )
-        picture = picture.resize((width, height), image.Resampling.BILINEAR)
-    levels = np.asarray(picture, dtype=np.uint8)
+        found = found.resize((width, height), image.Resampling.BILINEAR)
+    levels = np.asarray(found, dtype=np.uint8)
     return levels.transpose(2, 0, 1) if colours == 3 and shape[0] == 3 else levels
 
 
 def loses_colours(path: Path, network: Network) -> bool:
-    """Whether a picture has colours, and the model takes grey levels."""
-    if path.suffix.lower() == ".npy" or picture_size(raw_shape(network))[2] == 3:
+    """Return whether an image has colours, and the model takes grey levels."""
+    if path.suffix.lower() == ".npy" or image_size(raw_shape(network))[2] == 3:
         return False
-    with needed("PIL.Image", "to read pictures").open(path) as opened:
+    with needed("PIL.Image", "to read images").open(path) as opened:
         red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)
     return not (np.array_equal(red, green) and np.array_equal(green, blue))
 
 
-def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Width, height and colours of pictures for a raw input of this shape. Raises `InputError`.
+def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return width, height and colours of images for a raw input of this shape. Raises `InputError`.
 
-    >>> picture_size((784,)), picture_size((1, 8, 6)), picture_size((32, 32, 3))
+    >>> image_size((784,)), image_size((1, 8, 6)), image_size((32, 32, 3))
     ((28, 28, 1), (6, 8, 1), (32, 32, 3))
     """
     side = math.isqrt(math.prod(shape))
@@ -93,7 +93,7 @@ def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3 and shape[2] in (1, 3):
         return shape[1], shape[0], shape[2]
     raise InputError(
-        f"the model takes {_told(shape)} values, which is no picture", cure="Give them as an .npy"
+        f"the model takes {_described(shape)} values, which is not an image", hint="Give them as an .npy"
     )
 
 
@@ -101,9 +101,9 @@ def _array(path: Path) -> Raw:
     try:
         found: Raw = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no array of numbers", cure="Write it with numpy.save") from error
+        raise InputError(f"{path} is not an array of numbers", hint="Write it with numpy.save") from error
     return found
 
 
-def _told(shape: tuple[int, ...]) -> str:
+def _described(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "1"

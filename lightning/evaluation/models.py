@@ -15,7 +15,7 @@ from lightning.networks.network import Preprocessing
 
 
 def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset]:
-    """The model in this file, and the data to test it on.
+    """Return the model in this file, and the data to test it on.
 
     An `.onnx` or `.npz` is compiled with ranges from the training part. Where there is none and the scheme needs
     ranges, images are put aside for them, and are not in the data that come back; so are those that a `.lng` was
@@ -34,12 +34,12 @@ def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dat
 
 
 def _preprocessing(path: Path, samples: Raw) -> Preprocessing | None:
-    """None where the file's own holds."""
+    """Return None where the file's own preprocessing holds."""
     return Preprocessing() if path.suffix == ".npz" and samples.dtype.kind == "f" else None
 
 
 def _compiled_with(model: CompiledModel, dataset: Dataset) -> bool:
-    """Whether ranges come from images that would be put aside here, which are test images otherwise."""
+    """Return whether ranges come from images that would be put aside here, which are test images otherwise."""
     seen = (model.origin.get("samples") or {}).get("sha256")
     if not seen or len(dataset.train_x) or len(dataset.x) <= SAMPLES:
         return False

@@ -40,7 +40,7 @@ ENDINGS = (".txt", ".csv", ".txt.gz", ".csv.gz")
 
 @dataclass(frozen=True)
 class Encoding:
-    """What the training part says of columns."""
+    """Columns as the training part has them."""
 
     categories: tuple[tuple[str, ...], ...]
     """Of each categorical feature, sorted."""
@@ -54,7 +54,7 @@ class Encoding:
 
 
 def load_nsl_kdd(folder: Path) -> Dataset:
-    """Both parts, encoded by what the training part knows. Raises `DatasetError`."""
+    """Return both parts, encoded by what the training part knows. Raises `DatasetError`."""
     paths = [_required(folder, names) for names in (TRAINING, TEST)]
     contents = [content_of(path) for path in paths]
     train, test = (parse_rows(content, str(path)) for content, path in zip(contents, paths, strict=True))
@@ -72,26 +72,26 @@ def load_nsl_kdd(folder: Path) -> Dataset:
 
 
 def parse_rows(content: bytes, name: str = "the file") -> Rows:
-    """Lines as words. Raises `DatasetError` for a line that is no connection; `name` is for errors."""
+    """Return lines as words. Raises `DatasetError` for a line that is not a connection; `name` is for errors."""
     try:
         plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         lines = plain.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{name} cannot be read ({error})", cure="Get the file again") from error
+        raise DatasetError(f"{name} cannot be read ({error})", hint="Get the file again") from error
     rows = [line.split(",") for line in lines if line]
     for number, row in enumerate(rows, 1):
         if len(row) not in (FEATURES + 1, FEATURES + 2):
             raise DatasetError(
                 f"{name}, line {number} has {len(row)} columns instead of {FEATURES + 1} or {FEATURES + 2}",
-                cure="Name the folder of NSL-KDD's own text files, which have no line of names",
+                hint="Name the folder of NSL-KDD's own text files, which have no line of names",
             )
     if not rows:
-        raise DatasetError(f"{name} has no lines", cure="Get the file again")
+        raise DatasetError(f"{name} has no lines", hint="Get the file again")
     return rows
 
 
 def encoding_of(rows: Rows) -> Encoding:
-    """Categories and largest values of these rows."""
+    """Return the categories and largest values of these rows."""
     columns = list(zip(*rows, strict=False))
     categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORIES)
     largest = np.maximum(_numbers(rows).max(axis=0), 1)
@@ -100,7 +100,7 @@ def encoding_of(rows: Rows) -> Encoding:
 
 
 def encoded(rows: Rows, encoding: Encoding) -> Floats:
-    """(n, width) of 0 .. 1: numbers first, then a column for each category."""
+    """Return the rows as numbers 0 .. 1, (n, width): numbers first, then a column for each category."""
     numbers = _numbers(rows)
     counted = np.isin(_plain(), COUNTED)
     scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
@@ -112,12 +112,12 @@ def encoded(rows: Rows, encoding: Encoding) -> Floats:
 
 
 def labels_of(rows: Rows) -> npt.NDArray[np.int64]:
-    """(n,) 0 for normal, 1 for every attack."""
+    """Return the classes, 0 for normal, 1 for every attack, (n,)."""
     return np.array([row[FEATURES] != "normal" for row in rows], dtype=np.int64)
 
 
 def _plain() -> list[int]:
-    """Features that are numbers."""
+    """Return the features that are numbers."""
     return [index for index in range(FEATURES) if index not in CATEGORIES]
 
 
@@ -125,7 +125,9 @@ def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
     try:
         return np.array([[float(row[index]) for index in _plain()] for row in rows])
     except ValueError as error:
-        raise DatasetError(f"a feature is no number ({error})", cure="Get NSL-KDD's own files") from error
+        raise DatasetError(
+            f"a feature is not a valid number ({error})", hint="Get NSL-KDD's own files"
+        ) from error
 
 
 def _required(folder: Path, names: tuple[str, ...]) -> Path:
@@ -135,7 +137,7 @@ def _required(folder: Path, names: tuple[str, ...]) -> Path:
         raise DatasetError(
             f"{folder} holds no {names[0]}.txt, nor {names[0]}.txt.gz"
             if folder.is_dir()
-            else f"{folder} is no folder",
-            cure="Name the folder of NSL-KDD's text files",
+            else f"{folder} is not a folder",
+            hint="Name the folder of NSL-KDD's text files",
         )
     return found

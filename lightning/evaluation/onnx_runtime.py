@@ -4,7 +4,7 @@ int8 is ONNX Runtime's static quantisation in its QDQ form, a scale for each cha
 activations measured on samples (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
 
 Activations are uint8 and weights int8, and both keep all 8 bits on every processor. An x86 processor without VNNI adds
-two such products in 16 bits, which saturate: there ONNX Runtime is told to take uint8 for the weights, too, which is
+two such products in 16 bits, which saturate: there ONNX Runtime is made to take uint8 for the weights, too, which is
 exact and slower. LeNet-300-100 on MNIST, float32 96.03 %, one core of one processor with VNNI and with it masked:
 
 | | signal to noise | accuracy | images/s, VNNI | AVX2 only |
@@ -52,7 +52,7 @@ class Session:
     session: Any
 
     def scores(self, raw: Raw) -> Floats:
-        """(images, ...) of raw inputs (images, ...)."""
+        """Return the scores, (images, ...), of raw inputs (images, ...)."""
         from lightning.networks.preprocess import preprocess
 
         (found,) = self.session.run(None, {self.session.get_inputs()[0].name: preprocess(self.network, raw)})
@@ -60,19 +60,19 @@ class Session:
         return scores
 
     def right(self, dataset: Dataset) -> int:
-        """How many test images get their class."""
+        """Return how many test images get their class."""
         inputs = fitted(dataset.x, self.network)
         parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
         return sum(count_right(self.scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
 def float32_session(network: Network) -> Session:
-    """The network as it was trained."""
+    """Return the network as it was trained."""
     return Session(network, _opened(to_onnx(network).SerializeToString()))
 
 
 def int8_session(network: Network, samples: Raw) -> Session:
-    """The network in int8, its ranges from raw samples (n, ...), which must not be tested on afterwards."""
+    """Return the network in int8, its ranges from raw samples (n, ...), which must not be tested on afterwards."""
     quantization = needed("onnxruntime.quantization", "to compare with int8")
     shapes = needed("onnxruntime.quantization.shape_inference", "to compare with int8")
     onnx = needed("onnx", "to compare with int8")
@@ -111,7 +111,7 @@ def products_saturate() -> bool:
 
 
 def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
-    """Samples for ranges, and the test images that they may serve; all test images once.
+    """Return the samples for ranges, and the test images that they may serve; all test images once.
 
     Samples are of the training part. Where there is none, each half of the test images is served by samples of the
     other half, so that no image is tested on ranges it had a part in. Raises `DatasetError` where there is no other.
@@ -122,7 +122,7 @@ def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
     if len(dataset.x) < 2:
         raise DatasetError(
             f"{dataset.name} has no training part, and one image cannot give ranges for itself",
-            cure="Test two images at least: raise --limit",
+            hint="Test two images at least: raise --limit",
         )
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))
@@ -147,7 +147,7 @@ class _Samples:
         self._network = network
 
     def get_next(self) -> dict[str, Floats] | None:
-        """The next batch under the name of the input, or None after the last one."""
+        """Return the next batch under the name of the input, or None after the last one."""
         from lightning.networks.preprocess import preprocess
 
         batch = next(self._batches, None)

@@ -1,4 +1,4 @@
-"""What every result says of its origin, so that it can be told from others and had again."""
+"""Origin of a result, so that it can be distinguished from others and computed again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightning.compiler import CompiledModel
-from lightning.compiler.archive import model_hash
 from lightning.compiler.compilation import toolkit_version
-from lightning.devices.identity import DeviceIdentity
-from lightning.execution.seam import Fidelity, Noise
+from lightning.compiler.lng_file.archive import model_hash
+from lightning.execution.interface import Fidelity
+from lightning.execution.noise import Noise
+from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
 MODELLED = DeviceIdentity("model of light", simulated=True)
@@ -19,7 +20,7 @@ MODELLED = DeviceIdentity("model of light", simulated=True)
 
 @dataclass(frozen=True)
 class Provenance:
-    """Which model, run how, on what."""
+    """Model, settings and device of a run."""
 
     model: CompiledModel
     fidelity: Fidelity
@@ -73,7 +74,7 @@ class Provenance:
 
 
 def prepared(given: Preprocessing) -> str:
-    """How raw inputs become a network's, in words.
+    """Return how raw inputs become a network's, in words.
 
     >>> prepared(Preprocessing(scale=0.5, mean=(1.0, 2.0))), prepared(Preprocessing())
     ('raw inputs times 0.5, less 1, 2', 'raw inputs as they are')
@@ -89,7 +90,7 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 def rounded(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
-    """With floats cut to what is measured."""
+    """Return the document with floats cut to what is measured."""
     return {
         name: round(value, digits) if isinstance(value, float) else value for name, value in values.items()
     }

@@ -1,4 +1,4 @@
-"""Which layer the noise hurts, and how much of it the network bears.
+"""Sensitivity: which layer the noise hurts, and how much of it the network bears.
 
 Noise is put into one layer at a time, all others exact; then into all, weaker and weaker until no more than the
 allowed accuracy is lost, or averaged over more and more readouts. Every figure is a mean over seeds, and all of
@@ -20,10 +20,11 @@ from lightning.errors import OutOfRange
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.dataset import Dataset
 from lightning.execution import open_executor
-from lightning.execution.exact import exact_multiplier
-from lightning.execution.noisy import NoisyMultiplier
-from lightning.execution.seam import Activations, Executor, Keys, Multiplier, Noise
-from lightning.execution.walk import WalkingExecutor
+from lightning.execution.interface import Activations, Executor, Keys, Multiplier
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers.exact import exact_multiplier
+from lightning.execution.multipliers.noisy import NoisyMultiplier
+from lightning.execution.noise import Noise
 
 PRECISE = 1.05
 """The bearable noise is found to 5 %."""
@@ -34,7 +35,7 @@ AVERAGES = tuple(2**power for power in range(11))
 
 @dataclass(frozen=True, slots=True)
 class LayerLoss:
-    """What noise in this layer alone does."""
+    """Loss by noise in this layer alone."""
 
     layer: str
     accuracy: float
@@ -56,7 +57,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What was found."""
+    """Findings of a sensitivity run."""
 
     exact: float
     """Accuracy without noise, 0 .. 1."""
@@ -88,7 +89,7 @@ class Sensitivity:
         return max(self.layers, key=lambda each: each.loss)
 
     def loss(self, tried: Tried) -> float:
-        """Points lost against no noise."""
+        """Return the points lost against no noise."""
         return 100 * (self.exact - tried.accuracy)
 
 
@@ -99,15 +100,15 @@ class OneNoisyLayer:
         self._exact, self._noisy, self._layer = exact, noisy, layer
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """As every multiplier."""
+        """Return the sums as every multiplier does."""
         chosen = self._noisy if layer.name == self._layer else self._exact
         return chosen.sums(layer, activations, keys)
 
 
 def one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
-    """An executor with noise in this layer alone."""
+    """Return an executor with noise in this layer alone."""
     products = OneNoisyLayer(exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
-    return WalkingExecutor(model, products, "noisy")
+    return Interpreter(model, products, "noisy")
 
 
 def sensitivity(
@@ -123,13 +124,13 @@ def sensitivity(
     light computes.
     """
     if not brightest(noise):
-        raise OutOfRange("there is no noise to look at", cure="Give a sigma above 0")
+        raise OutOfRange("there is no noise to look at", hint="Give a sigma above 0")
     if not allowed > 0:
-        raise OutOfRange(f"a loss of {allowed} points is not above 0", cure="Allow 1 point, or 0.5")
+        raise OutOfRange(f"a loss of {allowed} points is not above 0", hint="Allow 1 point, or 0.5")
     if not model.layers:
         raise OutOfRange(
             f"light computes no layer of {model.network.name}",
-            cure="See `lightning explain` for what runs where",
+            hint="See `lightning explain` for what runs where",
         )
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
     search = _Search(model, dataset, noise, tuple(seeds), exact, allowed)
@@ -144,7 +145,7 @@ def sensitivity(
 
 
 def scaled(noise: Noise, factor: float) -> Noise:
-    """The same noise with `factor` times the standard deviation; its mean stays.
+    """Return the same noise with `factor` times the standard deviation; its mean stays.
 
     >>> scaled(Noise(sigma=2.0, shot=0.1), 3.0).sigma, round(scaled(Noise(shot=0.1), 3.0).shot, 12)
     (6.0, 0.9)
@@ -156,7 +157,7 @@ def scaled(noise: Noise, factor: float) -> Noise:
 
 
 def borne(exact: float, tried: Tried, allowed: float) -> bool:
-    """Whether no more than `allowed` points are lost; a loss of just as many is borne.
+    """Return whether no more than `allowed` points are lost; a loss of just as many is borne.
 
     >>> borne(0.922, Tried(1.0, 1, 0.912), 1.0), borne(0.922, Tried(1.0, 1, 0.9119), 1.0)
     (True, False)
@@ -165,7 +166,7 @@ def borne(exact: float, tried: Tried, allowed: float) -> bool:
 
 
 def points(loss: float) -> str:
-    """In words.
+    """Return points in words.
 
     >>> points(1.0), points(0.5)
     ('1 point', '0.5 points')
@@ -174,7 +175,7 @@ def points(loss: float) -> str:
 
 
 def brightest(noise: Noise) -> float:
-    """Standard deviation of a readout of a full product, of 255.
+    """Return the standard deviation of a readout of a full product, of 255.
 
     >>> round(brightest(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
@@ -206,7 +207,7 @@ class _Search:
         return Tried(noise.sigma, noise.average, self._mean(executors))
 
     def averaged(self) -> tuple[Tried, ...]:
-        """1, 2, 4, ... times as many readouts, until it is enough."""
+        """Try 1, 2, 4, ... times as many readouts, until it is enough."""
         found: list[Tried] = []
         for times in AVERAGES:
             found.append(self.of_all(replace(self.noise, average=self.noise.average * times)))
@@ -215,7 +216,7 @@ class _Search:
         return tuple(found)
 
     def bearable(self) -> float:
-        """By doubling or halving to a bracket, then by bisection of its logarithm."""
+        """Return the bearable noise, found by doubling or halving to a bracket, then by bisection of its logarithm."""
         low = high = 1.0
         if self._borne(1.0):
             while self._borne(high := 2 * low):

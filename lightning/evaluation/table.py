@@ -20,7 +20,8 @@ from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fitted
 from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
 from lightning.execution import open_executor
-from lightning.execution.seam import Fidelity, Noise
+from lightning.execution.interface import Fidelity
+from lightning.execution.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def compare(
     batch: int = BATCH,
     seconds: float,
 ) -> list[Row]:
-    """All four rows, each timed on one batch for so many seconds.
+    """Return all four rows, each timed on one batch for so many seconds.
 
     Energy is that of `costs_of(model, preset)`. Raises `InputError` where data do not fit.
     """
@@ -61,7 +62,7 @@ def compare(
 
 
 def spread_of(values: Sequence[float]) -> float | None:
-    """Standard deviation of a sample; None of fewer than two.
+    """Return the standard deviation of a sample; None of fewer than two.
 
     >>> spread_of([0.9, 0.92, 0.94]), spread_of([1.0])
     (0.02, None)
@@ -70,7 +71,7 @@ def spread_of(values: Sequence[float]) -> float | None:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """The table for people; a column of energy only where there is one."""
+    """Return the table for people; a column of energy only where there is one."""
     lines = [("", "accuracy", "spread", "images/s", "energy/image", "without converters"), *map(_cells, rows)]
     used = [place for place in range(6) if any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in used]

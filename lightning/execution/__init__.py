@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lightning.execution.faults import EMULATOR, Faults
-    from lightning.execution.opening import open_executor
-    from lightning.execution.seam import Answers, Executor, Fidelity, Multiplier, Noise
+    from lightning.execution.factory import open_executor
+    from lightning.execution.interface import Answers, Executor, Fidelity, Multiplier
+    from lightning.execution.noise import Noise
+    from lightning.execution.quirks import EMULATOR, Faults, Quirks
 
 __all__ = [
     "EMULATOR",
@@ -31,15 +32,17 @@ __all__ = [
     "Fidelity",
     "Multiplier",
     "Noise",
+    "Quirks",
     "open_executor",
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "opening": "open_executor",
-            "faults": "EMULATOR Faults",
-            "seam": "Answers Executor Fidelity Multiplier Noise",
+            "factory": "open_executor",
+            "quirks": "EMULATOR Faults Quirks",
+            "interface": "Answers Executor Fidelity Multiplier",
+            "noise": "Noise",
         },
     )

@@ -8,14 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import Geometry
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 from lightning.networks.patches import patches as images_as_rows
 
 
 def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Activations:
-    """(images, positions, groups, terms) of (images, channels, height, width); padding is 0.
+    """Return the patches, (images, positions, groups, terms), of images (images, channels, height, width).
 
-    Terms run over the channels of a group, then down, then across, as the weights of a `Conv` do.
+    Padding is 0. Terms run over the channels of a group, then down, then across, as the weights of a `Conv`
+    do.
 
     >>> geometry = Geometry(1, 2, 3, kernel=(2, 2))
     >>> patches(np.arange(6, dtype=np.int16).reshape(1, 1, 2, 3), geometry).tolist()
@@ -27,7 +28,7 @@ def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Ac
 
 
 def pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.float32]:
-    """(images, rows of all groups, height, width) of (images, positions, groups, rows): the way back."""
+    """Return the pixels, (images, rows of all groups, height, width), of sums (images, positions, groups, rows)."""
     images, positions = sums.shape[:2]
     rows = sums.reshape(images, positions, -1).transpose(0, 2, 1)
     shaped = np.ascontiguousarray(rows).reshape(images, -1, *geometry.output)

@@ -1,4 +1,4 @@
-"""Where the published artifact departs from what its datapath computes, each to be chosen by name.
+"""Departures of the published artifact from what its datapath computes, each to be chosen by name.
 
 Facts: Lightning, SIGCOMM 2023 artifact, `rtl/tb/lightning_emulator.py` and `rtl/datapath`.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import Integers
 from lightning.errors import InputError
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 
 EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
 """exp(0) .. exp(11) in the log-softmax block, rounded to whole numbers: exp(11) is 59874.14."""
@@ -21,8 +21,10 @@ MISPRINTED = 2206
 
 
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Sums (images, ...) as the datapath makes activations of them: negative ones 0, the others shifted, image by
-    image, so that the highest set bit of the largest becomes bit 7.
+    """Return the sums (images, ...) as the datapath makes activations of them.
+
+    Negative ones are 0, the others shifted, image by image, so that the highest set bit of the largest
+    becomes bit 7.
 
     >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
     [[250, 0, 0], [160, 32, 0]]
@@ -31,7 +33,7 @@ def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """The same by the emulator's perfect scaling: times 255 over the largest, ties to even.
+    """Return the same by the emulator's perfect scaling: times 255 over the largest, ties to even.
 
     >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
     [[255, 0, 1]]
@@ -40,7 +42,7 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
-    """Sums (images, ...) of the last layer as the emulator gives them: negative ones rounded down when shifted.
+    """Return the sums (images, ...) of the last layer as the emulator shifts them: negative ones down.
 
     >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
@@ -50,9 +52,11 @@ def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
 
 
 def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) -> npt.NDArray[np.float64]:
-    """Log-softmax as the datapath's block begins it: results are raised so that the largest is 11, exponentials come
-    from a table of twelve whole numbers, 0 below. The logarithm of their sum is exact here, not from a table. No
-    executor has this block, as it changes no class. `misprinted`: the artifact's table, in which a digit is missing.
+    """Return the log-softmax as the datapath's block begins it.
+
+    Results are raised so that the largest is 11, exponentials come from a table of twelve whole numbers, 0
+    below. The logarithm of their sum is exact here, not from a table. No executor has this block, as it
+    changes no class. `misprinted`: the artifact's table, in which a digit is missing.
 
     >>> log_softmax([5, 4]).round(3).tolist()  # 11 and 10: ln(59874 + 22026) = 11.313
     [-0.313, -1.313]
@@ -82,6 +86,6 @@ def _scaled(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def _largest(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The largest magnitude of every image, shaped to broadcast."""
+    """Return the largest magnitude of every image, shaped to broadcast."""
     largest = np.abs(sums).reshape(len(sums), -1).max(axis=1)
     return np.asarray(largest.reshape(-1, *([1] * (sums.ndim - 1))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lightning.load.datagrams import drive_datagrams
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "drive_datagrams", "drive_http", "poisson_schedule"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "datagrams": "drive_datagrams",

@@ -18,15 +18,13 @@ from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.sending import BLOCK, HEADER_FIELDS, Outbox
 from lightning.load.targets import Target
-from lightning.serving.many import SLOT, Inbox
-from lightning.serving.packets import MAGIC, Code, Kind
+from lightning.serving.packets.codec import MAGIC, Code, Kind
+from lightning.serving.packets.mmsg import MEMORY, SLOT, Inbox
 
 GRACE_NS = 500_000_000
 """How long answers are waited for after the last request was due."""
 SPIN_NS = 200_000
 """Waits shorter than this are spent asking."""
-MEMORY = 4 << 20
-"""Of the socket, for answers."""
 
 
 def drive_datagrams(
@@ -53,7 +51,7 @@ def drive_datagrams(
 
 
 def first_number(seed: int) -> int:
-    """Numbers of requests begin here: the same seed asks the same again, another asks anew."""
+    """Return the number at which requests begin: the same seed asks the same again, another asks for others."""
     return seed % (1 << 31) << 32
 
 
@@ -68,7 +66,7 @@ def exchange(
             return _Exchange(made, Outbox(made, model, rows, first, deadline_us), due, first).run()
         except OSError as error:
             raise LoadError(
-                f"{target.url} cannot be reached ({error})", cure="Give the address of a running server"
+                f"{target.url} cannot be reached ({error})", hint="Give the address of a running server"
             ) from error
 
 
@@ -106,7 +104,7 @@ class _Exchange:
             if now > end or self.came == len(self.due):
                 return traces_of(self.due, self.latency, self.lag, self.refusal)
             if self.inbox.unreachable and not self.came:
-                raise LoadError("nobody takes packets there", cure="Give the address of a running server")
+                raise LoadError("nobody takes packets there", hint="Give the address of a running server")
             if not came:
                 self._wait((due[sent] if sent < count else end) - now)
 

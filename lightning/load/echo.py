@@ -15,16 +15,15 @@ from collections.abc import Iterator
 
 from lightning.load.http_messages import message_length
 from lightning.load.targets import Target
-from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
+from lightning.serving.packets.mmsg import ADDRESS, MEMORY, SLOT, Inbox, address_of
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
 HOST = "127.0.0.1"
-MEMORY = 4 << 20
 
 
 @contextlib.contextmanager
 def running_echo(scheme: str) -> Iterator[Target]:
-    """An echo in a process of its own, on the last core where there are several."""
+    """Yield an echo in a process of its own, on the last core where there are several."""
     command = [sys.executable, "-m", "lightning.load.echo", scheme]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

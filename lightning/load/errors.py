@@ -1,4 +1,4 @@
-"""What keeps a load from being made."""
+"""Errors that keep a load from being made."""
 
 from __future__ import annotations
 

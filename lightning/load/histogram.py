@@ -22,7 +22,7 @@ class Histogram:
 
 
 def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
-    """Buckets from the smallest value to the largest; values below 0.1 count as 0.1. No values make no buckets.
+    """Return the buckets from the smallest value to the largest (at least 0.1); none without values.
 
     >>> found = log_histogram(np.array([10.0, 10.1, 1000.0]))
     >>> len(found.counts)  # two decades, and the bucket that holds 1000

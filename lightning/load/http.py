@@ -63,18 +63,21 @@ def drive_http(
 
 
 def metadata_of(target: Target, model: str) -> Any:
-    """What the server tells of a model. Raises `LoadError`."""
+    """Return what the server tells of a model. Raises `LoadError`."""
     status, content = _asked(target, "GET", f"/v2/models/{model}")
     if status != http.client.OK:
         raise LoadError(
             f"{target.url} has no model {model!r} (status {status})",
-            cure="Give the name of a model that the server has loaded",
+            hint="Give the name of a model that the server has loaded",
         )
     return content
 
 
 def only_model(target: Target) -> str:
-    """The name of the one model that a server has loaded. Raises `LoadError` where there are several, or none."""
+    """Return the name of the one model that a server has loaded.
+
+    Raises `LoadError` where there are several, or none.
+    """
     status, listed = _asked(target, "POST", "/v2/repository/index", b'{"ready": true}')
     try:
         names = [str(each["name"]) for each in listed] if status == http.client.OK else []
@@ -83,13 +86,13 @@ def only_model(target: Target) -> str:
     if len(names) != 1:
         raise LoadError(
             f"{target.url} names {', '.join(names) or 'no model'}, and nothing says which is to be asked",
-            cure="Give --model NAME",
+            hint="Give --model NAME",
         )
     return names[0]
 
 
 def _asked(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
-    """The status, and the document of a good answer. Raises `LoadError`."""
+    """Return the status, and the document of a good answer. Raises `LoadError`."""
     asked = http.client.HTTPConnection(target.host, target.port, timeout=10)
     try:
         asked.request(method, path, body, {"Content-Type": "application/json"} if body else {})
@@ -99,7 +102,7 @@ def _asked(target: Target, method: str, path: str, body: bytes = b"") -> tuple[i
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise LoadError(
             f"{target.url} does not answer {method} {path} ({error})",
-            cure="Start a server of the Open Inference Protocol there, or give another address",
+            hint="Start a server of the Open Inference Protocol there, or give another address",
         ) from error
     finally:
         asked.close()
@@ -130,7 +133,7 @@ class _Load:
     idle: deque[_Connection] = field(default_factory=deque)
 
     def connect(self) -> None:
-        """One connection more."""
+        """Open one connection more."""
         made = socket.create_connection(self.address, timeout=10)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.setblocking(False)
@@ -152,7 +155,7 @@ class _Load:
             self.broken(connection)
 
     def receive(self, descriptor: int) -> None:
-        """What came on a connection; it is free again when its answer is whole."""
+        """Return the messages that came on a connection; it is free again when its answer is whole."""
         connection = self.all[descriptor]
         try:
             came = connection.socket.recv(RECEIVE)
@@ -176,7 +179,7 @@ class _Load:
             self.idle.append(connection)
 
     def done(self, connection: _Connection, status: int) -> None:
-        """The answer to its request is there."""
+        """Note that the answer to its request is there."""
         number, connection.request = connection.request, -1
         if number >= 0:
             self.latency[number] = clock() - self.start - self.due[number]
@@ -195,7 +198,7 @@ class _Load:
             self.connect()
 
     def close(self) -> None:
-        """All connections."""
+        """Close all connections."""
         self.poll.close()
         for each in self.all.values():
             each.socket.close()
@@ -228,7 +231,7 @@ def send_on_time(
     except OSError as error:
         raise LoadError(
             f"{address[0]}:{address[1]} takes no connection ({error})",
-            cure="Start a server there, or give another address",
+            hint="Start a server there, or give another address",
         ) from error
     finally:
         load.close()
@@ -254,5 +257,5 @@ def _run(load: _Load, grace: int) -> None:
 
 
 def _patience(left: int) -> float:
-    """Seconds to sleep when this many nanoseconds are left: whole milliseconds, one less than there are."""
+    """Return the seconds to sleep when this many nanoseconds are left: whole milliseconds, one less than there are."""
     return 0 if left < SPIN_NS else (left // 1_000_000 - 1) / 1000

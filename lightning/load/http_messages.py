@@ -50,18 +50,18 @@ def input_of(metadata: Any) -> ModelInput:
     except (TypeError, KeyError, ValueError) as error:
         raise LoadError(
             f"the model's metadata name no single input tensor ({metadata!r:.200})",
-            cure="Load models with one input",
+            hint="Load models with one input",
         ) from error
     if datatype not in DATATYPES or any(n < 1 for n in axes[1:]):
         raise LoadError(
             f"input {name!r} is {datatype} {axes}, for which no data can be made",
-            cure="Load models with numbers as input, and a fixed shape behind the batch axis",
+            hint="Load models with numbers as input, and a fixed shape behind the batch axis",
         )
     return ModelInput(name, datatype, tuple(axes[1:]))
 
 
 def requests_of(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
-    """An HTTP request for each row, of batch 1."""
+    """Return an HTTP request for each row, of batch 1."""
     body = _binary_body if binary else _json_body
     start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
     made = []
@@ -113,14 +113,14 @@ _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
 def reply_in(buffer: bytes) -> Reply | None:
-    r"""The answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
+    r"""Return the answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
 
     >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     Reply(status=200, length=40, closes=False)
     >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
-        raise LoadError("the server does not speak HTTP/1.1", cure="Give the address of an HTTP server")
+        raise LoadError("the server does not speak HTTP/1.1", hint="Give the address of an HTTP server")
     length = message_length(buffer)
     if length is None:
         return None
@@ -129,12 +129,12 @@ def reply_in(buffer: bytes) -> Reply | None:
 
 
 def message_length(buffer: bytes) -> int | None:
-    """Bytes of the HTTP message, request or answer, at the start of the buffer; None while it is incomplete."""
+    """Return the bytes of the HTTP message at the start of the buffer; None while it is incomplete."""
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None
-    if told := _LENGTH.search(buffer, 0, start):
-        end = start + int(told[1])
+    if stated := _LENGTH.search(buffer, 0, start):
+        end = start + int(stated[1])
     elif _CHUNKED.search(buffer, 0, start):
         last = buffer.find(b"0\r\n\r\n", start)
         end = last + 5 if last >= 0 else len(buffer) + 1

@@ -1,4 +1,4 @@
-"""What requests carry: rows of a file, of a data set that `evaluate` knows, or random numbers."""
+"""Content of requests: rows of a file, of a data set that `evaluate` knows, or random numbers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ RANDOM_ROWS = 64
 
 
 def random_rows(shape: Sequence[int], seed: int) -> Rows:
-    """(64, *shape) whole numbers, 0 .. 255."""
+    """Return random whole numbers 0 .. 255, (64, *shape)."""
     draw = np.random.default_rng(seed)
     return draw.integers(0, 256, size=(RANDOM_ROWS, *shape), dtype=np.uint8)
 
 
 def kept_rows(data: str) -> Rows:
-    """(rows, ...) inputs: of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or what a file `.npy` holds. Raises `LoadError`,
-    and `DatasetError` for a data set that cannot be read.
+    """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of a file `.npy`.
+
+    Raises `LoadError`, and `DatasetError` for a data set that cannot be read.
     """
     file = Path(data)
     rows = _of_dataset(data) if data == "digits" or (":" in data and not file.is_file()) else _from_file(file)
     if not rows.size or rows.dtype.kind not in "uifb":
-        raise LoadError(f"{data} holds no numbers", cure="Give an .npy file of numbers, shape (rows, ...)")
+        raise LoadError(f"{data} holds no numbers", hint="Give an .npy file of numbers, shape (rows, ...)")
     return rows
 
 
 def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
-    """(rows, *shape) inputs: `random`, or kept ones, which must have the size of `shape`. Raises `LoadError`."""
+    """Return the inputs, (rows, *shape): `random`, or kept ones of this size. Raises `LoadError`."""
     if data == "random":
         return random_rows(shape, seed)
     rows = kept_rows(data)
@@ -42,7 +43,7 @@ def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
     if rows.size != len(rows) * size:
         raise LoadError(
             f"rows of {data} have {rows[0].size} values, the model takes {size}",
-            cure="Give data of the model's shape, with one row for each input",
+            hint="Give data of the model's shape, with one row for each input",
         )
     return rows.reshape(len(rows), *shape)
 
@@ -57,14 +58,14 @@ def _from_file(path: Path) -> Rows:
     if not path.is_file():
         raise LoadError(
             f"there is no file {str(path)!r}",
-            cure="Give random, digits, mnist:DIR, nsl-kdd:DIR, or an .npy file of rows",
+            hint="Give random, digits, mnist:DIR, nsl-kdd:DIR, or an .npy file of rows",
         )
     try:
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise LoadError(
-            f"{str(path)!r} cannot be read ({error})", cure="Give an .npy file of rows"
+            f"{str(path)!r} cannot be read ({error})", hint="Give an .npy file of rows"
         ) from error
     if not isinstance(found, np.ndarray) or found.ndim == 0:
-        raise LoadError(f"{str(path)!r} holds no rows", cure="Give an .npy file of shape (rows, ...)")
+        raise LoadError(f"{str(path)!r} holds no rows", hint="Give an .npy file of shape (rows, ...)")
     return found

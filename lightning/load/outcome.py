@@ -1,4 +1,4 @@
-"""What came of a load: how many were answered, refused, lost, and how long answers took."""
+"""Outcome of a load: how many were answered, refused, lost, and how long answers took."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITING = -1
 
 @dataclass(frozen=True)
 class Traces:
-    """What a driver measured, an entry a scheduled request."""
+    """Measurements of a driver, an entry a scheduled request."""
 
     latency: Nanoseconds
     """From the scheduled time to the answer, or to the refusal; `WAITING` where neither came."""
@@ -35,7 +35,7 @@ class Traces:
 def traces_of(
     due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
 ) -> Traces:
-    """With the time that it took."""
+    """Yield the traces, and note the time that it took."""
     done = latency != WAITING
     ends = [int(each.max()) for each in (due, (due + latency)[done]) if len(each)]
     return Traces(latency, lag, refusal, max(ends, default=0) / 1e9)
@@ -111,12 +111,12 @@ class Outcome:
         return float(np.percentile(found, percent, method="higher")) if len(found) else float("nan")
 
     def lag_us(self, percent: float) -> float:
-        """How far sending was behind the schedule: the generator's fault, or no connection was free."""
+        """Return how far sending was behind the schedule: the generator's fault, or no connection was free."""
         sent = self.traces.lag[self.traces.lag != WAITING]
         return float(np.percentile(sent, percent, method="higher")) / 1e3 if len(sent) else float("nan")
 
     def figures(self) -> dict[str, Any]:
-        """For a JSON document; times in microseconds, None where there are none."""
+        """Return the figures for a JSON document; times in microseconds, None where there are none."""
         return {
             "rate": self.rate,
             "scheduled": self.scheduled,
@@ -134,7 +134,7 @@ class Outcome:
         }
 
 
-CURES = {
+HINTS = {
     "input": "Send what the model takes: --data FILE.npy or digits, or --size with the values of a row",
     "unknown_model": "Give --model with a number that `lightning serve` says when it is ready",
     "late": "Give a longer --deadline-us, or a lower --rate",
@@ -143,19 +143,19 @@ CURES = {
 
 
 def unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
-    """What to say, and to do, where not one request of several loads was answered; None where one was."""
+    """Return the error and its hint where not one request of several loads was answered; None where one was."""
     if any(each.answered for each in outcomes):
         return None
     refused = Counter[str]()
     for each in outcomes:
         refused.update(each.refused)
-    told = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
+    reasons = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
     lost = sum(each.lost for each in outcomes)
-    told += [f"{lost:,} got no answer"] if lost else []
-    cure = CURES.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
+    reasons += [f"{lost:,} got no answer"] if lost else []
+    hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
     return LoadError(
-        f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(told)}",
-        cure=cure or "Send one such request by hand: its answer says why",
+        f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(reasons)}",
+        hint=hint or "Send one such request by hand: its answer says why",
     )
 
 

@@ -1,4 +1,4 @@
-"""When requests are sent: a Poisson process, drawn before the first of them goes out."""
+"""Times at which requests are sent: a Poisson process, drawn before the first of them goes out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Times = npt.NDArray[np.int64]
 
 
 def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
-    """Nanoseconds from the start at which requests are due, ascending: `rate` a second on average, for `seconds`.
+    """Return the nanoseconds from the start of requests at a mean `rate` a second for `seconds`, ascending.
 
     A Poisson process has independent, exponentially distributed gaps of mean 1 / rate. Raises `LoadError` where
     nothing would be sent.
@@ -23,7 +23,7 @@ def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
     if not (rate > 0 and seconds > 0 and np.isfinite(rate * seconds)):
         raise LoadError(
             f"no load can be drawn at {rate} requests/s for {seconds} s",
-            cure="Give a rate and a time above 0",
+            hint="Give a rate and a time above 0",
         )
     draw = np.random.default_rng(seed)
     expected = rate * seconds

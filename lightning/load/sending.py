@@ -7,8 +7,8 @@ import socket
 import numpy as np
 
 from lightning.load.inputs import Rows
-from lightning.serving.many import MESSAGE, VECTOR, address_of, system_library
-from lightning.serving.packets import DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
+from lightning.serving.packets.codec import DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
+from lightning.serving.packets.mmsg import MESSAGE, VECTOR, address_of, system_library
 
 BLOCK = 64
 """Datagrams a call at most."""
@@ -29,7 +29,7 @@ HEADER_FIELDS = np.dtype(
         ("spare", ">u2"),
     ]
 )
-"""The header of `lightning.serving.packets`, for many at a time."""
+"""The header of `lightning.serving.packets.codec`, for many at a time."""
 
 
 class Outbox:

@@ -1,4 +1,4 @@
-"""Where a load goes: `http://HOST:PORT` or `udp://HOST:PORT`."""
+"""Targets of a load: `http://HOST:PORT` or `udp://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Target:
         return f"{self.scheme}://{host}:{self.port}"
 
     def address(self) -> tuple[str, int]:
-        """The number of the host (IPv4) and the port. Raises `LoadError` where the name is unknown."""
+        """Return the number of the host (IPv4) and the port. Raises `LoadError` where the name is unknown."""
         try:
             found = socket.getaddrinfo(self.host, self.port, socket.AF_INET)
         except OSError as error:
             raise LoadError(
-                f"{self.host!r} is no host that is known here ({error.strerror})",
-                cure="Give the name or the IPv4 number of the server's host",
+                f"{self.host!r} is not a host that is known here ({error.strerror})",
+                hint="Give the name or the IPv4 number of the server's host",
             ) from error
         host, port = found[0][4][:2]
         return str(host), int(port)
@@ -52,5 +52,7 @@ def target_of(url: str) -> Target:
     except ValueError:
         port = None
     if parts.scheme not in ("http", "udp") or not parts.hostname or not port or parts.path.strip("/"):
-        raise LoadError(f"{url!r} is no address of a server", cure="Give http://HOST:PORT or udp://HOST:PORT")
+        raise LoadError(
+            f"{url!r} is not a valid address of a server", hint="Give http://HOST:PORT or udp://HOST:PORT"
+        )
     return Target("http" if parts.scheme == "http" else "udp", parts.hostname, port)

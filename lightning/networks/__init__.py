@@ -7,7 +7,7 @@
 |---|---|
 | `network` | `Network`, `Node`, `Preprocessing` |
 | `imports` | ONNX files, `torch.nn` modules, `.npz` of weights |
-| `onnx_writer`, `onnx_metadata` | back to ONNX, for other runtimes, with the preprocessing beside the graph |
+| `onnx_writer`, `onnx_metadata` | back to ONNX, for other runtimes, with the preprocessing next to the graph |
 | `work` | multiply-accumulates, node by node |
 | `preprocess` | from raw data to what a network takes |
 | `operations`, `windows`, `patches` | what every operation means in float32 |

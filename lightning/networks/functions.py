@@ -25,7 +25,7 @@ ERFC = (
 
 
 def erf(x: Array) -> Array:
-    """The error function; its complement has a relative error below 1.2e-7.
+    """Return the error function; its complement has a relative error below 1.2e-7.
 
     >>> [round(float(v), 6) for v in erf(np.array([-1.0, 0.5, 2.0]))]
     [-0.842701, 0.5205, 0.995322]
@@ -37,7 +37,7 @@ def erf(x: Array) -> Array:
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:
-    """Each value times the normal distribution's probability of less than it, or its approximation by `tanh`.
+    """Return each value times the normal distribution's probability of less than it, or its approximation by `tanh`.
 
     >>> gelu(np.array([1.0])).round(4), gelu(np.array([1.0]), "tanh").round(4)
     (array([0.8413]), array([0.8412]))
@@ -48,12 +48,12 @@ def gelu(x: Array, approximate: str = "none") -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), by way of tanh, which does not overflow."""
+    """Return 1 / (1 + exp(-x)), by way of tanh, which does not overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
 def softplus(x: Array) -> Array:
-    """log(1 + exp(x)), without overflow."""
+    """Return log(1 + exp(x)), without overflow."""
     return np.asarray(np.logaddexp(x, 0))
 
 
@@ -68,7 +68,7 @@ def elu(x: Array, alpha: float) -> Array:
 
 
 def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
-    """Values as alpha * x + beta, between 0 and 1."""
+    """Return the values as alpha * x + beta, between 0 and 1."""
     return np.asarray(np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1))
 
 
@@ -79,6 +79,6 @@ def softmax(x: Array, axis: int) -> Array:
 
 
 def log_softmax(x: Array, axis: int) -> Array:
-    """The logarithm of `softmax`."""
+    """Return the logarithm of `softmax`."""
     lower = x - x.max(axis=axis, keepdims=True)
     return np.asarray(lower - np.log(np.exp(lower).sum(axis=axis, keepdims=True)))

@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
+LARGEST = 1 << 28
+"""Numbers in one activation of one image; more is a damaged file rather than a network."""
 PHOTONIC = frozenset({"Gemm", "Conv"})
 """Operations with constant weights: light multiplies. All others are digital."""
 
@@ -58,7 +60,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Network:
-    """What importers give. Nodes are sorted; every node's inputs are there before it."""
+    """A network as importers give it. Nodes are sorted; every node's inputs are there before it."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -82,7 +84,7 @@ class Network:
         return self.shapes[self.output]
 
     def last_uses(self, wanted: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
-        """Every node, and the tensors that no node after it reads: they may go, which bounds the memory.
+        """Return every node, and the tensors that no node after it reads: they may go, which bounds the memory.
 
         The output stays, and so do those `wanted`.
         """

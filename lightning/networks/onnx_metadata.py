@@ -1,4 +1,4 @@
-"""Preprocessing beside an ONNX graph, as metadata: other runtimes pass it over, an import here takes it up."""
+"""Preprocessing next to an ONNX graph, as metadata: other runtimes pass it over, an import here takes it up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREPROCESSING = "lightbed.preprocessing"
 
 
 def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
-    """What a file says of it.
+    """Return what a file says of it.
 
     >>> as_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
     '{"scale": 0.5, "mean": [0.0], "deviation": [1.0], "layout": "as-is"}'
@@ -22,7 +22,7 @@ def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
 
 
 def from_metadata(text: str, name: str) -> Preprocessing:
-    """What that says; `name` is the file's. Raises `NetworkError` where it is damaged."""
+    """Return the preprocessing that metadata say; `name` is the file's. Raises `NetworkError` where it is damaged."""
     try:
         given = json.loads(text)
         mean, deviation = (tuple(map(float, given[field])) for field in ("mean", "deviation"))
@@ -30,5 +30,5 @@ def from_metadata(text: str, name: str) -> Preprocessing:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise NetworkError(
             f"{name}.onnx: its metadata {PREPROCESSING} are damaged ({error})",
-            cure="Write the file anew, or say how inputs are prepared: lightning compile --scale",
+            hint="Write the file again, or say how inputs are prepared: lightning compile --scale",
         ) from error

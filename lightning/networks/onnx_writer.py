@@ -18,7 +18,7 @@ THROUGH = -(1 << 63)
 
 
 def to_onnx(network: Network) -> Any:
-    """An `onnx.ModelProto` with the same tensor names and a symbolic batch axis.
+    """Return an `onnx.ModelProto` with the same tensor names and a symbolic batch axis.
 
     Preprocessing is no part of the graph: it stands in the metadata, where `load_network` finds it again.
     """
@@ -123,7 +123,7 @@ def _pad(graph: _Graph, node: Node) -> None:
 
 
 def _concat(graph: _Graph, node: Node) -> None:
-    """Constants are repeated for every image."""
+    """Write a concatenation, whose constants are repeated for every image."""
     shapes, constants = graph.network.shapes, graph.network.constants
     activation = next(tensor for tensor in node.inputs if tensor in shapes)
     inputs = []

@@ -1,4 +1,4 @@
-"""What a convolution's window sees: patches of an image as rows, so that a convolution is a matrix product."""
+"""Patches under a convolution's window as rows, so that a convolution is a matrix product."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: 
 
 
 def padded(x: Array, pads: Pads, value: float = 0) -> Array:
-    """`x` (n, channels, height, width) with `value` around it; `x` itself where there is nothing to add."""
+    """Return `x` (n, channels, height, width) with `value` around it; `x` itself where there is nothing to add."""
     if not any(pads):
         return x
     top, left, bottom, right = pads
@@ -40,7 +40,7 @@ def patches(
     dilations: Pair = (1, 1),
     groups: int = 1,
 ) -> Array:
-    """(n, positions, groups, terms) of `x` (n, channels, height, width), of any data type; zeros around the image.
+    """Return the patches, (n, positions, groups, terms), of `x` (n, channels, height, width), padded with 0.
 
     `positions` run over the output row by row; `terms` over channels of the group, then rows and columns of the
     kernel: the order of weights (rows, channels / groups, kh, kw). C-contiguous.
@@ -73,7 +73,7 @@ def patches(
 
 
 def shifted(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
-    """For every place in the window, row by row, the view (n, channels, tall, wide) of what lies under it.
+    """Yield for every place in the window, row by row, the view (n, channels, tall, wide) of what lies under it.
 
     Cheaper than patches where windows are only reduced, as in pooling. `x` is padded already.
     """

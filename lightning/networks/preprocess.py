@@ -14,7 +14,7 @@ LAYOUTS = ("as-is", "HWC")
 
 
 def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
-    """(n, *input_shape) of raw data: numbers or booleans (n, ...).
+    """Return the network's inputs, (n, *input_shape), of raw data: numbers or booleans (n, ...).
 
     Axes of length 1 may be missing or too many, and rows may come as images: (n, 28, 28) for 784 inputs. Raises
     `InputError` for another shape, an empty batch, values that are no numbers, NaN and infinity.
@@ -32,7 +32,7 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
             ready /= _along_channels(given.deviation, images.ndim)
     if not np.isfinite(ready).all():
         raise InputError(
-            f"{network.name}: the data hold NaN or infinity", cure="Clean them, or check their scale"
+            f"{network.name}: the data hold NaN or infinity", hint="Clean them, or check their scale"
         )
     return ready
 
@@ -45,14 +45,14 @@ def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ..
         if len(values) not in {1, channels}:
             raise OutOfRange(
                 f"preprocessing.{name} has {len(values)} entries",
-                cure=f"Give one, or one a channel: {channels}",
+                hint=f"Give one, or one a channel: {channels}",
             )
     numbers = (preprocessing.scale, *preprocessing.mean, *preprocessing.deviation)
     if not np.isfinite(numbers).all() or not preprocessing.scale or not all(preprocessing.deviation):
         raise OutOfRange("preprocessing needs finite numbers, and a scale and deviations other than 0")
     if preprocessing.layout not in LAYOUTS:
         raise OutOfRange(
-            f"layout {preprocessing.layout!r} is unknown", cure=f"Give one of {', '.join(LAYOUTS)}"
+            f"layout {preprocessing.layout!r} is unknown", hint=f"Give one of {', '.join(LAYOUTS)}"
         )
     if preprocessing.layout == "HWC" and len(input_shape) != 3:
         raise OutOfRange(f"layout HWC is for images, and the network takes {input_shape}")
@@ -62,11 +62,11 @@ def _numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
     try:
         numbers = np.asarray(raw)
     except ValueError as error:
-        raise InputError(f"the data are no array: {error}", cure="Give rows of equal length") from error
+        raise InputError(f"the data are no array: {error}", hint="Give rows of equal length") from error
     if numbers.dtype.kind not in "biuf":
-        raise InputError(f"the data are of type {numbers.dtype}", cure="Give whole numbers or floats")
+        raise InputError(f"the data are of type {numbers.dtype}", hint="Give whole numbers or floats")
     if numbers.size == 0:
-        raise InputError(f"the data are empty: {numbers.shape}", cure="Give at least one image or row")
+        raise InputError(f"the data are empty: {numbers.shape}", hint="Give at least one image or row")
     return numbers
 
 

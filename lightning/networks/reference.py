@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
+from lightning.networks.computing import apply
 from lightning.networks.network import Floats, Network
-from lightning.networks.operations import apply
 
 
 def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
-    """(n, *output_shape) of inputs (n, *input_shape) to which preprocessing has been applied.
+    """Return the outputs, (n, *output_shape), of inputs (n, *input_shape) to which preprocessing has been applied.
 
     Raises `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
     """
@@ -19,12 +19,12 @@ def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
 
 
 def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]) -> dict[str, Floats]:
-    """Of the tensors `wanted`, as in `run_float`; others are let go as soon as nobody reads them."""
+    """Return the tensors `wanted`, as in `run_float`; others are let go as soon as nobody reads them."""
     x = np.asarray(inputs, np.float32)
     if x.shape[1:] != network.input_shape or x.ndim == 0:
         raise InputError(
             f"{network.name} takes (n, {', '.join(map(str, network.input_shape))}), not {x.shape}",
-            cure="Call preprocess(network, raw) first",
+            hint="Call preprocess(network, raw) first",
         )
     arrays = {network.input: x}
     for node, spent in network.last_uses(wanted):

@@ -39,14 +39,14 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 
 def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """The largest value in each window; what lies outside the image is never it."""
+    """Return the largest value in each window; what lies outside the image is never it."""
     x = padded(inputs[0], _pads(attributes), -np.inf)
     dilations = attributes.get("dilations", (1, 1))
     return reduce(np.maximum, shifted(x, attributes["kernel"], attributes["strides"], dilations))
 
 
 def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """The mean of each window: over what lies in the image, and over `pads` too with `count_include_pad`.
+    """Return the mean of each window: over what lies in the image, and over `pads` too with `count_include_pad`.
 
     `excess` (bottom, right) is what `ceil_mode` adds behind the padding; it never counts.
     """
@@ -64,7 +64,7 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 
 def _pads(attributes: Attributes) -> Pads:
-    """Padding and what `ceil_mode` adds to it."""
+    """Return the padding and what `ceil_mode` adds to it."""
     top, left, bottom, right = attributes["pads"]
-    below, beside = attributes.get("excess", (0, 0))
-    return top, left, bottom + below, right + beside
+    below, right_of_it = attributes.get("excess", (0, 0))
+    return top, left, bottom + below, right + right_of_it

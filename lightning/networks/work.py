@@ -9,7 +9,7 @@ from lightning.networks.network import PHOTONIC, Network, Node
 
 
 def macs_of(network: Network) -> Mapping[str, int]:
-    """Of one image, by the name of the node; only nodes that multiply and accumulate.
+    """Return the multiply-accumulates of one image, by the name of the node; only nodes that multiply and accumulate.
 
     `MatMul` of two activations is one of them, and is digital. Padding counts as its zeros do.
     """
@@ -24,7 +24,7 @@ def photonic_macs(network: Network) -> int:
 
 
 def photonic_share(network: Network) -> float:
-    """Of all multiply-accumulates, 0 .. 1; 1 for a network without any."""
+    """Return the share of all multiply-accumulates, 0 .. 1; 1 for a network without any."""
     every = sum(macs_of(network).values())
     return photonic_macs(network) / every if every else 1.0
 

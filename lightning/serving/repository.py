@@ -12,8 +12,8 @@ from typing import Any
 
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
-from lightning.execution.seam import Executor
-from lightning.serving.loaded import SLOW, Loaded
+from lightning.execution.interface import Executor
+from lightning.serving.model_instance import SLOW, ModelInstance
 from lightning.serving.turns import Turn
 
 Source = str | Path | CompiledModel
@@ -26,14 +26,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Lease:
     """The time during which one request uses a model: `with repository.acquire(name) as loaded`."""
 
-    __slots__ = ("_repository", "loaded")
+    __slots__ = ("_repository", "instance")
 
-    def __init__(self, repository: Repository, loaded: Loaded) -> None:
+    def __init__(self, repository: Repository, instance: ModelInstance) -> None:
         self._repository = repository
-        self.loaded = loaded
+        self.instance = instance
 
-    def __enter__(self) -> Loaded:
-        return self.loaded
+    def __enter__(self) -> ModelInstance:
+        return self.instance
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -41,8 +41,8 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """The request has been answered. Once, and not after `with`."""
-        self._repository.release(self.loaded)
+        """Note that the request has been answered. Once, and not after `with`."""
+        self._repository.release(self.instance)
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class Repository:
         self._guard = threading.Lock()  # of all below; never held while a model is loaded
         self._loading = threading.Lock()  # one load at a time
         self._hardware = Turn()  # of all models that compute on it, in service or being made ready
-        self._serving: dict[str, Loaded] = {}
-        self._numbered: dict[int, Loaded] = {}
+        self._serving: dict[str, ModelInstance] = {}
+        self._numbered: dict[int, ModelInstance] = {}
         self._numbers: dict[str, int] = {}
         self._loads: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
 
     # ------------------------------------------------------------------------------ loading
 
-    def load(self, name: str, source: Source | None = None) -> Loaded:
-        """Load a model beside the one of this name, warm it, and let it take over; the old one ends when it is idle.
+    def load(self, name: str, source: Source | None = None) -> ModelInstance:
+        """Load a model next to the one of this name, warm it, and let it take over; the old one ends when it is idle.
 
         Without `source` it is read again from where it came, or from the directory. Raises `UnknownModel` when
         there is no such place, and what the file, the compiler or the device say. The old one then goes on.
@@ -91,71 +91,71 @@ class Repository:
         with self._loading:
             found = self._source(name, source)
             model, path = _read(found)
-            loaded = self._opened(name, model, path)
+            instance = self._opened(name, model, path)
             with self._guard:
                 self._sources[name] = found
-                self._numbers[name] = loaded.number
-                self._loads[name] = int(loaded.version)
+                self._numbers[name] = instance.number
+                self._loads[name] = int(instance.version)
                 old = self._serving.get(name)
-                self._serving[name] = self._numbered[loaded.number] = loaded
+                self._serving[name] = self._numbered[instance.number] = instance
             self._retire(old)
-        return loaded
+        return instance
 
     def unload(self, name: str) -> None:
         """Take a model out of service. Requests that have it are answered still. Raises `UnknownModel`."""
         with self._guard:
-            loaded = self._serving.pop(name, None)
-            if loaded is not None:
-                del self._numbered[loaded.number]
-        if loaded is None:
+            instance = self._serving.pop(name, None)
+            if instance is not None:
+                del self._numbered[instance.number]
+        if instance is None:
             raise self._unknown(name)
-        self._retire(loaded)
+        self._retire(instance)
 
     def close(self) -> None:
         """Unload everything."""
-        for loaded in self.serving():
-            self.unload(loaded.name)
+        for instance in self.serving():
+            self.unload(instance.name)
 
     # ------------------------------------------------------------------------------- asking
 
     def acquire(self, name: str | int, version: str | None = None) -> Lease:
         """Use the model of this name or number until the lease is released. Raises `UnknownModel`."""
         with self._guard:
-            loaded = self._numbered.get(name) if isinstance(name, int) else self._serving.get(name)
-            if loaded is not None and version in {None, loaded.version}:
-                loaded.users += 1
-                return Lease(self, loaded)
+            instance = self._numbered.get(name) if isinstance(name, int) else self._serving.get(name)
+            if instance is not None and version in {None, instance.version}:
+                instance.users += 1
+                return Lease(self, instance)
         raise self._unknown(name, version)
 
-    def release(self, loaded: Loaded) -> None:
-        """The end of a lease."""
+    def release(self, instance: ModelInstance) -> None:
+        """End a lease."""
         with self._guard:
-            loaded.users -= 1
-            over = loaded.retired and loaded.users == 0
+            instance.users -= 1
+            over = instance.retired and instance.users == 0
         if over:
-            loaded.close()
+            instance.close()
 
-    def serving(self) -> tuple[Loaded, ...]:
-        """Models in service, to be listed and not to be run."""
+    def serving(self) -> tuple[ModelInstance, ...]:
+        """Return the models in service, to be listed and not to be run."""
         with self._guard:
             return tuple(self._serving.values())
 
     def numbers(self) -> Mapping[str, int]:
-        """Of every name that was ever loaded."""
+        """Return the number of every name that was ever loaded."""
         with self._guard:
             return dict(self._numbers)
 
     def index(self) -> list[Listed]:
-        """Models in service and those that could be loaded, by name."""
+        """Return the models in service and those that could be loaded, by name."""
         with self._guard:
-            ready = {name: loaded.version for name, loaded in self._serving.items()}
+            ready = {name: instance.version for name, instance in self._serving.items()}
             known = set(self._sources)
         names = known | set(self._files())
         return [Listed(name, ready.get(name, ""), name in ready) for name in sorted(names)]
 
     # ------------------------------------------------------------------------------- inside
 
-    def _opened(self, name: str, model: CompiledModel, path: Path | None) -> Loaded:
+    def _opened(self, name: str, model: CompiledModel, path: Path | None) -> ModelInstance:
         number = self._numbers.get(name, len(self._numbers) + 1)
         version = self._loads.get(name, 0) + 1
         called = replace(
@@ -164,27 +164,30 @@ class Repository:
         with self._hardware:
             executor = self._open(called)
         turn = self._hardware if executor.fidelity in SLOW else Turn()
-        loaded = Loaded(name, str(version), number, model, executor, path, turn, self._origin_of(model))
+        instance = ModelInstance(
+            name, str(version), number, model, executor, path, turn, self._origin_of(model)
+        )
         try:
-            loaded.warm()
+            instance.warm()
         except BaseException:
-            loaded.close()
+            instance.close()
             raise
-        return loaded
+        return instance
 
-    def _retire(self, loaded: Loaded | None) -> None:
-        if loaded is None:
+    def _retire(self, instance: ModelInstance | None) -> None:
+        if instance is None:
             return
         with self._guard:
-            loaded.retired = True
-            over = loaded.users == 0
+            instance.retired = True
+            over = instance.users == 0
         if over:
-            loaded.close()
+            instance.close()
 
     def _source(self, name: str, source: Source | None) -> Source:
         if NAME.fullmatch(name) is None:
             raise ServingError(
-                f"{name!r} is no name for a model", cure="Take letters, digits, dots, dashes and underscores"
+                f"{name!r} is not a valid name for a model",
+                hint="Take letters, digits, dots, dashes and underscores",
             )
         found = source or self._sources.get(name) or self._files().get(name)
         if found is None:
@@ -197,10 +200,10 @@ class Repository:
 
     def _unknown(self, name: str | int, version: str | None = None) -> UnknownModel:
         which = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
-        loaded = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
+        there = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
         return UnknownModel(
             f"no {which} is loaded",
-            cure=f"There is {loaded}" if loaded else "Nothing is loaded: load it first",
+            hint=f"There is {there}" if there else "Nothing is loaded: load it first",
         )
 
 
@@ -211,5 +214,5 @@ def _read(source: Source) -> tuple[CompiledModel, Path | None]:
 
     path = Path(source)
     if not path.is_file():
-        raise ModelFileError(f"there is no file {str(path)!r}", cure="Make it with `lightning compile`")
+        raise ModelFileError(f"there is no file {str(path)!r}", hint="Make it with `lightning compile`")
     return load_or_compile(path), path

@@ -16,11 +16,11 @@ from typing import Self
 import uvicorn
 
 from lightning.errors import ServingError
-from lightning.serving.datagrams import DatagramServer
-from lightning.serving.hot import Infer
-from lightning.serving.http import Service
-from lightning.serving.metrics import ReadPackets
-from lightning.serving.v2 import Document
+from lightning.serving.http.app import Service
+from lightning.serving.http.fast_path import Infer
+from lightning.serving.http.metrics import ReadPackets
+from lightning.serving.http.v2 import Document
+from lightning.serving.packets.server import DatagramServer
 
 BACKLOG = 2048
 """Clients that may be waiting to be connected."""
@@ -37,7 +37,7 @@ LAST_ANSWERS_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is reached."""
+    """Address at which a server is reached."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class Address:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket with an address, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
+    """Bind a socket, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, kind, protocol)
@@ -75,12 +75,12 @@ def listen(opened: socket.socket) -> None:
 def _cannot_listen(where: str, error: OSError) -> ServingError:
     return ServingError(
         f"cannot listen on {where} ({error.strerror or error})",
-        cure="Choose an address of this machine and a free port, or --port 0",
+        hint="Choose an address of this machine and a free port, or --port 0",
     )
 
 
 def address_of(opened: socket.socket) -> Address:
-    """Of a listening socket."""
+    """Return the address of a listening socket."""
     host, port = opened.getsockname()[:2]
     return Address(host, port)
 
@@ -95,7 +95,7 @@ def serve(
 ) -> None:
     """Answer over HTTP, and in packets where they have a port, until SIGINT or SIGTERM.
 
-    In the main thread: only there signals are heard. `ready` is told addresses and models when both can be asked.
+    In the main thread: only there signals arrive. `ready` is given addresses and models when both can be asked.
     `realtime` is for packets. Raises `ServingError` where a port is taken, or real time is not permitted.
     """
     address = address_of(opened)
@@ -153,12 +153,12 @@ class Server(uvicorn.Server):
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
         super().__init__(_config(Service(infer, packets)))
-        self._told = ready
+        self._described = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say so."""
         await super().startup(sockets=sockets)
-        self._told()
+        self._described()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

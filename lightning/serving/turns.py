@@ -37,5 +37,5 @@ class Turn:
             self._door.release()
 
     def release(self) -> None:
-        """The next one's turn."""
+        """Give the turn to the next one."""
         self._inside.release()

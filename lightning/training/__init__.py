@@ -1,4 +1,4 @@
-"""Training that knows the noise, with torch; beside it always as much training without.
+"""Training that knows the noise, with torch; always compared with as much training without.
 
     from lightning.training import Emulation, emulated, fine_tune
     found = fine_tune(module, load_dataset("digits"), shape=(64,), noise=Noise("per-product-dense", sigma=5))

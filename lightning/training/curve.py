@@ -11,7 +11,7 @@ from lightning.compiler import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.evaluation import Dataset, evaluate
 from lightning.execution import open_executor
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 
 FIRST_SIGMA = 0.5
 LAST_SIGMA = 512.0
@@ -21,7 +21,7 @@ STEP = math.sqrt(2)
 
 @dataclass(frozen=True)
 class Curve:
-    """What part of the images is right at every sigma, 0 .. 1, means over seeds; sigmas grow."""
+    """Share of the images that is right at every sigma, 0 .. 1, means over seeds; sigmas grow."""
 
     sigmas: tuple[float, ...]
     accuracies: tuple[float, ...]
@@ -47,7 +47,7 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
     `noise` says where it is; its sigma does not matter. Raises `OutOfRange` for no seeds.
     """
     if seeds < 1:
-        raise OutOfRange(f"{seeds} seeds of noise give no mean", cure="Give one at least")
+        raise OutOfRange(f"{seeds} seeds of noise give no mean", hint="Give one at least")
     sigmas, accuracies = [0.0], [evaluate(open_executor(model, "exact"), dataset).accuracy]
     sigma = FIRST_SIGMA
     while accuracies[-1] >= 0.5 and sigma <= LAST_SIGMA:
@@ -58,7 +58,7 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
 
 
 def mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
-    """Of the test images on noisy light, 0 .. 1, over seeds 0, 1, ... of the noise."""
+    """Return the share of the test images that is right on noisy light, 0 .. 1, over seeds 0, 1, ... of the noise."""
     found = [
         evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy
         for seed in range(seeds)

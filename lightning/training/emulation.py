@@ -1,11 +1,11 @@
-"""What training is told of the hardware: whose noise, and how networks become integers for it."""
+"""Hardware as training emulates it: whose noise, and how networks become integers for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from lightning.compiler.options import Options
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 
 QUIET = Noise(sigma=0.0)
 """No noise: integers alone."""
@@ -19,9 +19,9 @@ class Emulation:
 
     Activations and weights are rounded to the steps of `options.scheme`, and every sum gets the noise of its detector
     readouts. What `>> 8` cuts off a product, and a shift off an activation, is left out: the compiler gives the mean of
-    the first back, and its variance of 1/12 is small beside any noise worth training for. Ranges of activations end at
-    the percentile that `options` asks for; at the 97th where noise is emulated and ranges are chosen by `error` for
-    noise; else at the largest magnitude.
+    the first back, and its variance of 1/12 is small compared with any noise worth training for. Ranges of activations
+    end at the percentile that `options` asks for; at the 97th where noise is emulated and ranges are chosen by `error`
+    for noise; else at the largest magnitude.
     """
 
     noise: Noise = QUIET

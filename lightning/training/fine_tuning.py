@@ -1,4 +1,4 @@
-"""Training for noise, and beside it what as much training without noise would have done."""
+"""Training for noise, compared with what as much training without noise would have done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lightning.compiler.options import Options
 from lightning.evaluation import Dataset, evaluate
 from lightning.evaluation.accuracy import count_right
 from lightning.execution import open_executor
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import Network, Preprocessing, from_torch, preprocess, run_float
 from lightning.training.curve import mean_accuracy
 from lightning.training.emulation import Emulation
@@ -53,11 +53,11 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """What noise in training is worth on noisy light: beside plain fine-tuning, not beside no training."""
+        """Return what noise in training is worth on noisy light, compared with plain fine-tuning."""
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:
-        """A table for people, in per cent."""
+        """Return a table for people, in per cent."""
         rows = [
             ("as it was", self.before),
             ("fine-tuned, no noise", self.plain),
@@ -68,10 +68,10 @@ class Comparison:
             f"{name:22}{100 * row.float32:9.2f}{100 * row.exact:9.2f}{100 * row.noisy:9.2f}"
             for name, row in rows
         ]
-        said = (
+        origin = (
             f"{self.noise.place}, sigma {self.noise.sigma:.3g}, {self.epochs} epochs each, seed {self.seed}"
         )
-        return "\n".join([*lines, f"gain {100 * self.gain:+.2f} points ({said})"])
+        return "\n".join([*lines, f"gain {100 * self.gain:+.2f} points ({origin})"])
 
 
 def fine_tune(

@@ -23,7 +23,7 @@ Loss = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long and how fast. Raises `OutOfRange`."""
+    """Schedule of training: how long and how fast. Raises `OutOfRange`."""
 
     epochs: int = 8
     batch: int = 100
@@ -38,7 +38,7 @@ class Schedule:
         if self.epochs < 1 or self.batch < 1 or self.rate <= 0:
             raise OutOfRange(
                 f"{self.epochs} epochs of batches of {self.batch} at a rate of {self.rate} are no training",
-                cure="Each must be above zero",
+                hint="Each must be above zero",
             )
 
 
@@ -51,7 +51,7 @@ def fit(
     schedule: Schedule | None = None,
     emulation: Emulation | None = None,
 ) -> Any:
-    """A trained copy of a module, ready to be evaluated. The module itself stays as it is.
+    """Return a trained copy of a module, ready to be evaluated. The module itself stays as it is.
 
     `inputs` (images, ...) are preprocessed, float32. With an `emulation` it trains on rounded and noisy light. The same
     seed gives the same result on the same machine, and the state of torch's own generator is not touched.

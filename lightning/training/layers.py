@@ -23,12 +23,12 @@ Tensor = Any
 
 
 def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
-    """`rounded`, with the gradient of `values`."""
+    """Return `rounded`, with the gradient of `values`."""
     return values + (rounded - values).detach()
 
 
 def in_steps(values: Tensor, scale: Tensor) -> Tensor:
-    """Values as whole steps, -255 .. 255. What is cut off has no gradient: to move it would change nothing.
+    """Return the values as whole steps, -255 .. 255. What is cut off has no gradient: to move it would change nothing.
 
     The largest value of a range keeps its own, though division may put it a little above 255.
     """
@@ -37,13 +37,13 @@ def in_steps(values: Tensor, scale: Tensor) -> Tensor:
 
 
 def weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
-    """(rows,) what a step of a weight is worth."""
+    """Return what a step of a weight is worth, (rows,)."""
     largest = weights.detach().abs().flatten(1).amax(1)
     return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(TINY) / FULL
 
 
 def draws_of(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
-    """(rows,) readouts of a sum of these weights (rows, terms), and how many more of them add than subtract.
+    """Return the readouts of sums of weights (rows, terms), and how many more add than subtract, (rows,).
 
     Products that share a readout share a sign; where weights of 0 are sent, they fill up what adds.
     """
@@ -67,7 +67,7 @@ class PhotonicForward:
     """What a step of a weight is worth, where all layers share it."""
 
     def __call__(self, activations: Tensor) -> Tensor:
-        """What the layer gives, rounded and noisy."""
+        """Return the layer's outputs, rounded and noisy."""
         step = self.range.scale(activations, learning=self.layer.training)
         step_of_rows = self._weight_scale()
         steps = in_steps(activations, step)
@@ -102,16 +102,16 @@ class PhotonicForward:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
     def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
-        """One draw for each sum, of the variance of all its readouts; see `lightning.execution.seam.Noise`."""
+        """Return one draw for each sum, of the variance of all its readouts; see `execution.noise.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
-        if noise.place == "per-output":
+        if not noise.drawn.per_readout:
             return self._per_output(sums, drawn)
         mean, variance = self._per_product(steps, weights)
         return mean + (variance / noise.average).sqrt() * drawn
 
     def _per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
-        """On a scale on which the largest sum of an image is 255, sign(x) * ||x| + n|: no sum changes its sign."""
+        """Return the noise on a scale where an image's largest sum is 255, sign(x) * ||x| + n|: signs stay."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
@@ -124,7 +124,7 @@ class PhotonicForward:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1
         draws, net = draws_of(
             weights.flatten(1),
-            dense=noise.place == "per-product-dense",
+            dense=noise.drawn.dense,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         mean = torch.zeros(()) if self.range.signed else noise.mean * self._for_results(net)

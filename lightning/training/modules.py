@@ -12,8 +12,8 @@ from lightning.errors import CompileError
 from lightning.optional import needed
 from lightning.training.emulation import Emulation
 from lightning.training.layers import PhotonicForward
+from lightning.training.outliers import OutlierProducts, outliers_of
 from lightning.training.ranges import FixedRange, ShiftedRange
-from lightning.training.strays import StrayProducts, strays_of
 
 torch = needed("torch", "to train networks")
 
@@ -48,9 +48,9 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
     for index, layer in enumerate(layers.values()):
         known = common.range_of(index) if common else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, known, emulation, generator, common)
-    strays = strays_of(module, layers)
+    outliers = outliers_of(module, layers)
     try:
-        with StrayProducts(strays) if strays else nullcontext():
+        with OutlierProducts(outliers) if outliers else nullcontext():
             yield module
     finally:
         for layer in layers.values():
@@ -59,25 +59,25 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
 
 @dataclass(frozen=True)
 class JointScale:
-    """What a step of any weight is worth in the `published` scheme: max(1, largest magnitude) / 255."""
+    """A scale for all weights in the `published` scheme: max(1, largest magnitude) / 255."""
 
     layers: tuple[Any, ...]
     pixel: float
     """What a step of an activation is worth before the first layer."""
 
     def __call__(self) -> Tensor:
-        """One number, of the weights as they are now."""
+        """Return one number, of the weights as they are now."""
         with torch.no_grad():
             largest = torch.stack([layer.weight.abs().amax() for layer in self.layers]).amax()
         return largest.clamp_min(1.0) / FULL
 
     def range_of(self, index: int) -> ShiftedRange:
-        """Of the layer with this index in the chain; each before it has made a step worth that of 256 products."""
+        """Return the range of the layer at this index in the chain; each before it makes a step worth 256 products."""
         return ShiftedRange(lambda: (256 * self()) ** index * self.pixel, shifts=index > 0)
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:
-    """The layers that light can multiply for, by name. Raises `CompileError` for one that cannot be had so."""
+    """Return the layers that light can multiply for, by name. Raises `CompileError` for one that cannot be had so."""
     named = dict(module.named_modules())
     for name, layer in named.items():
         _check(name or type(layer).__name__, layer)
@@ -88,10 +88,10 @@ def _check(name: str, layer: Any) -> None:
     if isinstance(layer, OTHERS) and not isinstance(layer, KINDS):
         raise CompileError(
             f"{name} is a {type(layer).__name__}, which has no noisy form in training",
-            cure="Write it with Linear or Conv2d layers, or train that part by itself",
+            hint="Write it with Linear or Conv2d layers, or train that part by itself",
         )
     if getattr(layer, "padding_mode", "zeros") != "zeros":
         raise CompileError(
             f"{name} pads with {layer.padding_mode!r}, and light multiplies zeros there",
-            cure='Give it padding_mode="zeros"',
+            hint='Give it padding_mode="zeros"',
         )

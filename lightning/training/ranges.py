@@ -1,4 +1,4 @@
-"""How large activations become: what a step of them is worth, in either scheme."""
+"""Ranges of activations: what a step of them is worth, in either scheme."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Tensor = Any
 
 
 class Range(Protocol):
-    """What is known of a layer's activations."""
+    """Range of a layer's activations."""
 
     signed: bool
     """Whether they may be negative: two passes."""
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """What a step of these activations is worth, shaped to divide them."""
+        """Return what a step of these activations is worth, shaped to divide them."""
         ...
 
 
@@ -42,7 +42,7 @@ class FixedRange:
         self.signed = False
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """One number. The range follows the activations while `learning`."""
+        """Return one number. The range follows the activations while `learning`."""
         if learning or self.largest is None:
             self._follow(activations.detach())
         return self.largest / FULL
@@ -71,7 +71,7 @@ class ShiftedRange:
         self.signed = False
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """(images, 1, ...), or one number for pixels."""
+        """Return a number for each image, (images, 1, ...), or one number for pixels."""
         base = self.base()
         if not self.shifts:
             return base

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite; the exit status is pytest's, 0 when everything held."""
     parser = argparse.ArgumentParser(prog="python -m ocs_drivers.testing", description=__doc__)
     parser.add_argument("address", help="of the switch, as for open_switch")
@@ -19,7 +19,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", default="5", metavar="SECONDS", help="for every answer")
     parser.add_argument("--record", metavar="FILE", help="write what was tried and how it ended")
     parser.add_argument("--sign-with", metavar="KEY", help="OpenSSH private key to sign the record with")
-    options, rest = parser.parse_known_args(words)
+    options, rest = parser.parse_known_args(arguments)
     command = [str(Path(__file__).with_name("test_conformance.py")), "-p", "ocs_drivers.testing.plugin"]
     command += ["-p", "no:cacheprovider", "-o", "addopts=", "-q", "--import-mode=importlib"]
     command += ["--switch", options.address, "--free-ports", options.free_ports]

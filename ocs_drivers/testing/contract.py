@@ -1,4 +1,4 @@
-"""What every driver must do, as tests on the ports of one switch that may be used."""
+"""The contract of drivers, as tests on the ports of one switch that may be used."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from ocs_drivers.testing.ports import FreePorts, all_ports
 
 
 class GuardRefused(Exception):
-    """What the guards of these tests raise."""
+    """Raised by the guards of these tests."""
 
 
 ALWAYS_SOMEWHERE = "an input of this switch is always somewhere: it cannot begin without circuits"
 
 
 def _without(connections: CrossConnects, free: FreePorts) -> CrossConnects:
-    """Everybody else's circuits."""
+    """Return everybody else's circuits."""
     return CrossConnects((i, o) for i, o in connections.items() if i not in free.inputs)
 
 
@@ -48,23 +48,23 @@ def _all_pairs(free: FreePorts) -> set[tuple[int, int]]:
 
 
 class OnFreePorts:
-    """What tests on a switch have in common: its free ports, empty before and after."""
+    """Base of tests on a switch: its free ports, empty before and after."""
 
     @pytest.fixture
     def free_ports(self, switch: OpticalSwitch) -> FreePorts:
-        """The ports that may be used; override where others' circuits are on the switch."""
+        """Return the ports that may be used; override where others' circuits are on the switch."""
         return all_ports(switch.capabilities)
 
     @pytest.fixture
     def free(self, switch: OpticalSwitch, free_ports: FreePorts) -> FreePorts:
-        """The ports that may be used, on a switch where inputs need not be somewhere."""
+        """Return the ports that may be used, on a switch where inputs need not be somewhere."""
         if not switch.capabilities.disconnects:
             pytest.skip(ALWAYS_SOMEWHERE)
         return free_ports
 
     @pytest.fixture
     def empty(self, switch: OpticalSwitch, free: FreePorts) -> Iterator[OpticalSwitch]:
-        """The switch with nothing on its free ports; nothing is left there, and others' circuits are as before."""
+        """Yield the switch with nothing on its free ports; nothing is left there, others' circuits are as before."""
         others = _without(switch.read().connections, free)
         switch.apply(CrossConnects(), scope=free.scope)
         yield switch
@@ -74,7 +74,7 @@ class OnFreePorts:
 
     @staticmethod
     def held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
-        """What the switch holds on its free ports."""
+        """Return what the switch holds on its free ports."""
         found = switch.read().connections
         return CrossConnects(found.pairs - _without(found, free).pairs)
 

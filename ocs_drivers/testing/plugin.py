@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ocs_drivers.address import open_switch
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import OcsError
+from ocs_drivers.families import open_switch
 from ocs_drivers.model import CrossConnects
 from ocs_drivers.testing.ports import FreePorts, all_ports, parse_free_ports
 from ocs_drivers.testing.record import Record, write_record
@@ -24,7 +24,7 @@ _record = pytest.StashKey[Record]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the kit."""
+    """Add the options of the kit."""
     group = parser.getgroup("optical switch conformance")
     group.addoption("--switch", metavar="ADDRESS", help="the switch under test")
     group.addoption("--switch-control", metavar="HOST:PORT", help="control socket, of a simulated switch")
@@ -68,7 +68,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def switch_address(request: pytest.FixtureRequest) -> str:
-    """The address given with `--switch`."""
+    """Return the address given with `--switch`."""
     address: str | None = request.config.getoption("--switch")
     if address is None:
         pytest.skip("no switch named: give --switch ADDRESS")
@@ -77,7 +77,7 @@ def switch_address(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def switch(request: pytest.FixtureRequest, switch_address: str) -> Iterator[OpticalSwitch]:
-    """The switch, open."""
+    """Yield the switch, open."""
     with open_switch(switch_address, timeout_s=request.config.getoption("--switch-timeout")) as switch:
         request.config.stash[_record].describe(switch)
         yield switch
@@ -85,7 +85,7 @@ def switch(request: pytest.FixtureRequest, switch_address: str) -> Iterator[Opti
 
 @pytest.fixture
 def free_ports(request: pytest.FixtureRequest, switch: OpticalSwitch) -> FreePorts:
-    """The ports that the operator named free. Fails when they carry circuits: then they are not."""
+    """Return the ports that the operator named free. Fails when they carry circuits: then they are not."""
     named: str | None = request.config.getoption("--free-ports")
     if named is None:
         pytest.fail("which ports are free? Give --free-ports INPUTS:OUTPUTS, or `all` for the whole switch")
@@ -106,7 +106,7 @@ def free_ports(request: pytest.FixtureRequest, switch: OpticalSwitch) -> FreePor
 
 @pytest.fixture
 def control(request: pytest.FixtureRequest) -> Iterator[Control]:
-    """The control socket of a simulated switch; faults are cleared afterwards."""
+    """Yield the control socket of a simulated switch; faults are cleared afterwards."""
     address: str | None = request.config.getoption("--switch-control")
     if address is None:
         pytest.skip("a real switch has no faults to set: no --switch-control")

@@ -29,37 +29,37 @@ class FreePorts:
 
     @property
     def scope(self) -> frozenset[int] | None:
-        """What to give `apply`: None when the whole switch may be used."""
+        """Scope to give `apply`: None when the whole switch may be used."""
         return None if self.whole else frozenset(self.inputs)
 
     def input(self, number: int) -> int:
-        """The free input counted from 1."""
+        """Return the free input counted from 1."""
         return self.inputs[number - 1]
 
     def output(self, number: int) -> int:
-        """The free output counted from 1."""
+        """Return the free output counted from 1."""
         return self.outputs[number - 1]
 
     def pairs(self, *outputs: int) -> CrossConnects:
-        """The first free inputs to these free outputs counted from 1; 0 leaves an input out."""
+        """Connect the first free inputs to these free outputs counted from 1; 0 leaves an input out."""
         return CrossConnects(
             {self.input(number): self.output(output) for number, output in enumerate(outputs, 1) if output}
         )
 
     def full(self, shift: int = 0) -> CrossConnects:
-        """As many circuits as the free ports can hold, shifted."""
+        """Return as many circuits as the free ports can hold, shifted."""
         count = min(len(self.inputs), len(self.outputs))
         return CrossConnects({self.inputs[n]: self.outputs[(n + shift) % count] for n in range(count)})
 
 
 def all_ports(capabilities: Capabilities) -> FreePorts:
-    """Every port of a switch that may be taken over."""
+    """Return every port of a switch that may be taken over."""
     inputs, outputs = capabilities.inputs, capabilities.outputs
     return FreePorts(tuple(range(1, inputs + 1)), tuple(range(inputs + 1, inputs + outputs + 1)), whole=True)
 
 
 def parse_free_ports(text: str) -> FreePorts:
-    """Free ports as an operator names them. Raises `AddressError`.
+    """Parse free ports as an operator names them. Raises `AddressError`.
 
     >>> parse_free_ports("1-3,9:49-52").outputs
     (49, 50, 51, 52)
@@ -69,7 +69,7 @@ def parse_free_ports(text: str) -> FreePorts:
     if not colon or min(len(free.inputs), len(free.outputs)) < FEWEST:
         raise AddressError(
             f"{text!r} does not name {FEWEST} free inputs and {FEWEST} free outputs",
-            cure="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
+            hint="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
         )
     return free
 
@@ -79,6 +79,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     for item in filter(None, text.split(",")):
         match = _ITEM.fullmatch(item.strip())
         if match is None:
-            raise AddressError(f"{item!r} is no port and no range of ports", cure="Write 5 or 5-8.")
+            raise AddressError(f"{item!r} is not a port or a range of ports", hint="Write 5 or 5-8.")
         ports += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(ports)

@@ -1,6 +1,6 @@
 """The record of a conformance run: what was tried on which switch, and how it ended.
 
-A JSON document with a SHA-256 over its content. With `sign_with`, an OpenSSH private key, a signature lies beside it
+A JSON document with a SHA-256 over its content. With `sign_with`, an OpenSSH private key, a signature lies next to it
 (`FILE.sig`, namespace `lightbed-conformance`); anybody who has the public key can check it:
 
     ssh-keygen -Y verify -f allowed_signers -I lab -n lightbed-conformance -s FILE.sig < FILE
@@ -29,7 +29,7 @@ NAMESPACE = "lightbed-conformance"
 
 
 def now() -> str:
-    """The time of day, as it stands in a record."""
+    """Return the time of day, as it stands in a record."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -60,7 +60,7 @@ class Record:
         }
 
     def document(self) -> dict[str, Any]:
-        """The record with its digest."""
+        """Return the record with its digest."""
         content = {
             "record": NAMESPACE,
             "address": self.address,
@@ -75,7 +75,7 @@ class Record:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the content as canonical JSON, without its own `sha256`.
+    """Return the SHA-256 of the content as canonical JSON, without its own `sha256`.
 
     >>> digest({"a": 1}) == digest({"a": 1, "sha256": "anything"})
     True
@@ -95,18 +95,18 @@ def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip()
+        reason = (getattr(error, "stderr", "") or str(error)).strip()
         raise RecordError(
-            f"the record {path} was written but could not be signed: {said}",
-            cure="Give an OpenSSH private key that needs no passphrase or is in the agent.",
+            f"the record {path} was written but could not be signed: {reason}",
+            hint="Give an OpenSSH private key that needs no passphrase or is in the agent.",
         ) from error
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A record whose digest is right. Raises `RecordError`."""
+    """Read a record whose digest is right. Raises `RecordError`."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if document.get("sha256") != digest(document):
-        raise RecordError(f"{path} was changed after it was written", cure="Run the suite again.")
+        raise RecordError(f"{path} was changed after it was written", hint="Run the suite again.")
     return document
 
 

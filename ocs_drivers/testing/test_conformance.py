@@ -1,4 +1,4 @@
-"""What `python -m ocs_drivers.testing` runs: the contract and, on a simulated switch, the faults every twin has."""
+"""The tests that `python -m ocs_drivers.testing` runs: the contract and, on a simulated switch, faults of any twin."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class TestSwitch(SwitchContract):
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
-        """Those of `--free-ports`."""
+        """Return those of `--free-ports`."""
         return free_ports
 
 
 class TestUnderFaults(OnFreePorts):
-    """What the driver makes of a device that misbehaves: it says what is true, or that it does not know."""
+    """Tests of the driver on a device that misbehaves: it says what is true, or that it does not know."""
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
-        """Those of `--free-ports`."""
+        """Return those of `--free-ports`."""
         return free_ports
 
     def test_what_is_read_is_the_truth(self, empty: OpticalSwitch, free: FreePorts, control: Control) -> None:
@@ -35,7 +35,7 @@ class TestUnderFaults(OnFreePorts):
     def test_a_command_that_is_ignored_is_not_called_done(
         self, empty: OpticalSwitch, free: FreePorts, control: Control
     ) -> None:
-        _require_reading_back(empty)
+        _skip_unless_reading_back(empty)
         control("set_fault", fault="drop_command")
         with pytest.raises(OcsError) as caught:
             empty.apply(free.pairs(1), scope=free.scope)
@@ -60,7 +60,7 @@ class TestUnderFaults(OnFreePorts):
     def test_another_operator_is_a_conflict(
         self, empty: OpticalSwitch, free: FreePorts, control: Control
     ) -> None:
-        _require_reading_back(empty)
+        _skip_unless_reading_back(empty)
         seen = empty.read().connections
         control("operator", connect=[[free.input(1), free.output(2)]])
         with pytest.raises(Conflict):
@@ -74,6 +74,6 @@ class TestUnderFaults(OnFreePorts):
         assert self.held(empty, free) == free.full()
 
 
-def _require_reading_back(switch: OpticalSwitch) -> None:
+def _skip_unless_reading_back(switch: OpticalSwitch) -> None:
     if not switch.capabilities.reads_back:
         pytest.skip("what this panel holds is known from what a person confirmed, and from nothing else")

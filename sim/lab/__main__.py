@@ -20,9 +20,10 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lightbed.errors import with_former_keys
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
-from sim.twins.netns import KernelFault
+from sim.twins.hosts.netns import KernelFault
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,7 +34,7 @@ _STDIN = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 1 with one JSON line that says why."""
+    """Return the exit status: 0, or 1 with one JSON line that says why."""
     options = _parser().parse_args(arguments)
     try:
         if options.status:
@@ -42,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _print({"removed": _down(options.down, everything=options.all)})
         return _supervise(options.wiring, detached=options.detached)
     except (LabError, KernelFault) as error:
-        return _refuse(error.what, error.cure, error.code)
+        return _refuse(error.what, error.hint, error.code)
     except OSError as error:
         return _refuse(str(error) or type(error).__name__, "Repair what it names, and start again", "machine")
 
 
-def _refuse(error: str, cure: str, code: str) -> int:
-    _print({"ready": False, "error": error, "cure": cure, "code": code})
+def _refuse(error: str, hint: str, code: str) -> int:
+    _print(with_former_keys({"ready": False, "error": error, "hint": hint, "code": code}))
     return 1
 
 
@@ -81,30 +82,30 @@ def _supervise(wiring: Path | None, *, detached: bool) -> int:
 
 
 def _parse(text: str) -> Document:
-    """The document; imported late because --status and --down work with the standard library alone."""
+    """Return the document; imported late because --status and --down work with the standard library alone."""
     try:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
         raise LabError(
-            f"{error.name} is not installed", cure="pip install 'lightbed[sim]'", code="no_library"
+            f"{error.name} is not installed", hint="pip install 'lightbed[sim]'", code="no_library"
         ) from error
     return parse(text)
 
 
 def _read(wiring: Path | None) -> str:
-    """The document's text: a file, or standard input up to its first line end."""
+    """Return the document's text: a file, or standard input up to its first line end."""
     if wiring is None:
         return _first_line()
     try:
         return wiring.read_text("utf-8")
     except OSError as error:
         raise LabError(
-            f"{wiring}: {error.strerror}", cure="Name a readable wiring document", code="document"
+            f"{wiring}: {error.strerror}", hint="Name a readable wiring document", code="document"
         ) from error
 
 
 def _first_line() -> str:
-    """Reads no further than a line, without a buffer: the rest of the input is a life-line, not text."""
+    """Read no further than a line, without a buffer: the rest of the input is a life-line, not text."""
     text = bytearray()
     while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
         text += byte
@@ -112,7 +113,7 @@ def _first_line() -> str:
 
 
 async def _run(document: Document, *, detached: bool) -> int:
-    """Keeps the lab until somebody asks for its end; then, or on an error, takes it down."""
+    """Keep the lab until somebody asks for its end; then, or on an error, take it down."""
     import asyncio
 
     ready = asyncio.Event()
@@ -123,7 +124,7 @@ async def _run(document: Document, *, detached: bool) -> int:
     except asyncio.CancelledError:
         if ready.is_set():
             return 0
-    raise LabError("asked to end before the lab was ready", cure="Start it again", code="interrupted")
+    raise LabError("asked to end before the lab was ready", hint="Start it again", code="interrupted")
 
 
 async def _live(document: Document, ready: asyncio.Event) -> None:

@@ -22,7 +22,7 @@ _ATTEMPT_PAUSE_S = 0.005
 
 
 def claims_folder() -> Path:
-    """Where claims lie: /run/lightbed for root, the user's own folder otherwise."""
+    """Return the folder of claims: /run/lightbed for root, the user's own folder otherwise."""
     if os.geteuid() == 0:
         return Path("/run/lightbed")
     private = os.environ.get("XDG_RUNTIME_DIR")
@@ -48,7 +48,7 @@ class Claim:
 
     @classmethod
     def take(cls, name: str) -> Claim | None:
-        """Claims `name`; None when somebody else holds it.
+        """Claim `name`; None when somebody else holds it.
 
         A `holder_of` that looks at this moment holds the file for microseconds: hence more than one attempt.
         """
@@ -63,13 +63,13 @@ class Claim:
         return None
 
     def write(self, holder: Holder) -> None:
-        """Notes who we are, for `--status` and `--down --all`."""
+        """Note who we are, for `--status` and `--down --all`."""
         text = json.dumps(asdict(holder))
         os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, text.encode(), 0)
 
     def release(self) -> None:
-        """Removes the file, then drops the lock, so that nobody can lock a file that is about to go."""
+        """Remove the file, then drop the lock, so that nobody can lock a file that is about to go."""
         with suppress(FileNotFoundError):
             self._path.unlink()
         os.close(self._handle)
@@ -84,7 +84,7 @@ def _lock(handle: int) -> bool:
 
 
 def _still_there(path: Path, handle: int) -> bool:
-    """Whether the file we locked is the one that bears the name: its last holder may just have removed it."""
+    """Return True if the file we locked is the one that bears the name: its last holder may just have removed it."""
     try:
         named, ours = path.stat(), os.fstat(handle)
     except FileNotFoundError:
@@ -93,13 +93,13 @@ def _still_there(path: Path, handle: int) -> bool:
 
 
 def claim_names() -> Iterator[str]:
-    """Names of all claims on the machine, held or not."""
+    """Return names of all claims on the machine, held or not."""
     with suppress(FileNotFoundError):
         yield from sorted(path.stem for path in claims_folder().glob("*.lock"))
 
 
 def holder_of(name: str) -> Holder | None:
-    """Who holds the claim; None when it is free. A holder that has not written yet has pid 0."""
+    """Return the holder of the claim; None when it is free. A holder that has not written yet has pid 0."""
     try:
         handle = os.open(claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _parse(content: bytes) -> Holder:
 
 
 def subnet_claim(subnet: IPv4Network) -> str:
-    """The claim's name for a subnet.
+    """Return the claim's name for a subnet.
 
     >>> subnet_claim(IPv4Network("10.99.0.0/24"))
     'subnet-10.99.0.0-24'
@@ -133,7 +133,7 @@ def subnet_claim(subnet: IPv4Network) -> str:
 
 
 def overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
-    """A subnet other than this one, but with addresses in common, that somebody holds; None when nobody does.
+    """Return a subnet other than this one, but with addresses in common, that somebody holds; None when nobody does.
 
     Asked after one's own claim is taken: of two labs that start at once, at least one then sees the other.
     """

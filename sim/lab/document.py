@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from sim.lab.errors import LabError
-from sim.twins.fabric import LinkShape
-from sim.twins.hosts import MANAGEMENT_LINK
+from sim.twins.hosts.redirects import LinkShape
+from sim.twins.hosts.twin import MANAGEMENT_LINK
 from sim.twins.switch.device import BootMode
 
 Place = tuple[str | int, ...]
@@ -32,7 +32,7 @@ _LONGEST_PREFIX = 29
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a device answers."""
+    """Address at which a device answers."""
 
     host: IPv4Address
     port: int
@@ -95,7 +95,7 @@ class Document:
 
 
 def parse(text: str) -> Document:
-    """The document in `text` (JSON). Raises `LabError` with code `document`."""
+    """Return the document in `text` (JSON). Raises `LabError` with code `document`."""
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
@@ -109,12 +109,12 @@ def parse(text: str) -> Document:
     return document
 
 
-def _wrong(place: Place, what: str, cure: str) -> LabError:
-    return LabError(f"wiring document: {_path(place)}: {what}", cure=cure, code="document")
+def _wrong(place: Place, what: str, hint: str) -> LabError:
+    return LabError(f"wiring document: {_path(place)}: {what}", hint=hint, code="document")
 
 
 def _path(place: Place) -> str:
-    """`hosts[3].nics[0].name`, as people write it.
+    """Return `hosts[3].nics[0].name`, as people write it.
 
     >>> _path(("hosts", 3, "nics", 0, "name"))
     'hosts[3].nics[0].name'
@@ -131,7 +131,7 @@ def _check_shape(raw: object) -> None:
 
 
 def _address(text: str, *place: str | int) -> Address:
-    """`10.99.0.2:5025` with its two halves checked."""
+    """Return `10.99.0.2:5025` with its two halves checked."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise _wrong(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
@@ -148,13 +148,13 @@ def _ip(text: str, *place: str | int) -> IPv4Address:
 
 
 def _subnet(text: str) -> IPv4Network:
-    cure = "Write a subnet, like 10.99.0.0/24"
+    hint = "Write a subnet, like 10.99.0.0/24"
     try:
         subnet = IPv4Network(text)
     except ValueError as error:
-        raise _wrong(("management",), f"{text!r}: {error}", cure) from error
+        raise _wrong(("management",), f"{text!r}: {error}", hint) from error
     if subnet.prefixlen > _LONGEST_PREFIX:
-        raise _wrong(("management",), f"{text} is too small for a lab", cure)
+        raise _wrong(("management",), f"{text} is too small for a lab", hint)
     return subnet
 
 
@@ -199,7 +199,7 @@ def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
 
 
 def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:
-    """Refuses a second use of anything, naming both places."""
+    """Refuse a second use of anything, naming both places."""
     first: dict[object, Place] = {}
     for place, thing in things:
         if thing in first:
@@ -234,7 +234,7 @@ def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, A
 
 
 def _check_fibres(raw: Mapping[str, Any]) -> None:
-    """A transmit fibre ends in an input, a receive fibre comes from an output, and each port has one fibre."""
+    """Check that fibres lead from outputs to receivers and from transmitters to inputs, one for each port."""
     ports = {
         entry["name"]: {
             "transmit": range(1, entry["inputs"] + 1),
@@ -248,13 +248,13 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
             raise _wrong((*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}")
         fitting = ports[name][way]
         if port not in fitting:
-            cure = f"A {way} fibre goes to ports {fitting.start} to {fitting.stop - 1} of {name}"
-            raise _wrong((*place, "port"), f"port {port} does not fit", cure)
+            hint = f"A {way} fibre goes to ports {fitting.start} to {fitting.stop - 1} of {name}"
+            raise _wrong((*place, "port"), f"port {port} does not fit", hint)
     _once(((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _fibres(raw)), "port")
 
 
 def _check_addresses(document: Document) -> None:
-    """Everything answers inside the management network, each at a place of its own, hosts not where we do."""
+    """Check that everything answers inside the management network, each at its own place, hosts not where we do."""
     listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
     for at, switch in enumerate(document.switches):
         for key, address in (("scpi", switch.scpi), ("tl1", switch.tl1), ("control", switch.control)):
@@ -271,13 +271,13 @@ def _check_inside(subnet: IPv4Network, place: Place, ip: IPv4Address) -> None:
     if ip not in subnet:
         raise _wrong(place, f"{ip} is outside {subnet}", "Use an address of `management`")
     if ip in (subnet.network_address, subnet.broadcast_address):
-        cure = f"Use {subnet[1]} to {subnet[-2]}"
-        raise _wrong(place, f"{ip} means all of {subnet}, not one device", cure)
+        hint = f"Use {subnet[1]} to {subnet[-2]}"
+        raise _wrong(place, f"{ip} means all of {subnet}, not one device", hint)
 
 
 def _check_link(link: LinkShape) -> None:
-    """A token bucket lets nothing pass that is larger than its burst."""
+    """Check that bursts are large enough: a token bucket lets nothing pass that is larger."""
     frame_bytes = link.mtu + _ETHERNET_HEADER_BYTES
     if link.burst_kb * 1024 < frame_bytes:
-        cure = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
-        raise _wrong(("link", "burst_kb"), f"{link.burst_kb} KiB hold no frame of {frame_bytes} bytes", cure)
+        hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
+        raise _wrong(("link", "burst_kb"), f"{link.burst_kb} KiB hold no frame of {frame_bytes} bytes", hint)

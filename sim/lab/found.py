@@ -19,7 +19,7 @@ from typing import Any
 
 from sim.lab.claims import Claim, claim_names, holder_of
 from sim.lab.errors import LabError
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 _ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
 _END_TIMEOUT_S = 10.0
@@ -28,7 +28,7 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LabNames:
-    """What one lab is called in the kernel."""
+    """Names of one lab in the kernel."""
 
     lab_id: str
 
@@ -48,7 +48,7 @@ class LabNames:
         return f"{self.lab_id}-0"
 
     def host(self, name: str) -> str:
-        """The network namespace of a host."""
+        """Return the network namespace of a host."""
         return f"{self.lab_id}-{name}"
 
 
@@ -66,7 +66,7 @@ class FoundLab:
     rate_mbps: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The entry of `--status`."""
+        """Return the entry of `--status`."""
         return asdict(self)
 
 
@@ -79,7 +79,7 @@ def _root_links() -> list[str]:
 
 
 def find_labs() -> tuple[FoundLab, ...]:
-    """All labs of this machine, live and debris, by id.
+    """Return all labs of this machine, live and debris, by id.
 
     Without root only one's own labs are seen: they have no namespaces, and root's are root's business.
     """
@@ -105,7 +105,7 @@ def _look(lab_id: str) -> FoundLab:
 
 
 def dismantle(lab_id: str) -> None:
-    """Removes processes, root-side link and namespaces of a lab, whatever is there of them.
+    """Remove processes, root-side link and namespaces of a lab, whatever is there of them.
 
     The caller holds the lab's claim. The link goes first and by itself: a namespace takes its links along
     only some time later, and the subnet must be free when this returns.
@@ -119,7 +119,7 @@ def dismantle(lab_id: str) -> None:
 
 
 def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Removes labs whose claim is free (all, or those named), and says which they were."""
+    """Remove labs whose claim is free (all, or those named), and return which they were."""
     wanted = {lab.id for lab in find_labs() if lab.state == "debris"}
     if only is not None:
         wanted &= set(only)
@@ -131,7 +131,7 @@ def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
 
 
 def _remove(lab_id: str) -> bool:
-    """Whether the claim was free and the lab is gone now."""
+    """Return True if the claim was free and the lab is gone now."""
     claim = Claim.take(lab_id)
     if claim is None:
         return False
@@ -143,7 +143,7 @@ def _remove(lab_id: str) -> bool:
 
 
 def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
-    """Ends live labs (asks, waits, then kills their supervisors), removes what is left of all named.
+    """End live labs (ask, wait, then kill their supervisors), and remove what is left of all named.
 
     Raises `LabError` with code `no_such_lab` when an id is not here; nothing is ended then.
     """
@@ -152,7 +152,7 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
     if unknown := [lab_id for lab_id in wanted if lab_id not in here]:
         raise LabError(
             f"no lab {', '.join(unknown)} on this machine",
-            cure=f"There are: {', '.join(here) or 'none'}",
+            hint=f"There are: {', '.join(here) or 'none'}",
             code="no_such_lab",
         )
     live = [here[lab_id] for lab_id in wanted if here[lab_id].state == "live"]
@@ -167,7 +167,7 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _signal(lab: FoundLab, number: signal.Signals) -> None:
-    """Signals the supervisor. It holds the claim that bears this number, so the number is still its own."""
+    """Signal the supervisor. It holds the claim that bears this number, so the number is still its own."""
     holder = holder_of(lab.id)
     if holder is not None and holder.pid:
         with suppress(ProcessLookupError):

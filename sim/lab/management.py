@@ -14,15 +14,15 @@ from typing import Any
 from sim.lab.document import Document
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames
-from sim.twins import netns
-from sim.twins.hosts import MANAGEMENT_LINK
+from sim.twins.hosts import netns
+from sim.twins.hosts.twin import MANAGEMENT_LINK
 
 _BRIDGE = "br0"
 _OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
 
 
 def build_management(document: Document, names: LabNames) -> None:
-    """Makes the bridge with the twins' addresses, a port for each host, and our own link with its route."""
+    """Make the bridge with the twins' addresses, a port for each host, and our own link with its route."""
     netns.set_sysctls(names.management, _OFF)
     netns.batch("ip", _inside(document, names), names.management)
     netns.batch("ip", _root_side(document, names))
@@ -51,23 +51,23 @@ def _inside(document: Document, names: LabNames) -> list[str]:
 
 
 def check_free(subnet: IPv4Network) -> None:
-    """Raises `LabError` with code `subnet_taken` when an address or route of this machine overlaps the subnet."""
+    """Raise `LabError` with code `subnet_taken` when an address or route of this machine overlaps the subnet."""
     for place, prefix in _in_use():
         if prefix.overlaps(subnet):
             raise subnet_taken(subnet, f"{place} uses {prefix}")
 
 
 def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
-    """The refusal, saying who has the subnet."""
+    """Return the refusal, saying who has the subnet."""
     return LabError(
         f"the subnet {subnet} is taken: {why}",
-        cure="Give the lab another management subnet, or end what uses this one",
+        hint="Give the lab another management subnet, or end what uses this one",
         code="subnet_taken",
     )
 
 
 def _in_use() -> list[tuple[str, IPv4Network]]:
-    """Every IPv4 address and route of this network namespace but default routes, with its interface."""
+    """Return every IPv4 address and route of this network namespace but default routes, with its interface."""
     addresses = [
         (link["ifname"], f"{entry['local']}/{entry['prefixlen']}")
         for link in _ip("addr", "show")

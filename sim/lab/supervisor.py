@@ -22,14 +22,14 @@ from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
 from sim.lab.management import build_management, check_free, subnet_taken
 from sim.models.clock import RealClock
-from sim.twins import netns
-from sim.twins.control import ControlServer
-from sim.twins.fabric import Fabric, far_ends
 from sim.twins.families import make_twin
-from sim.twins.hosts import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
+from sim.twins.hosts import netns
+from sim.twins.hosts.redirects import Fabric, far_ends
+from sim.twins.hosts.twin import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.control import ControlServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RunningLab:
     seconds: float
 
     def ready_line(self) -> dict[str, Any]:
-        """The one line that the supervisor prints when the lab can be used."""
+        """Return the one line that the supervisor prints when the lab can be used."""
         document = self.document
         control = {switch.name: str(switch.control) for switch in document.switches}
         return {
@@ -58,13 +58,13 @@ class RunningLab:
 
 
 async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
-    """Starts the whole lab; what it takes to remove it again goes onto `stack`, also when this raises.
+    """Start the whole lab; what it takes to remove it again goes onto `stack`, also when this raises.
 
-    Raises `LabError` or `KernelFault`, each with code and cure.
+    Raises `LabError` or `KernelFault`, each with code and hint.
     """
     began = time.monotonic()
     kernel = document.hosts_mode == "kernel"
-    tools = _require_kernel(document) if kernel else {}
+    tools = _check_kernel(document) if kernel else {}
     remove_debris()
     lab_id = _claim(document, stack)
     names = LabNames(lab_id)
@@ -78,25 +78,25 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     return RunningLab(document, lab_id, time.monotonic() - began)
 
 
-def _require_kernel(document: Document) -> dict[str, str]:
-    """The machine's programs for kernel hosts, or a `LabError` saying what is missing."""
+def _check_kernel(document: Document) -> dict[str, str]:
+    """Return the machine's programs for kernel hosts, or a `LabError` saying what is missing."""
     if os.geteuid() != 0:
         raise LabError(
             "hosts in kernel namespaces need root",
-            cure="Run as root, or choose hosts_mode model (--hosts model)",
+            hint="Run as root, or choose hosts_mode model (--hosts model)",
             code="not_root",
         )
     if not document.authorized_key:
         raise LabError(
             "wiring document: authorized_key: nobody could log in to the hosts",
-            cure="Put an OpenSSH public key there",
+            hint="Put an OpenSSH public key there",
             code="document",
         )
     return find_tools()
 
 
 def _claim(document: Document, stack: AsyncExitStack) -> str:
-    """Claims a lab id and the subnet, and checks that nobody else on the machine uses any part of the subnet."""
+    """Claim a lab id and the subnet, and check that nobody else on the machine uses any part of the subnet."""
     lab_id = f"lb{secrets.token_hex(3)}"
     holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps)
     for name in (lab_id, subnet_claim(document.subnet)):
@@ -113,7 +113,7 @@ def _claim(document: Document, stack: AsyncExitStack) -> str:
 
 
 def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec], Fabric]:
-    """Namespaces, management network, dark fabric and the hosts' interfaces."""
+    """Make namespaces, management network, dark fabric and the hosts' interfaces."""
     specs = [
         HostSpec(
             name=host.name,
@@ -136,7 +136,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
 async def _start_hosts(
     specs: Sequence[HostSpec], document: Document, tools: dict[str, str], stack: AsyncExitStack
 ) -> None:
-    """Boots all hosts at once; raises the first failure after all have either started or failed."""
+    """Boot all hosts at once; raise the first failure after all have either started or failed."""
     passwd = Path("/etc/passwd").read_text("utf-8")
     shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
 
@@ -155,7 +155,7 @@ async def _start_hosts(
 async def _start_devices(
     document: Document, namespace: str | None, renderers: Sequence[Renderer], stack: AsyncExitStack
 ) -> None:
-    """The plant with its control socket, and the switch twins, on the very addresses of the document."""
+    """Start the plant with its control socket, and the switch twins, on the very addresses of the document."""
     plant = Plant(document.raw, renderers)
     control = ControlServer(plant_verbs(plant))
     await control.serve(_listen(document, namespace, document.control))
@@ -168,7 +168,7 @@ async def _start_devices(
 
 
 def _listen(document: Document, namespace: str | None, address: Address) -> socket.socket:
-    """A socket on an address of the document: on the bridge, or on the root side where the address is ours.
+    """Return a socket on an address of the document: on the bridge, or on the root side where the address is ours.
 
     Without namespaces an address that somebody else has means that the whole (loopback) subnet is in use.
     """

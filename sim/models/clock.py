@@ -22,7 +22,7 @@ class Clock(Protocol):
     """Seconds since some fixed moment, and a way to wait for a later one."""
 
     def now(self) -> float:
-        """Seconds since the clock's own beginning; never goes back."""
+        """Return seconds since the clock's own beginning; never goes back."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -34,7 +34,7 @@ class RealClock:
     """The machine's monotonic clock."""
 
     def now(self) -> float:
-        """Seconds of the monotonic clock."""
+        """Return seconds of the monotonic clock."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -51,7 +51,7 @@ class ScaledClock:
         self._speed = speed
 
     def now(self) -> float:
-        """Seconds of this clock."""
+        """Return seconds of this clock."""
         return time.monotonic() * self._speed
 
     async def sleep(self, seconds: float) -> None:
@@ -76,7 +76,7 @@ class VirtualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many tasks wait for a later moment."""
+        """Number of tasks that wait for a later moment."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
@@ -103,7 +103,7 @@ class VirtualClock:
 
     @property
     def next_s(self) -> float:
-        """When the next sleeper wakes; infinite while nobody sleeps."""
+        """Time at which the next sleeper wakes; infinite while nobody sleeps."""
         self._forget_cancelled()
         return self._sleepers[0][0] if self._sleepers else math.inf
 

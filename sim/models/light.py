@@ -17,7 +17,7 @@ DARK_FLOOR_DBM = -60.0
 def received_power_dbm(
     source_dbm: float, losses_db: Iterable[float], floor_dbm: float = DARK_FLOOR_DBM
 ) -> float:
-    """Power that a monitor reads at the end of a path: source less all losses, never below the floor.
+    """Return power that a monitor reads at the end of a path: source less all losses, never below the floor.
 
     By hand: a 0 dBm laser (1 mW), 0.3 dB of fibre, 1.2 dB through the switch, 0.3 dB of fibre leave
     0 - (0.3 + 1.2 + 0.3) = -1.8 dBm, which is 10 ** (-1.8 / 10) = 0.66 mW.
@@ -31,7 +31,7 @@ def received_power_dbm(
 
 
 def milliwatt(power_dbm: float) -> float:
-    """Power in mW of a power in dBm.
+    """Return power in mW of a power in dBm.
 
     >>> milliwatt(0.0), round(milliwatt(-3.0103), 4)
     (1.0, 0.5)
@@ -41,7 +41,7 @@ def milliwatt(power_dbm: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Attenuator:
-    """What a variable attenuator at a port does: take away `loss_db`, and let out `ceiling_dbm` at most.
+    """Variable attenuator at a port: it takes away `loss_db`, and lets out `ceiling_dbm` at most.
 
     >>> Attenuator(loss_db=3.0).power_after_dbm(-2.0)
     -5.0
@@ -55,9 +55,9 @@ class Attenuator:
     ceiling_dbm: float = math.inf
 
     def power_after_dbm(self, power_dbm: float) -> float:
-        """Power that leaves when `power_dbm` enters."""
+        """Return power that leaves when `power_dbm` enters."""
         return min(power_dbm - self.loss_db, self.ceiling_dbm)
 
     def with_extra_loss(self, loss_db: float) -> Attenuator:
-        """This attenuator behind a further `loss_db`, such as a dirty cross-connect."""
+        """Return this attenuator behind a further `loss_db`, such as a dirty cross-connect."""
         return Attenuator(self.loss_db + loss_db, self.ceiling_dbm)

@@ -37,7 +37,7 @@ class Fibre:
 
 
 def fibres_of(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
-    """All fibres of a wiring document, in its order.
+    """Return all fibres of a wiring document, in its order.
 
     Raises `FibreError` when two fibres end in the same port.
     """
@@ -78,28 +78,28 @@ class FibrePlant:
         self._rewire()
 
     def at(self, switch: str, port: int) -> Fibre | None:
-        """The fibre plugged into a port now."""
+        """Return the fibre plugged into a port now."""
         return self._at.get((switch, port))
 
     def end_of(self, fibre: Fibre) -> End:
-        """The port in which a fibre ends now."""
+        """Return the port in which a fibre ends now."""
         return self.fibres[self.swapped.get(fibre.name, fibre.name)].end
 
     def loss_db(self, fibre: Fibre) -> float:
-        """What a fibre takes from the light; infinite when it is cut."""
+        """Return the loss of a fibre; infinite when it is cut."""
         if fibre.name in self.cut:
             return float("inf")
         return fibre.loss_db + self.extra_loss_db.get(fibre.name, 0.0)
 
     def named(self, name: str) -> Fibre:
-        """The fibre of that name. Raises `FibreError`."""
+        """Return the fibre of that name. Raises `FibreError`."""
         if name not in self.fibres:
             raise FibreError(
                 f"no fibre {name!r}; fibres are named like {next(iter(self.fibres), 'a/nic1:transmit')!r}"
             )
         return self.fibres[name]
 
-    def require_nic(self, nic: str) -> None:
+    def check_nic(self, nic: str) -> None:
         """Raise `FibreError` when there is no such NIC."""
         if f"{nic}:transmit" not in self.fibres:
             raise FibreError(f"no NIC {nic!r}; NICs are named like 'a/nic1'")

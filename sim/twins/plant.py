@@ -1,7 +1,7 @@
 """The light of a whole simulated lab: lasers, fibres and what every switch lets through.
 
 Switch twins say what they pass (`switch_changed`) and ask what their monitors read; renderers, such as the
-kernel redirects between hosts, are told whenever a receiver begins or ceases to see a transmitter.
+kernel redirects between hosts, are notified whenever a receiver begins or ceases to see a transmitter.
 Power readings and moving packets are two renderings of this one state.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sim.models.light import DARK_FLOOR_DBM, Attenuator, received_power_dbm
-from sim.twins.control import Reply, Request, Verb, VerbError
 from sim.twins.fibre import DEFAULT_FIBRE_LOSS_DB, Fibre, FibreError, FibrePlant, fibres_of
+from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 DEFAULT_TRANSMIT_POWER_DBM = 0.0
 DEFAULT_RECEIVE_FLOOR_DBM = -20.0
@@ -55,7 +55,7 @@ class LightPath:
 
 @dataclass(frozen=True, slots=True)
 class _Passing:
-    """What one switch lets through now: input of each lit output, and what is attenuated there."""
+    """Circuits of one switch that pass light now: input of each lit output, and what is attenuated there."""
 
     input_of: Mapping[int, int]
     attenuators: Mapping[int, Attenuator]
@@ -99,15 +99,15 @@ class Plant:
         self._render()
 
     def input_power_dbm(self, switch: str, port: int) -> float:
-        """What the power monitor of an input reads."""
+        """Return the reading of the power monitor of an input reads."""
         return max(self._arriving_dbm(switch, port), DARK_FLOOR_DBM)
 
     def output_power_dbm(self, switch: str, port: int) -> float:
-        """What the power monitor of an output reads, behind cross-connect and attenuator."""
+        """Return the reading of the power monitor of an output reads, behind cross-connect and attenuator."""
         return max(self._leaving_dbm(switch, port), DARK_FLOOR_DBM)
 
     def paths(self) -> tuple[LightPath, ...]:
-        """Every receiver that a cross-connect joins to a transmitter, in the order of the document."""
+        """Return every receiver that a cross-connect joins to a transmitter, in the order of the document."""
         found = (
             self._path_to(fibre) for fibre in self._fibres.fibres.values() if fibre.direction == "receive"
         )
@@ -140,12 +140,12 @@ class Plant:
 
     def set_laser(self, nic: str, *, on: bool) -> None:
         """Turn the laser of a NIC on or off."""
-        self._fibres.require_nic(nic)
+        self._fibres.check_nic(nic)
         (self._fibres.dark_lasers.discard if on else self._fibres.dark_lasers.add)(nic)
         self._render()
 
     def faults(self) -> dict[str, Any]:
-        """All faults now set, as JSON values."""
+        """Return all faults now set, as JSON values."""
         return {
             "cut": sorted(self._fibres.cut),
             "extra_loss_db": {name: db for name, db in self._fibres.extra_loss_db.items() if db},
@@ -202,7 +202,7 @@ class Plant:
 
 
 def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
-    """The verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth."""
+    """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth."""
     return {
         "cut": lambda request: _done(lambda: plant.cut(request.text("fibre"))),
         "uncut": lambda request: _done(lambda: plant.uncut(request.text("fibre"))),

@@ -2,7 +2,7 @@
 
     python -m sim.twins polatis --size 48x48 --fault fail_port=3
 
-Prints one JSON line when it answers, with the address of every front as drivers take it, and ends when its
+Prints one JSON line when it answers, with the address of every frontend as drivers take it, and ends when its
 standard input closes, or on SIGTERM or SIGINT.
 """
 
@@ -21,23 +21,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from sim.models.clock import Clock, RealClock, ScaledClock, VirtualClock
-from sim.twins.control import Request, VerbError
 from sim.twins.families import FAMILIES, make_twin
-from sim.twins.listener import bound_socket
 from sim.twins.plant import DEFAULT_INSERTION_LOSS_DB, Plant
 from sim.twins.switch.device import BOOT_MODES
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.control import Request, VerbError
+from sim.twins.wire.listener import bound_socket
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m sim.twins", description=__doc__.partition("\n")[0])
     parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
     parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
     parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="the serial number follows from it")
     parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
-    parser.add_argument("--host", default="127.0.0.1", help="address of all fronts and of the control socket")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address of all frontends and of the control socket"
+    )
     parser.add_argument(
         "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free one"
     )
@@ -88,7 +90,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def settings_of(options: argparse.Namespace) -> TwinSettings:
-    """What the command line describes: a twin alone, with light on all its inputs."""
+    """Return the settings of a twin alone, from the command line, with light on all its inputs."""
     switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
     inputs, outputs = options.size
     return TwinSettings(
@@ -131,7 +133,7 @@ def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, so
     names = (*twin.needs_socket, "control")
     for name, port in ports.items():
         if name not in names or not port.isdecimal():
-            raise SettingError(f"--port {name}={port}: fronts are {', '.join(names)}, a port is a number")
+            raise SettingError(f"--port {name}={port}: frontends are {', '.join(names)}, a port is a number")
     return {name: bound_socket(host, int(ports.get(name, "0"))) for name in names}
 
 

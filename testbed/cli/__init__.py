@@ -18,6 +18,6 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Entry point. SIGTERM ends a command as Ctrl-C does, so that it tears down what it built."""
+    """Run the command. SIGTERM ends a command as Ctrl-C does, so that it tears down what it built."""
     signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run_app(sys.argv[1:]))

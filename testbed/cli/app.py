@@ -6,7 +6,7 @@ A module is imported only when its command is asked for, and imports at its head
 
 from __future__ import annotations
 
-from testbed.cli.command_group import CommandGroup
+from lightbed.command_group import CommandGroup
 
 COMMANDS = {
     "demo": (
@@ -26,7 +26,7 @@ COMMANDS = {
     "path": ("circuits", "Follow a packet from host A to host B: hops, NICs, switch ports, optical power."),
     "repair": (
         "repair",
-        "Look for lost fibres and say how to mend the topology without them. Exit code 2 when something is lost.",
+        "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",
     ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
     "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
@@ -37,13 +37,13 @@ COMMANDS = {
     ),
     "reproduce": (
         "reproduce",
-        "Make figures of a paper again: CSV, picture, and a table of published and own numbers.",
+        "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "runs": ("results", "List the runs of a results directory, the newest first."),
-    "report": ("results", "Write a run's report anew from what is stored, and say where it is."),
+    "report": ("results", "Write a run's report again from what is stored, and say where it is."),
     "doctor": (
         "doctor",
-        "Check this machine, and a lab file if given; exit code 1 when something needs a cure.",
+        "Check this machine, and a lab file if given; exit code 1 when something needs a hint.",
     ),
     "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
     "sim": ("simulated", "Simulated labs: start, stop, list."),

@@ -10,26 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Groups,
-    HostsMode,
-    LabFile,
-    Method,
-    PlanFile,
-    ReallyMove,
-    RunsDirectory,
-    Simplex,
-    TakeOver,
-)
-from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
+from lightbed.errors import with_former_keys
+from testbed.cli import options
+from testbed.cli.output import CHANGES, DONE, ERROR, print_answer, print_lines
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.lab.simulated import HostsChoice
+    from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
-    from testbed.operate.session import Design, LabSession
+    from testbed.operate.session import BringUpReport, Design, LabSession
 
 
 def register(app: typer.Typer) -> None:
@@ -44,8 +33,11 @@ def register(app: typer.Typer) -> None:
 def _session(
     lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
 ) -> Iterator[LabSession]:
-    """The lab opened: its switches, and its hosts where `hosts` says which; with a journal it may be changed."""
-    from testbed.lab.simulated import hosts_of
+    """Provide the lab opened: its switches, and its hosts where `hosts` says which.
+
+    With a journal it may be changed.
+    """
+    from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
 
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
@@ -61,8 +53,8 @@ def _journal_in(runs_dir: Path) -> Journal:
 
 
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
-    from testbed.design.topology import as_json as topology_json
-    from testbed.lab.simulated import hosts_of
+    from testbed.design.topology.circulants import as_json as topology_json
+    from testbed.lab.simulated.lifecycle import hosts_of
 
     topology = topology_json(design.topology)
     kind = "one-way links" if design.topology.simplex else "links"
@@ -75,138 +67,116 @@ def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
 
 
 def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """What every document says first: which lab, and how real it is."""
-    from testbed.lab.simulated import hosts_of
+    """Return what every document begins with: which lab, and how real it is."""
+    from testbed.lab.simulated.lifecycle import hosts_of
 
     return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}
 
 
 def plan(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    take_over: TakeOver = False,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    take_over: options.TakeOver = False,
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
-    as_json: AsJson = False,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    as_json: options.AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
     from testbed.cli.designs import chosen_design
-    from testbed.design.topology import as_json as topology_json
-    from testbed.design.wiring import patch_list
+    from testbed.design.patching.wiring import patch_list
+    from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.plan import describe, plan_json
 
     lab = load_lab(lab_file)
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if patches:
         rows = patch_list(design.wiring)
-        if as_json:
-            print_json({"patch_list": rows})
-        else:
-            print_lines(rows)
+        print_answer({"patch_list": rows}, rows, as_json=as_json)
         return DONE
     lab = find_running(lab)
     with _session(lab) as session:
         planned = session.plan(design, take_over=take_over)
-    if as_json:
-        document: dict[str, Any] = plan_json(lab, planned)
-        print_json({**_about(lab), **topology_json(design.topology), **document})
-    else:
-        print_lines([_heading(lab, design), *describe(lab, planned)])
+    document = {**_about(lab), **topology_json(design.topology), **plan_json(lab, planned)}
+    print_answer(document, [_heading(lab, design), *describe(lab, planned)], as_json=as_json)
     return CHANGES if planned.has_changes else DONE
 
 
 def apply(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    take_over: TakeOver = False,
-    hosts: HostsMode = "auto",
-    really_move: ReallyMove = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    take_over: options.TakeOver = False,
+    hosts: options.HostsMode = "auto",
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
-    from testbed.operate.apply import require_permission
+    from testbed.cli.designs import running_lab_and_design
+    from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
-    require_permission(lab, really_move)
+    check_permission(lab, really_move)
     notes: list[str] = []
     with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(
             design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
         )
-    findings = [asdict(finding) for finding in brought.verified.findings]
-    if as_json:
-        print_json(
-            {
-                **_about(lab, hosts),
-                "operation": brought.apply.operation,
-                "changed": brought.plan.has_changes,
-                "circuits": len(brought.plan.circuits),
-                "dark_s": brought.apply.dark_s,
-                "total_s": brought.apply.total_s,
-                "journal_s": brought.apply.journal_s,
-                "verified": brought.verified.ok,
-                "findings": findings,
-                "notes": notes,
-            }
-        )
-    else:
-        print_lines([_heading(lab, design, hosts), *_finding_lines(findings)])
+    document = _about(lab, hosts) | _applied(brought) | {"notes": notes}
+    lines = [_heading(lab, design, hosts), *_finding_lines(document["findings"])]
+    print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
 
+def _applied(brought: BringUpReport) -> dict[str, Any]:
+    return {
+        "operation": brought.apply.operation,
+        "changed": brought.plan.has_changes,
+        "circuits": len(brought.plan.circuits),
+        "outage_s": brought.apply.outage_s,
+        "total_s": brought.apply.total_s,
+        "journal_s": brought.apply.journal_s,
+        "verified": brought.verified.ok,
+        "findings": [asdict(finding) for finding in brought.verified.findings],
+    }
+
+
 def verify(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    hosts: HostsMode = "auto",
-    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
-    as_json: AsJson = False,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    hosts: options.HostsMode = "auto",
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    as_json: options.AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.cli.designs import running_lab_and_design
 
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab, hosts) as session:
         report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]
-    if as_json:
-        print_json(
-            {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
-            | {"links_heard": report.links_heard, "findings": findings}
-        )
-    else:
-        heard = f", {report.links_heard} links heard by probe" if report.links_heard else ""
-        print_lines(
-            [
-                _heading(lab, design, hosts),
-                f"{report.circuits} circuits looked at{heard}",
-                *_finding_lines(findings),
-            ]
-        )
+    document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
+    document |= {"links_heard": report.links_received, "findings": findings}
+    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    looked_at = f"{report.circuits} circuits looked at{heard}"
+    lines = [_heading(lab, design, hosts), looked_at, *_finding_lines(findings)]
+    print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
 
@@ -222,17 +192,17 @@ def path(
     lab_file: Annotated[
         Path, typer.Option("--lab", metavar="LAB", help="Lab file.", envvar="LIGHTBED_LAB")
     ] = Path("labs/testbed12.yaml"),
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
-    as_json: AsJson = False,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    as_json: options.AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.path import describe_path, follow_path, node_named
 
     lab = load_lab(lab_file)
@@ -242,8 +212,6 @@ def path(
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab) as session:
         hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
-    if as_json:
-        print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})
-    else:
-        print_lines([_heading(lab, design), *describe_path(hops)])
+    document = {**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
+    print_answer(document, [_heading(lab, design), *describe_path(hops)], as_json=as_json)
     return DONE

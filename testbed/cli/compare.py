@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.options import AsJson
+from testbed.cli import options, workload_options
 from testbed.cli.output import DONE, counted, print_json, print_lines, print_table
-from testbed.cli.workload_options import (
-    Degree,
-    Device,
-    Fluid,
-    Nodes,
-    Oversubscription,
-    Preset,
-    Profile,
-    RateGbps,
-    ReconfigurationMs,
-    Seed,
-    Settings,
-    StrategyChoice,
-    Workload,
-)
 
 if TYPE_CHECKING:
-    from testbed.design.comparison import Row
+    from testbed.design.evaluation.comparison import Row
+    from testbed.design.evaluation.jobs import Job
+
+Fabrics = Annotated[str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")]
+PlotFile = Annotated[
+    Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -35,58 +26,47 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    workload: Workload,
-    fabrics: Annotated[
-        str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")
-    ] = "all",
-    rate_gbps: RateGbps = None,
-    nodes: Nodes = None,
-    degree: Degree = None,
-    preset: Preset = "",
-    settings: Settings = None,
-    device: Device = "",
-    profile: Profile = "",
-    strategy: StrategyChoice = "",
-    oversubscription: Oversubscription = 2.0,
-    reconfiguration_ms: ReconfigurationMs = 10.0,
-    fluid: Fluid = None,
-    seed: Seed = 0,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")
-    ] = None,
-    as_json: AsJson = False,
+    workload: workload_options.Workload,
+    fabrics: Fabrics = "all",
+    rate_gbps: workload_options.RateGbps = None,
+    nodes: workload_options.Nodes = None,
+    degree: workload_options.Degree = None,
+    preset: workload_options.Preset = "",
+    settings: workload_options.Settings = None,
+    device: workload_options.Device = "",
+    profile: workload_options.Profile = "",
+    strategy: workload_options.StrategyChoice = "",
+    oversubscription: workload_options.Oversubscription = 2.0,
+    reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
+    fluid: workload_options.Fluid = None,
+    seed: workload_options.Seed = 0,
+    plot: PlotFile = None,
+    as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload on several fabrics and compare time and cost."""
-    from testbed.design.comparison import compare_fabrics, rows_of
-    from testbed.design.comparison_picture import draw_comparison
-    from testbed.design.jobs import open_job
-    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+    from testbed.design.evaluation.comparison import compare_fabrics, rows_of
+    from testbed.design.evaluation.comparison_plot import draw_comparison
+    from testbed.design.evaluation.jobs import FabricOptions
 
-    job = open_job(
-        WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy
-    )
+    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
-    rows = compare_fabrics(
-        job,
-        rows_of(fabrics),
-        links,
-        rate,
-        oversubscription=oversubscription,
-        reconfiguration_s=reconfiguration_ms * 1e-3,
-        seed=seed,
-        fluid=fluid,
-    )
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)
     each = f"{counted(links, 'link')} of {rate:g} Gbit/s each"
     title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
-    if picture:
-        draw_comparison(rows, picture, title)
+    if plot:
+        draw_comparison(rows, plot, title)
     if as_json:
-        about = {"job": job.name, "simulated": True, **job.about}
-        about |= {"nodes": job.graph.nodes, "degree": links, "rate_gbps": rate}
-        print_json(about | {"fabrics": [row.as_json() for row in rows]})
-        return DONE
-    _show(title, rows)
+        print_json(_document(job, links, rate, rows))
+    else:
+        _show(title, rows)
     return DONE
+
+
+def _document(job: Job, degree: int, rate_gbps: float, rows: tuple[Row, ...]) -> dict[str, Any]:
+    about = {"job": job.name, "simulated": True, **job.about}
+    about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
+    return about | {"fabrics": [row.as_json() for row in rows]}
 
 
 def _show(title: str, rows: tuple[Row, ...]) -> None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Deadline,
-    HostsMode,
-    LabFile,
-    RateMbps,
-    ReallyMove,
-    RunsDirectory,
-)
+from testbed.cli import options
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 
@@ -26,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.measure.gain import RingGain
     from testbed.measure.job import JobResult
     from testbed.measure.model import Timing
+    from testbed.measure.results.records import Repatch
 
 CPU_NOTE = ", limited by the hosts' CPU"
 
@@ -36,18 +29,18 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    lab_file: LabFile,
-    hosts: HostsMode = "auto",
+    lab_file: options.LabFile,
+    hosts: options.HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    rate_mbps: RateMbps = None,
-    deadline_s: Deadline = 240.0,
-    really_move: ReallyMove = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    rate_mbps: options.RateMbps = None,
+    deadline_s: options.Deadline = 240.0,
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import at_rate
+    from testbed.lab.simulated.lifecycle import at_rate
     from testbed.measure.job import run_job
 
     # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
@@ -130,56 +123,50 @@ def _bound(row: Timing) -> str:
     return "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
 
 
+_COLUMNS = (
+    "topology",
+    "configuration",
+    "size (B)",
+    "time (us)",
+    "quartiles (us)",
+    "busbw (Mbit/s)",
+    "link limit",
+    "bound by",
+)
+
+
+def _cells(row: Timing) -> tuple[object, ...]:
+    quartiles = f"{row.low_us:.0f} to {row.high_us:.0f}"
+    what = (row.topology, row.configuration, row.size_bytes)
+    return *what, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _bound(row)
+
+
 def _show(result: JobResult) -> None:
     mark = "SIMULATED " if result.lab.simulated else ""
     model = ", hosts only modelled" if result.hosts == "model" else ""
-    columns = [
-        "topology",
-        "configuration",
-        "size (B)",
-        "time (us)",
-        "quartiles (us)",
-        "busbw (Mbit/s)",
-        "link limit",
-        "bound by",
-    ]
-    rows = [
-        [
-            row.topology,
-            row.configuration,
-            row.size_bytes,
-            row.time_us,
-            f"{row.low_us:.0f} to {row.high_us:.0f}",
-            row.busbw_mbps,
-            row.limit_mbps,
-            _bound(row),
-        ]
-        for row in result.timings
-    ]
-    print_table(f"{mark}AllReduce on {result.lab.name}{model}", columns, rows)
+    title = f"{mark}AllReduce on {result.lab.name}{model}"
+    print_table(title, _COLUMNS, [_cells(row) for row in result.timings])
+    print_lines(list(_lines(result)))
+
+
+def _lines(result: JobResult) -> Iterator[str]:
     link = result.lab.link
     if result.lab.simulated:
-        print_lines(
-            [f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"]
-        )
+        yield f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"
     if result.link_rate and result.link_rate.is_lowered:
-        print_lines([result.link_rate.describe()])
+        yield result.link_rate.describe()
     if result.ring_gain:
-        print_lines([_headline(result.ring_gain)])
+        yield _headline(result.ring_gain)
     if result.repatch:
-        repatch = result.repatch
-        stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.dark_s * 1e3:.0f} ms{stall}"])
-        print_lines(
-            [
-                f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x{note})"
-                for c in repatch.comparisons
-                for note in [CPU_NOTE if c.cpu_limited else ""]
-            ]
-        )
-    print_lines(
-        [
-            f"report: {result.report}",
-            f"next: open it, then `testbed runs`, `testbed report {result.run_id}`, `testbed sim up LAB`",
-        ]
-    )
+        yield from _repatch_lines(result.repatch)
+    yield f"report: {result.report}"
+    yield f"next: open it, then `testbed runs`, `testbed report {result.run_id}`, `testbed sim up LAB`"
+
+
+def _repatch_lines(repatch: Repatch) -> Iterator[str]:
+    yield f"re-patch: {repatch.reason}"
+    stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
+    yield f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"
+    for one in repatch.comparisons:
+        note = CPU_NOTE if one.cpu_limited else ""
+        yield f"  {one.label}: {one.before:.4g} -> {one.after:.4g} {one.unit} ({one.gain:.2f}x{note})"

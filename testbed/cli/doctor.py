@@ -1,4 +1,4 @@
-"""`testbed doctor`: can this machine run a lab, and if not, what is the cure."""
+"""`testbed doctor`: can this machine run a lab, and if not, what is the hint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check this machine, and a lab file if given; exit code 1 when something needs a cure."""
+    """Check this machine, and a lab file if given; exit code 1 when something needs a hint."""
     from testbed.lab.checkup import check_lab, check_machine
     from testbed.lab.inventory import load_lab
 
@@ -33,6 +33,6 @@ def doctor(
         print_json({"ok": well, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            cure = "" if check.ok else f"\n      {check.cure}"
-            print_lines([f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{cure}"])
+            hint = "" if check.ok else f"\n      {check.hint}"
+            print_lines([f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}"])
     return DONE if well else ERROR

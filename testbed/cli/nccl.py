@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Deadline,
-    Groups,
-    HostsMode,
-    Method,
-    PlanFile,
-    RunsDirectory,
-    Simplex,
-)
+from testbed.cli import options
 from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
+    from testbed.measure.current_topology import NcclTestsResult
     from testbed.measure.model import CollectiveResult
-    from testbed.measure.nccl_table import NcclTable
-    from testbed.measure.standing import NcclTestsResult
+    from testbed.measure.nccl.table import NcclTable
+    from testbed.measure.results.run import Run
+    from testbed.operate.session import Design, LabSession
 
+MeasuredLab = Annotated[Path | None, typer.Argument(metavar="[LAB]", help="Lab file to measure.")]
+ImportFile = Annotated[
+    Path | None, typer.Option("--import", metavar="FILE", help="Read nccl-tests output, text or JSON.")
+]
+Interfaces = Annotated[
+    str,
+    typer.Option("--nccl-interfaces", metavar="NAMES", help="Verbs devices for NCCL, e.g. qedr0,qedr1."),
+]
 Program = Annotated[
     Literal["auto", "gloo", "nccl", "nccl-tests"],
     typer.Option(
@@ -44,74 +46,78 @@ def register(app: typer.Typer) -> None:
 
 
 def nccl(
-    lab_file: Annotated[Path | None, typer.Argument(metavar="[LAB]", help="Lab file to measure.")] = None,
-    import_file: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Read nccl-tests output, text or JSON.")
-    ] = None,
+    lab_file: MeasuredLab = None,
+    import_file: ImportFile = None,
     program: Program = "auto",
-    interfaces: Annotated[
-        str,
-        typer.Option("--nccl-interfaces", metavar="NAMES", help="Verbs devices for NCCL, e.g. qedr0,qedr1."),
-    ] = "",
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    hosts: HostsMode = "auto",
+    interfaces: Interfaces = "",
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    hosts: options.HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Deadline = 60.0,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    deadline_s: options.Deadline = 60.0,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running, hosts_of
-    from testbed.measure.nccl_import import import_nccl
-    from testbed.measure.nccl_launch import NcclSettings, NcclTest
-    from testbed.measure.standing import measure_nccl_tests, measure_standing
-    from testbed.measure.store import RunStore
-    from testbed.operate.journal import journal_in
-    from testbed.operate.session import open_lab
+    from testbed.cli.designs import running_lab_and_design
+    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.measure.current_topology import measure_current
+    from testbed.measure.nccl.reading import import_nccl
 
-    if (lab_file is None) == (import_file is None):
-        raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
-    if import_file is not None:
+    if import_file is not None and lab_file is None:
         return _show_table(import_nccl(import_file), as_json=as_json)
-    assert lab_file is not None
+    if lab_file is None or import_file is not None:
+        raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
     steps = parse_sizes(sizes)
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     mode = hosts_of(lab, hosts)
-    with (
-        journal_in(runs_dir) as journal,
-        open_lab(lab, journal, model_hosts=mode == "model") as session,
-        RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
-        narrate() as narrator,
-    ):
+    with _measuring(lab, mode, runs_dir) as (session, run), narrate() as narrator:
         if program == "nccl-tests":
-            names = (
-                tuple(interfaces.split(",")) if interfaces else tuple(nic.name for nic in lab.hosts[0].nics)
-            )
-            settings = NcclSettings("IB" if interfaces else "Socket", names, channels=len(names))
-            test = NcclTest(smallest_bytes=steps[0], largest_bytes=steps[-1], timeout_s=round(deadline_s))
-            tested = measure_nccl_tests(session, design, run, settings, test)
+            tested = _run_nccl_tests(session, design, run, interfaces, steps, deadline_s)
             return _show_tests(tested, as_json=as_json)
-        result = measure_standing(
-            session,
-            design,
-            run,
-            steps,
-            hosts=mode,
-            backend=program,
-            deadline_s=deadline_s,
-            on_progress=narrator.tick,
+        result = measure_current(
+            session, design, run, steps, deadline_s, hosts=mode, backend=program, on_progress=narrator.tick
         )
     return _show_result(lab, mode, run.run_id, result, as_json=as_json)
 
 
+@contextmanager
+def _measuring(lab: Lab, mode: str, runs_dir: Path) -> Iterator[tuple[LabSession, Run]]:
+    """Provide the lab opened, and the run on whose record goes what is measured on it."""
+    from testbed.measure.results.store import RunStore
+    from testbed.operate.journal import journal_in
+    from testbed.operate.session import open_lab
+
+    with (
+        journal_in(runs_dir) as journal,
+        open_lab(lab, journal, model_hosts=mode == "model") as session,
+        RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+    ):
+        yield session, run
+
+
+def _run_nccl_tests(
+    session: LabSession,
+    design: Design,
+    run: Run,
+    interfaces: str,
+    sizes: tuple[int, ...],
+    deadline_s: float,
+) -> NcclTestsResult:
+    from testbed.measure.current_topology import measure_nccl_tests
+    from testbed.measure.nccl.launch import NcclSettings, NcclTest
+
+    own = (nic.name for nic in session.lab.hosts[0].nics)
+    names = tuple(interfaces.split(",") if interfaces else own)
+    settings = NcclSettings("IB" if interfaces else "Socket", names, channels=len(names))
+    test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(deadline_s))
+    return measure_nccl_tests(session, design, run, settings, test)
+
+
 def _show_table(table: NcclTable, *, as_json: bool) -> int:
-    from testbed.measure.nccl_table import table_json, table_text
+    from testbed.measure.nccl.table import table_json, table_text
 
     document: dict[str, Any] = table_json(table)
     if as_json:
@@ -124,7 +130,7 @@ def _show_table(table: NcclTable, *, as_json: bool) -> int:
 
 
 def _show_tests(tested: NcclTestsResult, *, as_json: bool) -> int:
-    from testbed.measure.nccl_table import table_json
+    from testbed.measure.nccl.table import table_json
 
     if as_json:
         rings = [asdict(finding) for finding in tested.rings]
@@ -142,18 +148,11 @@ def _show_result(lab: Lab, mode: str, run_id: str, result: CollectiveResult, *, 
         print_json(about | {"results": rows})
         return DONE
     columns = ["configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit", "limited by"]
-    shown = [
-        [
-            row.configuration,
-            row.size_bytes,
-            row.time_us,
-            row.busbw_mbps,
-            row.limit_mbps,
-            "host CPU" if row.cpu_limited else "",
-        ]
-        for row in result.timings
-    ]
-    print_table(
-        f"{'SIMULATED ' if lab.simulated else ''}AllReduce on {lab.name}, hosts: {mode}", columns, shown
-    )
+    shown = []
+    for row in result.timings:
+        limited_by = "host CPU" if row.cpu_limited else ""
+        what = (row.configuration, row.size_bytes)
+        shown.append((*what, row.time_us, row.busbw_mbps, row.limit_mbps, limited_by))
+    mark = "SIMULATED " if lab.simulated else ""
+    print_table(f"{mark}AllReduce on {lab.name}, hosts: {mode}", columns, shown)
     return DONE

@@ -8,24 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.options import AsJson, Simplex
-from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_json, print_lines
-from testbed.cli.workload_options import (
-    Degree,
-    Device,
-    Nodes,
-    Preset,
-    Profile,
-    Seed,
-    Settings,
-    Workload,
-)
+from testbed.cli import options, workload_options
+from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_answer
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
-    from testbed.design.plan_file import Plan
-    from testbed.design.planning import Servers
-    from testbed.design.search import Progress
+    from testbed.design.plans.file import Plan
+    from testbed.design.plans.planning import Effort, Servers
+    from testbed.design.search import Found, Progress
+    from testbed.design.workloads.choice import WorkloadChoice
 
 Lab = Annotated[
     Path | None, typer.Option("--lab", metavar="LAB", help="Lab file; says hosts, NICs and rate.")
@@ -34,6 +25,27 @@ HostsOf = Annotated[
     str, typer.Option("--hosts-of", metavar="A,B,C", help="Only these hosts of the lab, as nodes 0, 1, 2.")
 ]
 
+LabsRateGbps = Annotated[
+    float | None,
+    typer.Option("--rate-gbps", metavar="R", help="Rate of one link; default the lab's, else 100."),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option("--steps", min=0, help="Steps of each chain; default 1000, beyond 32 servers 4000."),
+]
+Chains = Annotated[
+    int | None, typer.Option("--chains", min=1, help="Independent searches; default 4, beyond 32 servers 1.")
+]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes for the chains.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Chains on the workers of Dask.")
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option("--checkpoint", metavar="FILE", help="Where the search stands, as it goes.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint.")]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The plan file.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -41,65 +53,42 @@ def register(app: typer.Typer) -> None:
 
 
 def optimise(
-    workload: Workload,
+    workload: workload_options.Workload,
     lab_file: Lab = None,
     hosts_of: HostsOf = "",
-    nodes: Nodes = None,
-    degree: Degree = None,
-    rate_gbps: Annotated[
-        float | None,
-        typer.Option("--rate-gbps", metavar="R", help="Rate of one link; default the lab's, else 100."),
-    ] = None,
-    simplex: Simplex = False,
-    preset: Preset = "",
-    settings: Settings = None,
-    device: Device = "a100",
-    profile: Profile = "",
-    seed: Seed = 0,
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=0, help="Steps of each chain; default 1000, beyond 32 servers 4000."),
-    ] = None,
-    chains: Annotated[
-        int | None,
-        typer.Option("--chains", min=1, help="Independent searches; default 4, beyond 32 servers 1."),
-    ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes for the chains.")] = 1,
-    scheduler: Annotated[
-        str | None,
-        typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Chains on the workers of Dask."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", metavar="FILE", help="Where the search stands, as it goes.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint.")] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The plan file.")] = Path(
-        "plan.json"
-    ),
-    as_json: AsJson = False,
+    nodes: workload_options.Nodes = None,
+    degree: workload_options.Degree = None,
+    rate_gbps: LabsRateGbps = None,
+    simplex: options.Simplex = False,
+    preset: workload_options.Preset = "",
+    settings: workload_options.Settings = None,
+    device: workload_options.Device = "a100",
+    profile: workload_options.Profile = "",
+    seed: workload_options.Seed = 0,
+    steps: Steps = None,
+    chains: Chains = None,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
+    checkpoint: Checkpoint = None,
+    resume: Resume = False,
+    out: Out = Path("plan.json"),
+    as_json: options.AsJson = False,
 ) -> int:
     """Find a strategy and a topology for a workload, and write them down as a plan."""
-    from testbed.design.plan_file import check_writable, plan_json, write_plan
-    from testbed.design.planning import Effort, make_plan
-    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+    from testbed.design.plans.file import check_writable, plan_json, write_plan
+    from testbed.design.plans.planning import Effort
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
-    with narrate() as narrator:
-
-        def told(now: Progress) -> None:
-            narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
-
-        narrator.phase(f"Searching for {workload} on {counted(servers.nodes, 'server')}")
-        plan, found = make_plan(choice, servers, effort, told)
+    plan, found = _search(choice, servers, effort)
     write_plan(plan, out)  # before anything else can go wrong: the search was the long part
     patches = _patches(lab_file, plan, out)
-    if as_json:
-        print_json({**plan_json(plan), "plan": str(out), "stopped": found.stopped})
-    else:
-        print_lines([*_lines(plan), *patches, f"plan: {out}", *_next(lab_file, out)])
+    document = {**plan_json(plan), "plan": str(out), "stopped": found.stopped}
+    lines = [*_lines(plan), *patches, f"plan: {out}", *_next(lab_file, out)]
+    print_answer(document, lines, as_json=as_json)
     if found.stopped:
         print(f"stopped after {found.steps:,} steps; the plan is the best so far", file=sys.stderr)
     return INTERRUPTED if found.stopped else DONE
@@ -114,7 +103,7 @@ def _servers(
     *,
     simplex: bool,
 ) -> Servers:
-    from testbed.design.planning import Servers
+    from testbed.design.plans.planning import Servers
     from testbed.lab.inventory import load_lab
     from testbed.lab.shards import shard_of
     from testbed.operate.session import check_fits, degree_of
@@ -140,9 +129,21 @@ def _servers(
     )
 
 
+def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:
+    from testbed.design.plans.planning import make_plan
+
+    with narrate() as narrator:
+
+        def report(now: Progress) -> None:
+            narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
+
+        narrator.phase(f"Searching for {choice.name} on {counted(servers.nodes, 'server')}")
+        return make_plan(choice, servers, effort, report)
+
+
 def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
-    """What is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
-    from testbed.design.wiring import patch_list
+    """Return what is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
+    from testbed.design.patching.wiring import patch_list
     from testbed.lab.inventory import load_lab
     from testbed.operate.session import design_of_plan, lab_of_plan
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.design.strides import Method as StrideMethod
+from testbed.design.topology.strides import Method as StrideMethod
 from testbed.errors import TopologyError
 
 if TYPE_CHECKING:
-    from testbed.design.topology import AllReduceDemand
+    from testbed.design.topology.circulants import AllReduceDemand
 
 LabFile = Annotated[Path, typer.Argument(metavar="LAB", help="Lab file (YAML), e.g. labs/testbed12.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -67,8 +67,8 @@ DEFAULT_RUNS = Path("runs")
 
 
 def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:
-    """`["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
-    from testbed.design.topology import AllReduceDemand
+    """Return `["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
+    from testbed.design.topology.circulants import AllReduceDemand
 
     demands = []
     for text in texts or ():

@@ -1,13 +1,14 @@
-"""How commands speak: people read lines on a terminal, programs read one JSON document on standard output.
+"""Output of commands: people read lines on a terminal, programs read one JSON document on standard output.
 
 Progress goes to standard error, so that `--json` leaves standard output to the document alone.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,18 +31,33 @@ INTERRUPTED = 130
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on one line of standard output."""
+    """Print one JSON document on one line of standard output."""
     print(json.dumps(document, default=str), flush=True)
 
 
+def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
+    """Print what was found: the document for programs, the lines for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(lines)
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a header and rows as CSV on standard output; None is an empty field, lines end as everywhere here."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
 def print_lines(lines: Sequence[str]) -> None:
-    """Plain lines on standard output."""
+    """Print plain lines on standard output."""
     for line in lines:
         print(line)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for people. Numbers are aligned to the right when every cell of a column is one."""
+    """Print a table for people. Numbers are aligned to the right when every cell of a column is one."""
     from rich.console import Console
     from rich.table import Table
 
@@ -59,7 +75,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things in words: `1 link`, `4 links`."""
+    """Return a number of things in words: `1 link`, `4 links`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -72,7 +88,7 @@ def _is_number(cell: object) -> bool:
 
 
 def describe_error(error: Exception) -> dict[str, Any]:
-    """Stable code, who must act, and the message of any error, as programs get it."""
+    """Return a stable code, who must act, and the message of any error, as programs get it."""
     if isinstance(error, OcsError | TestbedError):
         described = {"code": error.code, "who": error.who, "message": str(error)}
         report = getattr(error, "report", None)
@@ -83,7 +99,7 @@ def describe_error(error: Exception) -> dict[str, Any]:
 
 
 def describe_report(report: ApplyReport) -> dict[str, Any]:
-    """What became of every pair, and what the switch held at the end, as programs get it."""
+    """Return what became of every pair, and what the switch held at the end, as programs get it."""
     return {
         "pairs": [{"input": i, "output": o, "status": s.value} for (i, o), s in sorted(report.pairs.items())],
         "revision": report.read_back.revision if report.read_back else None,
@@ -106,16 +122,16 @@ class PlainNarrator:
     _said: str = ""
 
     def phase(self, title: str) -> None:
-        """A new part of the job begins."""
+        """Note that a new part of the job begins."""
         self._said = ""
         print(f"== {title}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """Something worth knowing happened."""
+        """Note that something worth knowing happened."""
         print(f"   {text}", file=sys.stderr, flush=True)
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """One of many like steps is done."""
+        """Note that one of many like steps is done."""
         if text != self._said or done >= total:
             print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
         self._said = text
@@ -129,22 +145,22 @@ class RichNarrator:
         self._task = progress.add_task("", total=None)
 
     def phase(self, title: str) -> None:
-        """A new part of the job begins."""
+        """Note that a new part of the job begins."""
         self._progress.console.print(f"[bold]{title}[/bold]")
         self._progress.reset(self._task, total=None, description=title)
 
     def note(self, text: str) -> None:
-        """Something worth knowing happened."""
+        """Note that something worth knowing happened."""
         self._progress.console.print(f"  {text}", highlight=False)
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """One of many like steps is done."""
+        """Note that one of many like steps is done."""
         self._progress.update(self._task, completed=done, total=total, description=text)
 
 
 @contextmanager
 def narrate() -> Iterator[PlainNarrator | RichNarrator]:
-    """The narrator that fits where standard error goes."""
+    """Provide the narrator that fits where standard error goes."""
     if not sys.stderr.isatty():
         yield PlainNarrator()
         return

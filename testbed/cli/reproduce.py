@@ -34,10 +34,10 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path(
         "reproductions"
     ),
-    picture: Annotated[Literal["svg", "png"], typer.Option("--picture", help="Format of pictures.")] = "svg",
+    plot: Annotated[Literal["svg", "png"], typer.Option("--picture", help="Format of plots.")] = "svg",
     as_json: AsJson = False,
 ) -> int:
-    """Make figures of a paper again: CSV, picture, and a table of published and own numbers."""
+    """Make figures of a paper again: CSV, plot, and a table of published and own numbers."""
     from testbed.design.reproductions.comparison import HEADER
     from testbed.design.reproductions.topoopt import MODULES
     from testbed.design.reproductions.topoopt.setup import PAPER, QUICK
@@ -50,7 +50,7 @@ def reproduce(
         for wanted in figures:
             narrator.phase(f"figure {wanted.number}: {wanted.title}")
             table = wanted.make(QUICK if quick else PAPER, narrator.tick)
-            documents.append(_write(wanted, table, folder, picture, narrator))
+            documents.append(_write(wanted, table, folder, plot, narrator))
     if as_json:
         print_json({"paper": paper, "quick": quick, "figures": documents})
         return DONE
@@ -72,16 +72,16 @@ def _figure(number: int) -> Figure[Scale]:
 def _write(
     wanted: Figure[Scale], table: Table, folder: Path, ending: str, narrator: Narrator
 ) -> dict[str, Any]:
-    """The files of a figure, and the document of it."""
+    """Return the files of a figure, and the document of it."""
     from testbed.design.reproductions.comparison import HEADER
     from testbed.design.reproductions.drawing import draw
     from testbed.design.reproductions.page import page
 
     name = f"figure{wanted.number}"
     (folder / f"{name}.csv").write_text(table.csv, encoding="utf-8")
-    picture = draw(wanted.draw(table), folder / f"{name}.{ending}")
+    plot = draw(wanted.draw(table), folder / f"{name}.{ending}")
     comparisons = wanted.compare(table)
-    (folder / f"{name}.md").write_text(page(wanted, table, picture.name), encoding="utf-8")
+    (folder / f"{name}.md").write_text(page(wanted, table, plot.name), encoding="utf-8")
     narrator.note(f"{folder / name}.csv, .{ending}, .md")
     return {
         "figure": wanted.number,

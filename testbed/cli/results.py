@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import DONE, print_answer, print_csv, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
-    from testbed.measure.records import RunSummary
+    from testbed.measure.results.records import RunSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -19,12 +20,22 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report)
 
 
-def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int:
+def runs(
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="A header and one line a run, with the columns of --json.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
     """List the runs of a results directory, the newest first."""
-    from testbed.measure.store import RunStore
+    from testbed.measure.results.store import RunStore
 
+    if as_csv and as_json:
+        raise typer.BadParameter("give --csv or --json, not both")
     found = RunStore(runs_dir).list_runs()
-    if as_json:
+    if as_csv:
+        print_csv(list(SUMMARY), [[column(run) for column in SUMMARY.values()] for run in found])
+    elif as_json:
         print_json({"runs": [_summary_json(run) for run in found]})
     elif not found:
         print_lines([f"no runs in {runs_dir}: `make run` makes one"])
@@ -40,18 +51,21 @@ def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int
 
 
 def _summary_json(run: RunSummary) -> dict[str, Any]:
-    finished = run.finished.isoformat() if run.finished else None
-    return {
-        "run_id": run.run_id,
-        "lab": run.lab,
-        "status": run.status,
-        "started": run.started.isoformat(),
-        "finished": finished,
-        "simulated": run.simulated,
-        "hosts": run.hosts,
-        "directory": str(run.directory),
-        "error": run.error,
-    }
+    return {name: column(run) for name, column in SUMMARY.items()}
+
+
+SUMMARY: Mapping[str, Callable[[RunSummary], Any]] = {
+    "run_id": lambda run: run.run_id,
+    "lab": lambda run: run.lab,
+    "status": lambda run: run.status,
+    "started": lambda run: run.started.isoformat(),
+    "finished": lambda run: run.finished.isoformat() if run.finished else None,
+    "simulated": lambda run: run.simulated,
+    "hosts": lambda run: run.hosts,
+    "directory": lambda run: str(run.directory),
+    "error": lambda run: run.error,
+}
+"""Columns of `--csv` and keys of `--json`: what each takes from a run."""
 
 
 def report(
@@ -59,15 +73,14 @@ def report(
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
-    """Write a run's report anew from what is stored, and say where it is."""
-    from testbed.measure.report import write_report
-    from testbed.measure.store import RunStore
+    """Write a run's report again from what is stored, and say where it is."""
+    from testbed.measure.report.page import write_report
+    from testbed.measure.results.store import RunStore
 
     stored = RunStore(runs_dir).load(run_id)
     path = stored.summary.directory / "report.html"
     write_report(stored, path)
-    if as_json:
-        print_json(_summary_json(stored.summary) | {"report": str(path), "timings": len(stored.timings)})
-    else:
-        print_lines([f"{path}  ({len(stored.timings)} timings)"])
+    count = len(stored.timings)
+    document = _summary_json(stored.summary) | {"report": str(path), "timings": count}
+    print_answer(document, [f"{path}  ({count} timings)"], as_json=as_json)
     return DONE

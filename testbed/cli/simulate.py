@@ -7,30 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.options import AsJson
-from testbed.cli.output import DONE, counted, print_json, print_lines
-from testbed.cli.workload_options import (
-    Degree,
-    Device,
-    EqualCost,
-    Fluid,
-    Nodes,
-    Oversubscription,
-    Preset,
-    Profile,
-    RateGbps,
-    ReconfigurationMs,
-    Seed,
-    Settings,
-    StrategyChoice,
-    Workload,
-)
-from testbed.design.fabric_names import FABRICS, SWITCHED
+from testbed.cli import options, workload_options
+from testbed.cli.output import DONE, counted, print_answer
+from testbed.design.fabrics.entries import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
-    from testbed.design.fabric_choice import ChosenFabric
-    from testbed.design.jobs import Job
-    from testbed.design.simulation import Execution
+    from testbed.design.evaluation.jobs import Job
+    from testbed.design.evaluation.simulation import Execution
+    from testbed.design.fabrics.by_name import ChosenFabric
+
+Fabric = Annotated[str, typer.Option("--fabric", metavar="NAME", help=", ".join(FABRICS) + ".")]
+Trace = Annotated[
+    Path | None, typer.Option("--trace", metavar="DIR", help="Write flows, links and tasks as Parquet.")
+]
+Timeline = Annotated[
+    Path | None, typer.Option("--timeline", metavar="FILE", help="Draw the time line (.png, .svg).")
+]
+HeatMap = Annotated[
+    Path | None, typer.Option("--heat-map", metavar="FILE", help="Draw who sends how much to whom.")
+]
 
 DIRECT_DEGREE = 4
 
@@ -41,72 +36,47 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    workload: Workload,
-    fabric: Annotated[
-        str, typer.Option("--fabric", metavar="NAME", help=", ".join(FABRICS) + ".")
-    ] = "direct",
-    rate_gbps: RateGbps = None,
-    nodes: Nodes = None,
-    degree: Degree = None,
-    preset: Preset = "",
-    settings: Settings = None,
-    device: Device = "",
-    profile: Profile = "",
-    strategy: StrategyChoice = "",
-    equal_cost: EqualCost = False,
-    oversubscription: Oversubscription = 2.0,
-    reconfiguration_ms: ReconfigurationMs = 10.0,
-    fluid: Fluid = None,
-    seed: Seed = 0,
-    trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="DIR", help="Write flows, links and tasks as Parquet.")
-    ] = None,
-    timeline: Annotated[
-        Path | None, typer.Option("--timeline", metavar="FILE", help="Draw the time line (.png, .svg).")
-    ] = None,
-    heat_map: Annotated[
-        Path | None, typer.Option("--heat-map", metavar="FILE", help="Draw who sends how much to whom.")
-    ] = None,
-    as_json: AsJson = False,
+    workload: workload_options.Workload,
+    fabric: Fabric = "direct",
+    rate_gbps: workload_options.RateGbps = None,
+    nodes: workload_options.Nodes = None,
+    degree: workload_options.Degree = None,
+    preset: workload_options.Preset = "",
+    settings: workload_options.Settings = None,
+    device: workload_options.Device = "",
+    profile: workload_options.Profile = "",
+    strategy: workload_options.StrategyChoice = "",
+    equal_cost: workload_options.EqualCost = False,
+    oversubscription: workload_options.Oversubscription = 2.0,
+    reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
+    fluid: workload_options.Fluid = None,
+    seed: workload_options.Seed = 0,
+    trace: Trace = None,
+    timeline: Timeline = None,
+    heat_map: HeatMap = None,
+    as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
-    from testbed.design.fabric_choice import fabric_by_name
-    from testbed.design.jobs import open_job
-    from testbed.design.simulation import figures, flowing, simulate_on, write_trace
-    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+    from testbed.design.evaluation.jobs import FabricOptions
+    from testbed.design.evaluation.simulation import figures, simulate_on, write_trace
 
-    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
-    job = open_job(choice, nodes, strategy)
+    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
-    chosen = fabric_by_name(
-        fabric,
-        job.graph.nodes,
-        links,
-        rate,
-        demand=job.traffic.demand,
-        topology=job.topology,
-        equal_cost=equal_cost,
-        oversubscription=oversubscription,
-        reconfiguration_s=reconfiguration_ms * 1e-3,
-        seed=seed,
-    )
-    chosen = flowing(chosen, fluid=fluid, planned=job.plan is not None)
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
     if trace:
         write_trace(done, trace)
     _draw(job, done, fabric, timeline, heat_map)
     document = _document(job, chosen, links, rate) | figures(chosen, done)
-    if as_json:
-        print_json(document)
-    else:
-        print_lines(_lines(document))
+    print_answer(document, _lines(document), as_json=as_json)
     return DONE
 
 
 def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:
-    from testbed.design.simulation import draw_timeline
+    from testbed.design.evaluation.simulation import draw_timeline
 
     if timeline:
         draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")

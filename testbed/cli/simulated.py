@@ -13,7 +13,7 @@ from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMb
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
-    from testbed.lab.simulated import SimulatedLab
+    from testbed.lab.simulated.lifecycle import SimulatedLab
 
 app = typer.Typer(help="Simulated labs: start, stop, list.")
 
@@ -39,7 +39,7 @@ def up(
     A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is printed.
     """
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import at_rate, start_lab
+    from testbed.lab.simulated.lifecycle import at_rate, start_lab
 
     asked = at_rate(load_lab(lab_file), rate_mbps)
     started = start_lab(asked, hosts=hosts, detached=True, move=move)
@@ -83,7 +83,7 @@ def down(
     as_json: AsJson = False,
 ) -> int:
     """Remove labs whose supervisor is gone; a living one only when named or with --all."""
-    from testbed.lab.simulated import lab_down, lab_status
+    from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
     before = {entry["lab_id"] for entry in lab_status()}
     lab_down(lab_ids or (), all_labs=all_labs)
@@ -101,7 +101,7 @@ def down(
 @app.command()
 def status(as_json: AsJson = False) -> int:
     """List the simulated labs of this machine, living or left over."""
-    from testbed.lab.simulated import lab_status
+    from testbed.lab.simulated.lifecycle import lab_status
 
     labs = lab_status()
     if as_json:

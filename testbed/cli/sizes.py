@@ -16,12 +16,12 @@ _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """`1KiB:8MiB` as doubling sizes in bytes. Raises `CollectiveError` that shows the form.
+    """Return `1KiB:8MiB` as doubling sizes in bytes. Raises `CollectiveError` that shows the form.
 
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)
     """
-    from testbed.measure.collectives import doubling_sizes
+    from testbed.measure.collectives.ranks import doubling_sizes
 
     smallest, _, largest = text.partition(":")
     sizes = [_parse_size(word) for word in (smallest, largest or smallest)]

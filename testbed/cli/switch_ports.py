@@ -16,11 +16,11 @@ class PortNames:
         self._ports = ports
 
     def name(self, port: int) -> str:
-        """What the device calls a port."""
+        """Return what the device calls a port."""
         return self._ports[port].name
 
     def number(self, text: str, side: Side | None) -> int:
-        """The port that `text` means; on `side` when it says which. Raises `UnknownPort`.
+        """Return the port that `text` means; on `side` when it says which. Raises `UnknownPort`.
 
         A number that is a port's number is that port; anything else, and whatever follows `=`, is a name.
         """
@@ -35,19 +35,19 @@ class PortNames:
         if not found:
             where = f" on the {side.value}put side" if side else ""
             raise UnknownPort(
-                f"the switch has no port {text!r}{where}", cure="`testbed switch ADDRESS ports` lists them."
+                f"the switch has no port {text!r}{where}", hint="`testbed switch ADDRESS ports` lists them."
             )
         if len(found) > 1:
-            raise UnknownPort(f"{text!r} is an input and an output", ports=found, cure="Use the number.")
+            raise UnknownPort(f"{text!r} is an input and an output", ports=found, hint="Use the number.")
         return found[0]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
-        """Pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
+        """Return pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
         pairs: dict[int, int] = {}
         for text in texts:
             source, colon, output = text.partition(":")
             if not colon:
-                raise PortError(f"{text!r} is no pair", cure="Write INPUT:OUTPUT, such as 1:49 or E3:W4.")
+                raise PortError(f"{text!r} is no pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4.")
             number = self.number(source, Side.IN)
             if number in pairs:
                 raise PortError(f"input {source} is named twice", ports=(number,))
@@ -60,6 +60,6 @@ class PortNames:
 
 
 def pairs_in_file(path: Path) -> list[str]:
-    """The pairs of a file, one or more a line; `#` begins a comment."""
+    """Return the pairs of a file, one or more a line; `#` begins a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]

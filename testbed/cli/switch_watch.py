@@ -1,4 +1,4 @@
-"""What `testbed switch ADDRESS watch` sees: changes between two looks, and unasked messages."""
+"""Events that `testbed switch ADDRESS watch` sees: changes between two looks, and unasked messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sight:
 
 
 def sights(device: OpticalSwitch, *, every_s: float, for_s: float | None) -> Iterator[Sight]:
-    """Everything that changes, from now on; ends after `for_s`, or never.
+    """Yield everything that changes, from now on; ends after `for_s`, or never.
 
     Devices that speak unasked are read when they do, and now and then; others at every look.
     """

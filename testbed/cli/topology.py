@@ -24,9 +24,9 @@ def topology(
     as_json: AsJson = False,
 ) -> int:
     """Find a topology for so many hosts of so many NICs."""
-    from testbed.design.topology import as_json as topology_json
-    from testbed.design.topology import find_topology
-    from testbed.design.wiring import patch_list, wire
+    from testbed.design.patching.wiring import patch_list, wire
+    from testbed.design.topology.circulants import as_json as topology_json
+    from testbed.design.topology.circulants import find_topology
 
     found = find_topology(nodes, degree, simplex=simplex, method=method, demands=parse_demands(demand))
     document = topology_json(found)

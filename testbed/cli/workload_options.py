@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from testbed.design.evaluation.jobs import Job
 
 Workload = Annotated[
     str,
@@ -68,3 +71,20 @@ ReconfigurationMs = Annotated[
     float,
     typer.Option("--reconfiguration-ms", min=0, metavar="MS", help="Dark time of circuits that change."),
 ]
+
+
+def chosen_job(
+    workload: str,
+    preset: str,
+    settings: list[str] | None,
+    device: str,
+    profile: str,
+    nodes: int | None,
+    strategy: str,
+) -> Job:
+    """Return the job that the options name. Raises what `open_job` raises, and `WorkloadError` for settings."""
+    from testbed.design.evaluation.jobs import open_job
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
+
+    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
+    return open_job(choice, nodes, strategy)

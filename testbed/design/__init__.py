@@ -1,1 +1,31 @@
-"""What should be: topologies, wirings, routes, rings and what they ought to reach. Pure; no lab is touched."""
+"""The plan of a lab: topologies, wirings, routes, plans, and what they ought to reach. Pure; no lab is touched.
+
+| room | what lives there | imports of these |
+|---|---|---|
+| `model`, `rates` | nodes, NICs, links, topologies, routes; rates that are believed | |
+| `matching` | heaviest matchings | |
+| `topology` | strides, rings, demands, and topologies found for them | `matching` |
+| `routing` | next hops, paths, balance over several | `topology` |
+| `patching` | colouring, planes, patch lists | `topology` |
+| `collectives` | the table of collectives; trees and hierarchies; what a wiring should reach | `routing` |
+| `workloads` | models, sharding, strategies, one iteration | `topology` |
+| `fabrics` | fabrics by name | `topology` |
+| `search` | strategy and topology found together | `workloads`, `fabrics` |
+| `plans` | plan files | `search` |
+| `evaluation` | jobs simulated, fabrics compared | `plans` |
+| `repair` | what to do when a fibre is lost | `topology` |
+| `sharing` | several jobs on one lab | `evaluation` |
+| `reproductions` | figures of papers | all |
+"""
+
+from lightbed.moved import keep_importable
+
+keep_importable(
+    __name__,
+    {
+        "demand": "topology.demand",
+        "finder": "topology.finder",
+        "look_ahead": "sharing.look_ahead",
+        "prediction": "collectives.performance",
+    },
+)

@@ -1,4 +1,4 @@
-"""What should be: nodes, NICs, one-way links, topologies and routes. Pure and frozen.
+"""The planned network: nodes, NICs, one-way links, topologies and routes. Pure and frozen.
 
 Nodes and NICs are numbered from 0. A link is one light path in one direction, from the transmitter
 of a NIC to the receiver of another; a duplex link is two of them.
@@ -78,7 +78,7 @@ class Routes:
     first_link: Mapping[tuple[int, int], Link]
 
     def path(self, source: int, target: int) -> tuple[Link, ...]:
-        """The links a packet takes from node `source` to node `target`, in order."""
+        """Return the links a packet takes from node `source` to node `target`, in order."""
         hops: list[Link] = []
         node = source
         while node != target:
@@ -87,7 +87,7 @@ class Routes:
         return tuple(hops)
 
     def hops(self, source: int, target: int) -> int:
-        """Length of `path(source, target)`."""
+        """Return length of `path(source, target)`."""
         return len(self.path(source, target))
 
 
@@ -103,5 +103,5 @@ class RingOrder:
     order: tuple[int, ...]
 
     def position(self, node: int) -> int:
-        """Position (rank) of a node in this ring."""
+        """Return position (rank) of a node in this ring."""
         return self.order.index(node)

@@ -1,1 +1,1 @@
-"""What is there: the lab file, its hosts over SSH, forwarding, and simulated labs."""
+"""The lab as it is: the lab file, its hosts over SSH, forwarding, and simulated labs."""

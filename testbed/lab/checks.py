@@ -1,6 +1,6 @@
-"""What a lab file must mean: names and addresses are unique, every fibre ends in a free port of the right side.
+"""Rules of a lab file: names and addresses are unique, every fibre ends in a free port of the right side.
 
-Each check takes the shape and the document (for line numbers) and raises `LabFileError` for the first fault.
+Each check takes the schema and the document (for line numbers) and raises `LabFileError` for the first fault.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
 from testbed.lab.document import Document, Location
-from testbed.lab.shape import FibreShape, LabShape, SwitchShape
+from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema
 
 Direction = Literal["transmit", "receive"]
 
@@ -44,30 +44,30 @@ class _Use(NamedTuple):
 
     user: str
     direction: Direction
-    fibre: FibreShape
+    fibre: FibreSchema
     where: Location
 
 
-def check(document: Document, shape: LabShape) -> None:
-    """All checks, in the order in which a person would want to hear of them."""
-    _check_names(document, shape)
-    _check_interfaces(document, shape)
-    _check_switches(document, shape)
-    uses = list(_uses(shape))
-    _check_switches_known(document, shape, uses)
-    _check_enough_ports(document, shape, uses)
+def check(document: Document, schema: LabSchema) -> None:
+    """Run all checks, in the order in which a person would want to hear of them."""
+    _check_names(document, schema)
+    _check_interfaces(document, schema)
+    _check_switches(document, schema)
+    uses = list(_uses(schema))
+    _check_switches_known(document, schema, uses)
+    _check_enough_ports(document, schema, uses)
     for use in uses:
-        _check_side(document, _switches(shape)[use.fibre.switch], use)
+        _check_side(document, _switches(schema)[use.fibre.switch], use)
     _check_ports_once(document, uses)
-    _check_addresses(document, shape)
+    _check_addresses(document, schema)
 
 
-def _switches(shape: LabShape) -> dict[str, SwitchShape]:
-    return {switch.name: switch for switch in shape.switches}
+def _switches(schema: LabSchema) -> dict[str, SwitchSchema]:
+    return {switch.name: switch for switch in schema.switches}
 
 
-def _uses(shape: LabShape) -> Iterator[_Use]:
-    for i, host in enumerate(shape.hosts):
+def _uses(schema: LabSchema) -> Iterator[_Use]:
+    for i, host in enumerate(schema.hosts):
         for k, nic in enumerate(host.nics):
             where: Location = ("hosts", i, "nics", k)
             user = f"{host.name}/{nic.name}"
@@ -75,29 +75,29 @@ def _uses(shape: LabShape) -> Iterator[_Use]:
             yield _Use(user, "receive", nic.receive, (*where, "receive"))
 
 
-def _check_names(document: Document, shape: LabShape) -> None:
+def _check_names(document: Document, schema: LabSchema) -> None:
     switches: list[tuple[str, Location]] = [
-        (switch.name, ("switches", i, "name")) for i, switch in enumerate(shape.switches)
+        (switch.name, ("switches", i, "name")) for i, switch in enumerate(schema.switches)
     ]
     hosts: list[tuple[str, Location]] = [
-        (host.name, ("hosts", i, "name")) for i, host in enumerate(shape.hosts)
+        (host.name, ("hosts", i, "name")) for i, host in enumerate(schema.hosts)
     ]
     _check_unique(document, "name", switches + hosts)
-    for i, host in enumerate(shape.hosts):
+    for i, host in enumerate(schema.hosts):
         nics: list[tuple[str, Location]] = [
             (nic.name, ("hosts", i, "nics", k, "name")) for k, nic in enumerate(host.nics)
         ]
         _check_unique(document, f"interface of host '{host.name}'", nics)
 
 
-def _check_interfaces(document: Document, shape: LabShape) -> None:
-    """What a kernel calls its interfaces is its own affair; a simulated one is named by us."""
-    for i, host in enumerate(shape.hosts if shape.simulated else ()):
+def _check_interfaces(document: Document, schema: LabSchema) -> None:
+    """Check names of interfaces of simulated hosts; a real kernel calls its own as it likes."""
+    for i, host in enumerate(schema.hosts if schema.simulated else ()):
         for k, nic in enumerate(host.nics):
             if not re.fullmatch(r"[a-z][a-z0-9]*", nic.name):
                 what = f"interface '{nic.name}' of host '{host.name}' cannot be simulated under this name"
-                cure = "use lower-case letters and digits, like nic1"
-                raise document.error(("hosts", i, "nics", k, "name"), what, cure)
+                hint = "use lower-case letters and digits, like nic1"
+                raise document.error(("hosts", i, "nics", k, "name"), what, hint)
 
 
 def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Location]]) -> None:
@@ -109,26 +109,26 @@ def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Loca
         first[name] = where
 
 
-def _check_switches(document: Document, shape: LabShape) -> None:
-    for i, switch in enumerate(shape.switches):
+def _check_switches(document: Document, schema: LabSchema) -> None:
+    for i, switch in enumerate(schema.switches):
         where: Location = ("switches", i, "address")
         place = endpoint(switch.address)
         if place is None:
             what = f"'{switch.address}' is not the address of a switch"
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
-        if shape.simulated and place.language not in ("polatis+scpi", "polatis+tl1"):
+        if schema.simulated and place.language not in ("polatis+scpi", "polatis+tl1"):
             what = f"there is no simulated switch that speaks '{place.language}'"
             raise document.error(where, what, "use polatis+scpi:// or polatis+tl1://, or 'simulated: false'")
-        if shape.simulated and _numeric(switch.address) is None:
+        if schema.simulated and _numeric(switch.address) is None:
             what = f"the simulated switch '{switch.name}' has no numeric address"
-            raise document.error(where, what, f"give it an address inside {shape.management}")
-        if switch.twin and not shape.simulated:
+            raise document.error(where, what, f"give it an address inside {schema.management}")
+        if switch.twin and not schema.simulated:
             what = f"switch '{switch.name}' of a real lab has a twin"
             raise document.error(("switches", i, "twin"), what, "remove 'twin' or set 'simulated: true'")
 
 
-def _check_switches_known(document: Document, shape: LabShape, uses: Iterable[_Use]) -> None:
-    names = list(_switches(shape))
+def _check_switches_known(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
+    names = list(_switches(schema))
     for use in uses:
         if use.fibre.switch not in names:
             near = difflib.get_close_matches(use.fibre.switch, names, n=1) or names
@@ -136,9 +136,9 @@ def _check_switches_known(document: Document, shape: LabShape, uses: Iterable[_U
             raise document.error(use.where, what, f"name a switch of this file ({', '.join(near)})")
 
 
-def _check_enough_ports(document: Document, shape: LabShape, uses: Iterable[_Use]) -> None:
+def _check_enough_ports(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
     ends = Counter((use.fibre.switch, use.direction) for use in uses)
-    for i, switch in enumerate(shape.switches):
+    for i, switch in enumerate(schema.switches):
         _check_count(document, i, switch.name, "input", switch.inputs, ends[switch.name, "transmit"])
         _check_count(document, i, switch.name, "output", switch.outputs, ends[switch.name, "receive"])
 
@@ -146,12 +146,12 @@ def _check_enough_ports(document: Document, shape: LabShape, uses: Iterable[_Use
 def _check_count(document: Document, index: int, switch: str, side: str, ports: int, fibres: int) -> None:
     if fibres > ports:
         what = f"too few ports: {fibres} fibres end in the {ports} {side}s of switch '{switch}'"
-        cure = f"give '{switch}' {fibres} {side}s or more, or move NICs to another switch"
-        raise document.error(("switches", index, f"{side}s"), what, cure)
+        hint = f"give '{switch}' {fibres} {side}s or more, or move NICs to another switch"
+        raise document.error(("switches", index, f"{side}s"), what, hint)
 
 
-def _check_side(document: Document, switch: SwitchShape, use: _Use) -> None:
-    """Transmit fibres end in inputs 1..N, receive fibres come from outputs N+1..N+M."""
+def _check_side(document: Document, switch: SwitchSchema, use: _Use) -> None:
+    """Check that transmit fibres end in inputs 1..N, receive fibres come from outputs N+1..N+M."""
     port, last = use.fibre.number, switch.inputs + switch.outputs
     inputs, outputs = f"1..{switch.inputs}", f"{switch.inputs + 1}..{last}"
     if not 1 <= port <= last:
@@ -181,13 +181,13 @@ def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
         first[key] = use
 
 
-def _addresses(shape: LabShape) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
-    """Every address with its owner, its place in the file and whether it is a management address."""
-    for i, switch in enumerate(shape.switches):
+def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
+    """Yield every address with its owner, its place in the file and whether it is a management address."""
+    for i, switch in enumerate(schema.switches):
         address = _numeric(switch.address)
         if address:
             yield address, f"switch '{switch.name}'", ("switches", i, "address"), True
-    for i, host in enumerate(shape.hosts):
+    for i, host in enumerate(schema.hosts):
         yield host.management, f"host '{host.name}' (management)", ("hosts", i, "management"), True
         yield host.address, f"host '{host.name}'", ("hosts", i, "address"), False
         for k, nic in enumerate(host.nics):
@@ -202,9 +202,9 @@ def _numeric(address: str) -> IPv4Address | None:
         return None
 
 
-def _check_addresses(document: Document, shape: LabShape) -> None:
+def _check_addresses(document: Document, schema: LabSchema) -> None:
     owners: dict[IPv4Address, tuple[str, Location]] = {}
-    for address, owner, where, managed in _addresses(shape):
+    for address, owner, where, managed in _addresses(schema):
         if address in owners:
             other, first = owners[address]
             already = f"{other}, line {document.line(first)}"
@@ -212,32 +212,32 @@ def _check_addresses(document: Document, shape: LabShape) -> None:
             raise document.error(where, what, "give each its own address")
         owners[address] = (owner, where)
         is_switch = where[0] == "switches"
-        if managed and (shape.simulated or not is_switch):
-            _check_managed(document, shape, address, owner, where)
+        if managed and (schema.simulated or not is_switch):
+            _check_managed(document, schema, address, owner, where)
         if not managed:
-            _check_data(document, shape, address, owner, where)
+            _check_data(document, schema, address, owner, where)
 
 
 def _check_managed(
-    document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location
+    document: Document, schema: LabSchema, address: IPv4Address, owner: str, where: Location
 ) -> None:
-    network = shape.management
+    network = schema.management
     if address not in network:
         what = f"{owner} has {address}, outside the management network {network}"
         raise document.error(where, what, f"choose an address inside {network}, or correct 'management'")
     if address in (network.network_address, network.broadcast_address):
         what = f"{owner} has {address}, which is no host address of {network}"
         raise document.error(where, what, f"choose another address inside {network}")
-    if shape.simulated and address == network.network_address + 1:
+    if schema.simulated and address == network.network_address + 1:
         what = f"{owner} has {address}, which the simulation itself uses"
         raise document.error(where, what, f"choose another address inside {network}")
 
 
 def _check_data(
-    document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location
+    document: Document, schema: LabSchema, address: IPv4Address, owner: str, where: Location
 ) -> None:
-    if address in shape.management:
-        what = f"{owner} has {address}, inside the management network {shape.management}"
+    if address in schema.management:
+        what = f"{owner} has {address}, inside the management network {schema.management}"
         raise document.error(where, what, "links and nodes need addresses of a network of their own")
     if address.is_loopback or address.is_multicast or address.is_unspecified or address.is_link_local:
         what = f"{owner} has {address}, which cannot be routed"

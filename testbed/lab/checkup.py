@@ -1,4 +1,4 @@
-"""What this machine can do: the facts behind `testbed doctor`. Looks, and changes nothing that stays."""
+"""Abilities of this machine: the facts behind `testbed doctor`. Looks, and changes nothing that stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from testbed.lab.model import Lab
-from testbed.lab.simulated import lab_status
+from testbed.lab.simulated.lifecycle import lab_status
 
 _PROGRAMS = {
     "ip": "apt-get install iproute2",
@@ -34,16 +34,16 @@ filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress re
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One fact: `ok`, what was found, and the cure when it is not well."""
+    """One fact: `ok`, what was found, and the hint when it is not well."""
 
     name: str
     ok: bool
     found: str
-    cure: str = ""
+    hint: str = ""
 
 
 def check_machine() -> Iterator[Check]:
-    """What a simulated lab needs of this machine."""
+    """Yield checks of what a simulated lab needs of this machine."""
     version = platform.python_version()
     yield Check(
         "python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer"
@@ -55,9 +55,9 @@ def check_machine() -> Iterator[Check]:
     yield Check(
         "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
     )
-    for program, cure in _PROGRAMS.items():
+    for program, hint in _PROGRAMS.items():
         path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        yield Check(f"program {program}", path is not None, path or "not found", cure)
+        yield Check(f"program {program}", path is not None, path or "not found", hint)
     if root and shutil.which("ip"):
         yield _check_kernel()
     yield from _check_labs()
@@ -65,17 +65,17 @@ def check_machine() -> Iterator[Check]:
 
 def _check_kernel() -> Check:
     """Make a namespace with a veth pair, a token bucket and a redirect, and remove it again."""
-    cure = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
+    hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
     namespace = f"lbdoctor-{uuid4().hex[:6]}"
     made = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
     if made.returncode:
-        return Check("kernel", ok=False, found=made.stderr.strip(), cure=cure)
+        return Check("kernel", ok=False, found=made.stderr.strip(), hint=hint)
     try:
         for tool, script in (("ip", _KERNEL_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
             command = [tool, "-n", namespace, "-batch", "-"]
             done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
             if done.returncode:
-                return Check("kernel", ok=False, found=done.stderr.strip().splitlines()[0], cure=cure)
+                return Check("kernel", ok=False, found=done.stderr.strip().splitlines()[0], hint=hint)
     finally:
         subprocess.run(["ip", "netns", "del", namespace], check=False)
     return Check("kernel", ok=True, found=f"{platform.release()}: veth, tbf, u32, mirred")
@@ -90,7 +90,7 @@ def _check_labs() -> Iterator[Check]:
 
 
 def check_lab(lab: Lab) -> Iterator[Check]:
-    """What a lab file asks of this machine: the hosts' interpreter, and torch in it."""
+    """Yield checks of what a lab file asks of this machine: the hosts' interpreter, and torch in it."""
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
@@ -102,11 +102,11 @@ def check_lab(lab: Lab) -> Iterator[Check]:
         )
 
 
-def _check_interpreter(python: str, program: str, cure: str) -> Check:
+def _check_interpreter(python: str, program: str, hint: str) -> Check:
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
     try:
         done = run([python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/")
     except OSError as error:
-        return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", cure=cure)
+        return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", hint=hint)
     found = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
-    return Check("hosts' interpreter", not done.returncode, found[-1] if found else python, cure)
+    return Check("hosts' interpreter", not done.returncode, found[-1] if found else python, hint)

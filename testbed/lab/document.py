@@ -26,14 +26,14 @@ class Document:
     lines: Mapping[Location, int]
 
     def line(self, where: Location) -> int:
-        """The line of a location, or of the nearest enclosing one that is written in the file."""
+        """Return the line of a location, or of the nearest enclosing one that is written in the file."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
 
-    def error(self, where: Location, what: str, cure: str) -> LabFileError:
-        """`file:line: what; cure`."""
-        return LabFileError(f"{self.path}:{self.line(where)}: {what}; {cure}")
+    def error(self, where: Location, what: str, hint: str) -> LabFileError:
+        """Return `file:line: what; hint`."""
+        return LabFileError(f"{self.path}:{self.line(where)}: {what}; {hint}")
 
 
 def read_document(path: Path) -> Document:
@@ -41,15 +41,15 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        cure = "give the path of a lab file, for example labs/testbed12.yaml"
-        raise LabFileError(f"{path}:1: cannot be read ({error.strerror}); {cure}") from None
+        hint = "give the path of a lab file, for example labs/testbed12.yaml"
+        raise LabFileError(f"{path}:1: cannot be read ({error.strerror}); {hint}") from None
     except UnicodeDecodeError as error:
         raise LabFileError(f"{path}:1: not UTF-8 text ({error.reason}); save it as UTF-8") from None
     return parse_document(path, text)
 
 
 def parse_document(path: Path, text: str) -> Document:
-    """The same from text already read; `path` only names the file in errors."""
+    """Return the same from text already read; `path` only names the file in errors."""
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:
@@ -99,7 +99,7 @@ def _lines(
 
 
 def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Keys and values of a mapping; a key written twice would silently lose the first value."""
+    """Return keys and values of a mapping; a key written twice would silently lose the first value."""
     first: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1

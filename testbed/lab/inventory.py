@@ -16,51 +16,51 @@ import yaml
 from testbed.lab.checks import check, endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
-from testbed.lab.shape import FibreShape, HostShape, LabShape, SwitchShape, read_shape
+from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, SwitchSchema, read_schema
 
 DEFAULT_PYTHON = "python3"
 
 
 def state_directory() -> Path:
-    """Where this user's state lives: `$XDG_STATE_HOME/lightbed`, usually `~/.local/state/lightbed`."""
+    """Return where this user's state lives: `$XDG_STATE_HOME/lightbed`, usually `~/.local/state/lightbed`."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     base = Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state"
     return base / "lightbed"
 
 
 def default_key() -> Path:
-    """The SSH client key used when the lab file names none."""
+    """Return the SSH client key used when the lab file names none."""
     return state_directory() / "id_ed25519"
 
 
 def load_lab(path: str | Path) -> Lab:
-    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; cure`, for the first fault."""
+    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; hint`, for the first fault."""
     return _lab(read_document(Path(path)))
 
 
 def parse_lab(text: str, path: str | Path) -> Lab:
-    """The same from text; `path` names the file in errors and anchors relative paths."""
+    """Return the same from text; `path` names the file in errors and anchors relative paths."""
     return _lab(parse_document(Path(path), text))
 
 
 def _lab(document: Document) -> Lab:
-    shape = read_shape(document)
-    check(document, shape)
-    key = shape.ssh.key
+    schema = read_schema(document)
+    check(document, schema)
+    key = schema.ssh.key
     return Lab(
-        name=shape.name,
+        name=schema.name,
         path=document.path,
-        simulated=shape.simulated,
-        management=shape.management,
-        hosts=tuple(_host(shape, host, document.path) for host in shape.hosts),
-        switches=tuple(_switch(switch) for switch in shape.switches),
-        twins={switch.name: _twin(switch) for switch in shape.switches} if shape.simulated else {},
-        link=_link(shape),
+        simulated=schema.simulated,
+        management=schema.management,
+        hosts=tuple(_host(schema, host, document.path) for host in schema.hosts),
+        switches=tuple(_switch(switch) for switch in schema.switches),
+        twins={switch.name: _twin(switch) for switch in schema.switches} if schema.simulated else {},
+        link=_link(schema),
         ssh_key=Path(_anchored(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
     )
 
 
-def _host(shape: LabShape, host: HostShape, path: Path) -> LabHost:
+def _host(schema: LabSchema, host: HostSchema, path: Path) -> LabHost:
     return LabHost(
         name=host.name,
         management=host.management,
@@ -68,39 +68,39 @@ def _host(shape: LabShape, host: HostShape, path: Path) -> LabHost:
         nics=tuple(
             LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive)) for nic in host.nics
         ),
-        python=_anchored(host.ssh.python or shape.ssh.python or DEFAULT_PYTHON, path),
-        user=host.ssh.user or shape.ssh.user or "root",
-        ssh_port=host.ssh.port or shape.ssh.port or 22,
+        python=_anchored(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
+        user=host.ssh.user or schema.ssh.user or "root",
+        ssh_port=host.ssh.port or schema.ssh.port or 22,
     )
 
 
-def _fibre(fibre: FibreShape) -> FibreEnd:
+def _fibre(fibre: FibreSchema) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db)
 
 
-def _switch(switch: SwitchShape) -> LabSwitch:
+def _switch(switch: SwitchSchema) -> LabSwitch:
     return LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
 
 
-def _twin(switch: SwitchShape) -> SwitchTwin:
+def _twin(switch: SwitchSchema) -> SwitchTwin:
     return SwitchTwin(**switch.twin.model_dump()) if switch.twin else SwitchTwin()
 
 
-def _link(shape: LabShape) -> LinkClass:
-    link = shape.link
+def _link(schema: LabSchema) -> LinkClass:
+    link = schema.link
     represents_gbps = link.represents_gbps or link.rate_mbps / 1000
     return LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate)
 
 
 def _anchored(program: str, path: Path) -> str:
-    """A path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
+    """Return a path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
     if "/" not in program:
         return program
     return os.path.normpath(path.absolute().parent / program)
 
 
 def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
-    """The same simulated lab with every management address moved to the same place in another network.
+    """Return the same simulated lab with every management address moved to the same place in another network.
 
     Raises `ValueError` for a lab that is not simulated (its addresses are facts) and for a smaller network.
     """
@@ -119,7 +119,7 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
 
 
 def with_rate(lab: Lab, rate_mbps: float) -> Lab:
-    """The same lab with links of a fixed rate, which stand for what they stood for."""
+    """Return the same lab with links of a fixed rate, which stand for what they stood for."""
     return replace(lab, link=replace(lab.link, rate_mbps=rate_mbps, fit_rate=False))
 
 
@@ -135,7 +135,7 @@ def _moved_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
 
 
 def render_lab(lab: Lab) -> str:
-    """The lab as YAML text that `parse_lab` reads back as an equal `Lab` (paths are written absolute)."""
+    """Return the lab as YAML text that `parse_lab` reads back as an equal `Lab` (paths are written absolute)."""
     document = {
         "name": lab.name,
         "simulated": lab.simulated,

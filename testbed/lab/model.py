@@ -1,4 +1,4 @@
-"""What is there: switches, hosts, NICs and the fibres between them, as the lab file says. Frozen."""
+"""The lab as it is: switches, hosts, NICs and the fibres between them, as the lab file says. Frozen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.design.model import Link, Nic
 
 @dataclass(frozen=True, slots=True)
 class FibreEnd:
-    """Where one fibre of a NIC ends: a port of a switch, and what the fibre loses on the way."""
+    """End of one fibre of a NIC: a port of a switch, and what the fibre loses on the way."""
 
     switch: str
     port: int
@@ -54,7 +54,7 @@ class LabSwitch:
 
 @dataclass(frozen=True, slots=True)
 class SwitchTwin:
-    """How the twin of a switch behaves; only in simulated labs. Ports on the switch's own address."""
+    """Behaviour of the twin of a switch; only in simulated labs. Ports on the switch's own address."""
 
     tl1_port: int = 3082
     control_port: int = 7025
@@ -77,7 +77,7 @@ class LinkClass:
 
     @property
     def scale(self) -> float:
-        """How many times faster the represented link is (1 on a real lab)."""
+        """Factor by which the represented link is (1 on a real lab)."""
         return self.represents_gbps * 1000 / self.rate_mbps
 
 
@@ -100,17 +100,17 @@ class Lab:
     others: tuple[LabHost, ...] = ()
 
     def nic(self, nic: Nic) -> LabNic:
-        """The lab's interface for a planned one."""
+        """Return the lab's interface for a planned one."""
         return self.hosts[nic.node].nics[nic.index]
 
     def nic_label(self, nic: Nic) -> str:
-        """`host/nic`, as people write it."""
+        """Return `host/nic`, as people write it."""
         return f"{self.hosts[nic.node].name}/{self.nic(nic).name}"
 
     def link_label(self, link: Link) -> str:
-        """`a/nic1 -> b/nic1`."""
+        """Return `a/nic1 -> b/nic1`."""
         return f"{self.nic_label(link.source)} -> {self.nic_label(link.target)}"
 
     def switch(self, name: str) -> LabSwitch:
-        """The switch of that name."""
+        """Return the switch of that name."""
         return next(switch for switch in self.switches if switch.name == name)

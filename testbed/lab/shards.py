@@ -10,7 +10,7 @@ from testbed.lab.model import Lab
 
 
 def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
-    """The lab as one job sees it: its hosts in the given order, node 0 first; all others out of reach.
+    """Return the lab as one job sees it: its hosts in the given order, node 0 first; all others out of reach.
 
     Raises `TopologyError` for a host that the lab does not have, or that is named twice.
     """

@@ -1,1 +1,17 @@
-"""How good is it: collectives, results of nccl-tests, what is kept of a run, reports."""
+"""Measurements: collectives, results of nccl-tests, records of runs, reports.
+
+| room | what lives there |
+|---|---|
+| `model`, `units` | timings and byte counters; figures with units |
+| `results` | the database and the files of runs |
+| `collectives` | AllReduces and transfers, measured on hosts or modelled |
+| `nccl` | nccl-tests: launched, and their output read |
+| `gain`, `stall` | gains of many rings, gaps in a TCP stream |
+| `report` | one run as one HTML file |
+| `current_topology` | measurements on the circuits that are in force |
+| `job` and `job_steps`, `fibre_cut` | whole jobs: patch and measure twice; a fibre that is cut |
+"""
+
+from lightbed.moved import keep_importable
+
+keep_importable(__name__, {"standing": "current_topology"})

@@ -1,4 +1,4 @@
-"""A fibre is cut under a looping AllReduce, the lab is mended, and every step is timed.
+"""A fibre is cut under a looping AllReduce, the lab is repaired, and every step is timed.
 
 For simulated labs: `cut` is what takes the light away. The ranks run on all the while, in one launch; every sum is
 checked, and traffic counts as back when an AllReduce that waited has ended.
@@ -19,11 +19,11 @@ from typing import cast
 
 from testbed.design.model import RingOrder
 from testbed.errors import CollectiveError, VerifyFailed
-from testbed.measure.collectives import CollectiveSpec, Configuration, run_collectives
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run_collectives
 from testbed.measure.model import Timing
-from testbed.measure.records import Json
+from testbed.measure.results.records import Json
 from testbed.operate.repair import LabRepair, look_at, plan_lab_repair, reroute
-from testbed.operate.session import BroughtUp, Design, LabSession
+from testbed.operate.session import BringUpReport, Design, LabSession
 
 FIBRE_CUT = "fibre cut"
 NOTICE_TIMEOUT_S = 30.0
@@ -36,7 +36,7 @@ class FibreCut:
     """Seconds from the cut until it was noticed, the detours stood, an AllReduce ended again, and so on.
 
     `repatch_s` is the second stage alone, from its first read until its routes stood, of which the switches moved
-    `dark_s`; `repatch_stall_s` is how long no AllReduce ended meanwhile, and `usual_s` how long one usually takes.
+    `outage_s`; `repatch_stall_s` is how long no AllReduce ended meanwhile, and `usual_s` how long one usually takes.
     `rows` counts what was checked: each is three AllReduces, and every element of each was right.
     """
 
@@ -45,21 +45,21 @@ class FibreCut:
     back_s: float
     repatch_s: float
     repatch_stall_s: float
-    dark_s: float
+    outage_s: float
     usual_s: float
     rows: int
     findings: int
     why: str
 
     def to_json(self) -> Mapping[str, Json]:
-        """The data of a phase named `FIBRE_CUT`."""
+        """Return the data of a phase named `FIBRE_CUT`."""
         return cast("Mapping[str, Json]", asdict(self))
 
 
 def cut_and_repair(
     session: LabSession, design: Design, loop: AllReduceLoop, cut: Callable[[], object]
 ) -> FibreCut:
-    """Cut a fibre of a design in force while an AllReduce loops on it, and mend in both stages.
+    """Cut a fibre of a design in force while an AllReduce loops on it, and repair in both stages.
 
     Raises `VerifyFailed` when nothing is seen to be lost or nothing can restore it, what ended the loop when
     it ended, and the errors of every step.
@@ -83,7 +83,7 @@ def cut_and_repair(
         back_s=back - began,
         repatch_s=brought.routes_s,
         repatch_stall_s=max(loop.gaps(again)),
-        dark_s=brought.apply.dark_s,
+        outage_s=brought.apply.outage_s,
         usual_s=statistics.median(loop.gaps(0.0, until=began)),
         rows=loop.rows - first,
         findings=len(brought.verified.findings),
@@ -100,7 +100,7 @@ def _notice(session: LabSession, design: Design, *, until: float) -> LabRepair:
     raise VerifyFailed("no fibre is seen to be lost: was the one that was cut part of this topology?")
 
 
-def _repatch(session: LabSession, planned: LabRepair) -> BroughtUp:
+def _repatch(session: LabSession, planned: LabRepair) -> BringUpReport:
     if planned.repatched is None:
         raise VerifyFailed(f"there is nothing to re-patch: {planned.repair.why}")
     return session.bring_up(planned.repatched)
@@ -117,7 +117,7 @@ class AllReduceLoop:
 
     @property
     def rows(self) -> int:
-        """How many rows have been measured; every element of every one was right."""
+        """Number of rows that have been measured; every element of every one was right."""
         return len(self._at)
 
     def follow(self, running: Future[None]) -> None:
@@ -126,7 +126,7 @@ class AllReduceLoop:
         running.add_done_callback(lambda _: self._wake())
 
     def take(self, _timing: Timing) -> None:
-        """One more row, in the thread that follows the ranks."""
+        """Take one more row, in the thread that follows the ranks."""
         self._at.append(time.monotonic())
         self._wake()
         if self._enough:
@@ -137,11 +137,11 @@ class AllReduceLoop:
         self._enough = True
 
     def wait(self, rows: int) -> None:
-        """Until so many rows have been measured."""
+        """Wait until so many rows have been measured."""
         self._wait_until(lambda: self.rows >= rows)
 
     def wait_after(self, moment: float) -> float:
-        """When the first row after a moment was measured."""
+        """Return when the first row after a moment was measured."""
         self._wait_until(lambda: bool(self._at) and self._at[-1] > moment)
         return next(at for at in self._at if at > moment)
 
@@ -156,10 +156,10 @@ class AllReduceLoop:
             self._changed.wait_for(lambda: done() or running.done())
         if not done():
             running.result()  # raises what ended it
-            raise CollectiveError("the AllReduce ended before the lab was mended: let it loop for longer")
+            raise CollectiveError("the AllReduce ended before the lab was repaired: let it loop for longer")
 
     def gaps(self, since: float, until: float = math.inf) -> list[float]:
-        """The times between rows and the one before, of those measured in the interval."""
+        """Return the times between rows and the one before, of those measured in the interval."""
         return [after - before for before, after in pairwise(self._at) if since < after <= until]
 
 
@@ -176,7 +176,7 @@ def looping_allreduce(
     size_bytes: int = 1 << 18,
     deadline_s: float = 60.0,
 ) -> Iterator[AllReduceLoop]:
-    """An AllReduce over these rings that loops on all hosts while the body runs, at most until `deadline_s`.
+    """Provide an AllReduce over these rings that loops on all hosts while the body runs, at most until `deadline_s`.
 
     Raises `CollectiveError` when hosts are only modelled, and what `run_collectives` raises.
     """

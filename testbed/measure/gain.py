@@ -1,13 +1,13 @@
-"""What many rings gain over one, and a workload by another topology, from what was measured. Pure."""
+"""Gain of many rings over one, and a workload by another topology, from what was measured. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.design.demand import AllReduceDemand
+from testbed.design.topology.demand import AllReduceDemand
 from testbed.measure.model import Timing
-from testbed.measure.records import Comparison
+from testbed.measure.results.records import Comparison
 from testbed.measure.units import size_text
 
 
@@ -37,7 +37,7 @@ class RingGain:
 
 
 def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
-    """The timing with most rings beside the one-ring timing of the same collective, ranks and size.
+    """Return the timing with most rings beside the one-ring timing of the same collective, ranks and size.
 
     None where there is no such pair.
     """
@@ -52,21 +52,21 @@ def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
 
 
 def largest_of_each(timings: Sequence[Timing]) -> tuple[Timing, ...]:
-    """The largest size of each configuration of the first topology, in the order measured."""
+    """Return the largest size of each configuration of the first topology, in the order measured."""
     first = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first)
     return tuple(_largest(first, first[0].topology, name) for name in names)
 
 
 def group_name(group: int) -> str:
-    """`groups of 4`: how the configuration of AllReduces in groups is called."""
+    """Return `groups of 4`: how the configuration of AllReduces in groups is called."""
     return f"groups of {group}"
 
 
 def compare_topologies(
     timings: Sequence[Timing], before: str, after: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> tuple[Comparison, ...]:
-    """Two topologies by name: bus bandwidth inside each size of group, and the AllReduces of one iteration.
+    """Return two topologies by name: bus bandwidth inside each size of group, and the AllReduces of one iteration.
 
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
@@ -98,7 +98,7 @@ def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -
 
 
 def _iteration_s(rows: Sequence[Timing], demands: Sequence[AllReduceDemand]) -> float:
-    """All AllReduces of the job, each extrapolated from its row."""
+    """Return all AllReduces of the job, each extrapolated from its row."""
     pairs = zip(rows, demands, strict=True)
     return sum(row.time_us / 1e6 * demand.size_bytes / row.size_bytes for row, demand in pairs)
 
@@ -106,7 +106,7 @@ def _iteration_s(rows: Sequence[Timing], demands: Sequence[AllReduceDemand]) -> 
 def _rows_of_demands(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
-    """The row of each AllReduce of the job: of its group, or the fastest over all nodes, at the largest size."""
+    """Return the row of each AllReduce of the job: of its group, or the fastest over all nodes, at the largest size."""
     return [
         _fastest_over_all(timings, topology, nodes)
         if demand.group == nodes
@@ -116,7 +116,7 @@ def _rows_of_demands(
 
 
 def _fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
-    """The fastest configuration over all nodes at the largest size."""
+    """Return the fastest configuration over all nodes at the largest size."""
     rows = [row for row in timings if (row.topology, row.ranks) == (topology, nodes)]
     largest = max(row.size_bytes for row in rows)
     return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)

@@ -1,7 +1,7 @@
 """The main job: patch a topology, prove it, measure collectives, re-patch for a workload, measure again, report.
 
-Everything that happens goes into the run's record as soon as it is known. The job itself is a sequence; each of
-its steps is a plain function of the rooms below.
+Everything that happens goes into the run's record as soon as it is known. The job itself is a sequence; its steps
+are in `job_steps`.
 """
 
 from __future__ import annotations
@@ -10,45 +10,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
-from testbed.design.rings import rings_of
-from testbed.design.second_topology import SecondTopology, plan_second
-from testbed.design.topology import as_json
-from testbed.errors import VerifyFailed
 from testbed.lab.inventory import render_lab
-from testbed.lab.link_rate import LinkRate
 from testbed.lab.model import Lab
-from testbed.lab.reachability import ping_all
-from testbed.lab.simulated import start_lab
-from testbed.measure.collectives import CollectiveSpec, Configuration, Ranks
-from testbed.measure.gain import RingGain, compare_topologies, group_name, largest_of_each, ring_gain
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.lab.simulated.link_rate import LinkRate
+from testbed.measure.collectives.ranks import Ranks
+from testbed.measure.gain import RingGain, largest_of_each, ring_gain
+from testbed.measure.job_steps import MainJob, Narrator
 from testbed.measure.model import Timing
-from testbed.measure.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
-from testbed.measure.report import write_report
-from testbed.measure.run import Run
-from testbed.measure.stall import Stall, tcp_stream
-from testbed.measure.standing import collect, node_configurations, record, ring_proof
-from testbed.measure.store import RunStore
-from testbed.operate.apply import require_permission
+from testbed.measure.report.page import write_report
+from testbed.measure.results.records import LINK_RATE, Repatch
+from testbed.measure.results.run import Run
+from testbed.measure.results.store import RunStore
+from testbed.operate.apply import check_permission
 from testbed.operate.journal import journal_in
-from testbed.operate.session import BroughtUp, Design, LabSession, design_for, lay_out, open_lab
-
-# The groups of a job move much: small messages say nothing of them.
-GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
-
-
-class Narrator(Protocol):
-    """Who is told how the job goes."""
-
-    def phase(self, title: str) -> None:
-        """A new part of the job begins."""
-
-    def note(self, text: str) -> None:
-        """Something worth knowing happened."""
-
-    def tick(self, done: int, total: int, text: str) -> None:
-        """One of many like steps is done."""
+from testbed.operate.session import LabSession, open_lab
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +59,7 @@ class JobResult:
 def lab_at_hand(
     lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
 ) -> Iterator[tuple[Lab, str, LinkRate | None]]:
-    """The lab ready to be opened, what its hosts are (`real`, `kernel` or `model`), and the rate if it was chosen.
+    """Provide the lab to be opened, what its hosts are (`real`, `kernel`, `model`), and the rate if it was chosen.
 
     A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
     """
@@ -113,20 +91,17 @@ def run_job(
     Raises `RefusedToMove` for a real lab that was not named, and the errors of every step; whatever was
     built is torn down and the run is on record as failed or interrupted.
     """
-    require_permission(lab, really_move)
+    check_permission(lab, really_move)
     narrator.phase("Starting the lab")
     with lab_at_hand(lab, hosts, narrator) as (here, mode, link_rate):
         store = RunStore(runs_dir)
         with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
-            (run.directory / "lab.yaml").write_text(render_lab(here), encoding="utf-8")
-            if link_rate:
-                run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
+            _record_lab(run, here, link_rate)
             with (
                 open_lab(here, journal, model_hosts=mode == "model") as session,
                 _ranks_on(session, deadline_s) as ranks,
             ):
-                job = _Job(session, run, mode, tuple(sizes), narrator, deadline_s, ranks)
-                outcome = job.run()
+                outcome = MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks).run()
     report = run.directory / "report.html"
     write_report(store.load(run.run_id), report)
     return JobResult(
@@ -137,193 +112,18 @@ def run_job(
         hosts=mode,
         links=len(outcome.design.topology.links),
         verified=outcome.verified,
-        timings=tuple(job.timings),
+        timings=outcome.timings,
         repatch=outcome.repatch,
         link_rate=link_rate,
     )
 
 
+def _record_lab(run: Run, lab: Lab, link_rate: LinkRate | None) -> None:
+    (run.directory / "lab.yaml").write_text(render_lab(lab), encoding="utf-8")
+    if link_rate:
+        run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
+
+
 def _ranks_on(session: LabSession, deadline_s: float) -> AbstractContextManager[Ranks | None]:
-    """Ranks for all measurements of a job; none where hosts are only modelled."""
+    """Return ranks for all measurements of a job; none where hosts are only modelled."""
     return Ranks(session.fleet, session.lab, deadline_s) if session.fleet else nullcontext()
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    design: Design
-    verified: bool
-    repatch: Repatch | None
-
-
-class _Job:
-    """The steps of the main job on one open lab, and what they have in common."""
-
-    def __init__(
-        self,
-        session: LabSession,
-        run: Run,
-        hosts: str,
-        sizes: tuple[int, ...],
-        narrator: Narrator,
-        deadline_s: float,
-        ranks: Ranks | None,
-    ) -> None:
-        self.session = session
-        self.ranks = ranks
-        self.lab = session.lab
-        self.run_record = run
-        self.hosts = hosts
-        self.sizes = sizes
-        self.narrator = narrator
-        self.deadline_s = deadline_s
-        self.timings: list[Timing] = []
-        self.off_plan = 0
-
-    def run(self) -> _Outcome:
-        """Both topologies, one after the other."""
-        first = design_for(self.lab, name="all-nodes rings")
-        self.narrator.phase("Planning a topology for a second job")
-        planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
-        groups = self.groups_of(planned)
-        brought = self.bring_up(first, "Serves AllReduce over all nodes: every stride is a ring of its own.")
-        self.prove_routes(brought)
-        self.measure(first, groups, with_all_rings=True)
-        if planned is None:
-            self.narrator.note("no second topology: no group of these nodes is served better by another")
-            return _Outcome(first, brought.verified.ok and not self.off_plan, None)
-        name = ", ".join(group_name(group) for group in groups) or "second job"
-        second = lay_out(self.lab, name, planned.topology)
-        repatched, stall = self.repatch(second, planned)
-        self.measure(second, groups, with_all_rings=False)
-        repatch = self.record_repatch(first, repatched, planned, stall)
-        verified = brought.verified.ok and repatched.verified.ok and not self.off_plan
-        return _Outcome(first, verified, repatch)
-
-    def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
-        """Sizes of the groups in which the second job reduces, beside all hosts."""
-        demands = planned.demands if planned else ()
-        return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
-
-    def bring_up(self, design: Design, reason: str) -> BroughtUp:
-        """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
-        self.narrator.phase(f"Patching topology '{design.name}'")
-        topology = as_json(design.topology)
-        self.narrator.note(
-            f"strides {', '.join(map(str, topology['strides']))}: {len(topology['links'])} links, "
-            f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
-        )
-        brought = self.session.bring_up(design, self.narrator.note)
-        if not brought.verified.ok:
-            findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in brought.verified.findings[:5])
-            raise VerifyFailed(f"{len(brought.verified.findings)} findings after patching: {findings}")
-        links = tuple((a, b) for a, b in topology.pop("links"))
-        strides = tuple(topology.pop("strides"))
-        self.run_record.add_topology(
-            StoredTopology(name=design.name, links=links, strides=strides, reason=reason, **topology)
-        )
-        circuits = [StoredCircuit.of(self.lab, circuit) for circuit in brought.plan.circuits]
-        self.run_record.add_circuits(design.name, circuits)
-        self.run_record.add_phase(f"apply {design.name}", _apply_figures(brought))
-        return brought
-
-    def prove_routes(self, brought: BroughtUp) -> None:
-        """Every host reaches every other; without real hosts there is nothing to ask."""
-        if self.session.fleet is None:
-            self.narrator.note("hosts are modelled: routes are computed, not installed")
-            return
-        unreachable = ping_all(self.session.fleet).missing
-        if unreachable:
-            pairs = ", ".join(f"{source}->{target}" for source, target in unreachable[:6])
-            raise VerifyFailed(
-                f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; see `testbed verify`"
-            )
-        hosts = len(self.lab.hosts)
-        self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
-
-    def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
-        """One launch: the configurations of a topology, all sizes; rows go on record when it ends."""
-        self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
-        spec = CollectiveSpec(
-            run_id=self.run_record.run_id,
-            topology=design.name,
-            configurations=tuple(self.configurations(design, groups, with_all_rings=with_all_rings)),
-            hosts=self.hosts,
-        )
-        result = collect(
-            self.session,
-            design,
-            spec,
-            deadline_s=self.deadline_s,
-            on_progress=self.narrator.tick,
-            on_row=self._keep,
-            ranks=self.ranks,
-        )
-        record(self.run_record, self.lab, spec, result)
-        if result.nic_bytes:
-            proof = ring_proof(result)
-            self.off_plan += proof["counters_off_plan"]
-            self.narrator.note(
-                f"bytes on the NICs prove the rings: {proof['counters_as_planned']} counters as planned, "
-                f"{proof['counters_off_plan']} off plan"
-            )
-
-    def _keep(self, timing: Timing) -> None:
-        """A row is on record as soon as it is measured."""
-        self.timings.append(timing)
-        self.run_record.add_timings([timing])
-
-    def configurations(
-        self, design: Design, groups: Sequence[int], *, with_all_rings: bool
-    ) -> Iterator[Configuration]:
-        """One ring, all rings of the topology, and the groups of the second job."""
-        yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
-        sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
-        for group in groups:
-            yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
-
-    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BroughtUp, Stall | None]:
-        """Bring the second design into force under a TCP stream between two hosts that stay neighbours."""
-        fleet = self.session.fleet
-        streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
-        with streaming as stream:
-            brought = self.bring_up(second, planned.why)
-            stall = stream.finish() if stream else None
-        self.prove_routes(brought)
-        return brought, stall
-
-    def record_repatch(
-        self, first: Design, brought: BroughtUp, planned: SecondTopology, stall: Stall | None
-    ) -> Repatch:
-        """What the re-patch cost and what it gave, for the record."""
-        repatch = Repatch(
-            source=first.name,
-            target=brought.design.name,
-            reason=planned.why,
-            circuits_moved=sum(
-                len(part.target.pairs - part.seen.connections.pairs) for part in brought.plan.switches
-            ),
-            dark_s=brought.apply.dark_s,
-            total_s=brought.routes_s,
-            stall_s=stall.longest_gap_s if stall else None,
-            usual_gap_s=stall.median_gap_s if stall else None,
-            comparisons=compare_topologies(
-                self.timings, first.name, brought.design.name, planned.demands, len(self.lab.hosts)
-            ),
-        )
-        self.run_record.add_repatch(repatch)
-        stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        self.narrator.note(f"dark for {repatch.dark_s * 1e3:.0f} ms{stalled}")
-        return repatch
-
-
-def _apply_figures(brought: BroughtUp) -> dict[str, Any]:
-    return {
-        "circuits": len(brought.plan.circuits),
-        "changed": brought.plan.has_changes,
-        "dark_s": brought.apply.dark_s,
-        "apply_s": brought.apply.total_s,
-        "journal_s": brought.apply.journal_s,
-        "routes_s": brought.routes_s,
-        "links_heard": brought.verified.links_heard,
-        "findings": len(brought.verified.findings),
-    }

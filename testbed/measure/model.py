@@ -1,4 +1,4 @@
-"""What was measured: timings of collectives, per size and configuration. Frozen; the columns of `timings.parquet`."""
+"""Measurements: timings of collectives, per size and configuration. Frozen; the columns of `timings.parquet`."""
 
 from __future__ import annotations
 

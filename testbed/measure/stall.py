@@ -1,4 +1,4 @@
-"""How long a change of circuits stalls a TCP stream that runs across it."""
+"""Stall that a change of circuits causes in a TCP stream that runs across it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.lab.fleet import Fleet, Launch
+from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import LabHost
 
 STREAM_PORT = 29600
@@ -43,7 +43,7 @@ class Stream:
 
 @contextmanager
 def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
-    """A steady stream from `source` to `target`, between their node addresses, flowing when the body begins.
+    """Provide a steady stream from `source` to `target`, between their node addresses, flowing when the body begins.
 
     Raises `HostError` when it does not come about.
     """
@@ -62,7 +62,7 @@ def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Strea
 
 
 def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
-    """The first message of that kind. Raises `HostError` when it does not come."""
+    """Return the first message of that kind. Raises `HostError` when it does not come."""
     for _host, line in launch.lines(WAIT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:

@@ -9,7 +9,7 @@ _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def size_text(size_bytes: float) -> str:
-    """A message size.
+    """Return a message size.
 
     >>> [size_text(n) for n in (512, 1024, 1536, 8 << 20)]
     ['512 B', '1 KiB', '1.5 KiB', '8 MiB']
@@ -21,7 +21,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration with three figures, in the unit that suits it; `not measured` for None.
+    """Return a duration with three figures, in the unit that suits it; `not measured` for None.
 
     >>> [seconds_text(s) for s in (None, 0, 0.0000123, 0.0213, 1.5, 75.0)]
     ['not measured', '0 s', '12.3 µs', '21.3 ms', '1.5 s', '1 min 15 s']
@@ -36,7 +36,7 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def number_text(value: float) -> str:
-    r"""Three figures, thousands kept whole, no exponent.
+    r"""Return three figures, thousands kept whole, no exponent.
 
     >>> [number_text(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
     ['0', '0.0123', '3.14', '94.1', '395', '12\xa0346']
@@ -47,7 +47,7 @@ def number_text(value: float) -> str:
 
 
 def round_ticks(largest: float, at_most: int = 6) -> Sequence[float]:
-    """Axis ticks from 0 in steps of 1, 2, 2.5 or 5 times a power of ten, the last at or above `largest`.
+    """Return axis ticks from 0 in steps of 1, 2, 2.5 or 5 times a power of ten, the last at or above `largest`.
 
     >>> round_ticks(400)
     [0.0, 100.0, 200.0, 300.0, 400.0]

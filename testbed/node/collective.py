@@ -64,12 +64,12 @@ PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
 def say(event: str, **details: object) -> None:
-    """One JSON line on standard output."""
+    """Print one JSON line on standard output."""
     print(json.dumps({"event": event, **details}), flush=True)
 
 
 def ring_rank(order: list[int], node: int, backend: str) -> int:
-    """The rank of a node in the process group of a ring, so that data passes in the ring's order.
+    """Return the rank of a node in the process group of a ring, so that data passes in the ring's order.
 
     >>> ring_rank([0, 5, 10, 3], 5, "nccl"), ring_rank([0, 5, 10, 3], 5, "gloo")
     (1, 3)
@@ -98,7 +98,7 @@ class Agreement:
         self.store.wait([f"{key}/all"])
 
     def gather(self, value: object) -> list[Any]:
-        """Every rank's value, in rank order, on rank 0; an empty list elsewhere."""
+        """Return every rank's value, in rank order, on rank 0; an empty list elsewhere."""
         key = self._key()
         self.store.set(f"{key}/{self.rank}", json.dumps(value))
         if self.rank:
@@ -115,7 +115,7 @@ class Agreement:
 
 @dataclass
 class Node:
-    """What this rank is and has."""
+    """Node that this rank runs on, its backend, device and addresses."""
 
     job: dict[str, Any]
     rank: int
@@ -124,7 +124,7 @@ class Node:
 
     @property
     def nics(self) -> list[str]:
-        """This node's interfaces."""
+        """Interfaces of this node."""
         nics: list[str] = self.job["nics"][self.rank]
         return nics
 
@@ -134,7 +134,7 @@ class Node:
         return dist.ProcessGroupGloo.create_device(hostname=self.job["addresses"][self.rank])
 
     def process_group(self, name: str, order: list[int]) -> Any:
-        """The process group of one ring, on this node's own address (never on what its hostname means)."""
+        """Return the process group of one ring, on this node's own address (never on what its hostname means)."""
         position = ring_rank(order, self.rank, self.job["backend"])
         store = dist.PrefixStore(name, self.store)
         timeout = timedelta(seconds=self.job["timeout_s"])
@@ -151,7 +151,7 @@ class Node:
         return dist.ProcessGroupGloo(store, position, len(order), options)
 
     def sent_bytes(self) -> dict[str, int]:
-        """Bytes that each NIC has sent since it came up."""
+        """Return bytes that each NIC has sent since it came up."""
         counters = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
 
@@ -165,18 +165,18 @@ def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tens
 
 
 def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
-    """This rank's input of one iteration from place `first`: differs by rank, by place and by iteration."""
+    """Fill in this rank's input of one iteration from place `first`: differs by rank, by place and by iteration."""
     torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
 
 
 def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
-    """The sum of the inputs of `ranks`, exact in float32."""
+    """Return the sum of the inputs of `ranks`, exact in float32."""
     constant = torch.tensor(float(iteration * len(ranks) + 3 * sum(ranks)), device=like.device)
     return torch.add(constant, pattern(like.numel(), 0, like.device), alpha=len(ranks))
 
 
 def count_different(found: torch.Tensor, right: torch.Tensor) -> int:
-    """Elements that differ."""
+    """Return elements that differ."""
     return 0 if torch.equal(found, right) else int((found != right).sum())
 
 
@@ -191,7 +191,7 @@ def iterations_for(job: dict[str, Any], once_s: float) -> int:
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
-    """The lower quartile, the median and the upper quartile, interpolated linearly between the sorted values.
+    """Return the lower quartile, the median and the upper quartile, interpolated linearly between the sorted values.
 
     >>> quartiles([3.0, 1.0, 2.0, 10.0, 4.0]), quartiles([2.0])
     ((2.0, 3.0, 4.0), (2.0, 2.0, 2.0))
@@ -222,7 +222,7 @@ class ProcessorTimes:
 
 
 def processor_times() -> ProcessorTimes:
-    """The times now; idle and waiting for disks are not busy, what the hypervisor gave to others is."""
+    """Return the times now; idle and waiting for disks are not busy, what the hypervisor gave to others is."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
     ticks = [
         [int(word) for word in line.split()[1:9]]
@@ -240,7 +240,10 @@ def processor_times() -> ProcessorTimes:
 
 
 def thread_waits() -> Iterator[float]:
-    """Seconds that each of our threads has waited for a processor; nothing where the kernel does not count them."""
+    """Yield seconds that each of our threads has waited for a processor.
+
+    Nothing where the kernel does not count them.
+    """
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(OSError, ValueError, IndexError):  # the thread has just ended
             yield int(path.read_text(encoding="ascii").split()[1]) / 1e9
@@ -292,7 +295,7 @@ class Reduction:
         self.members = sorted(mine[0][1])
 
     def buffers(self, size: int, iteration: int) -> torch.Tensor:
-        """The tensor of one iteration."""
+        """Return the tensor of one iteration."""
         tensor = torch.empty(max(1, size // 4), device=self.node.device)
         fill(tensor, self.node.rank, iteration)
         return tensor
@@ -306,13 +309,13 @@ class Reduction:
             work.wait()
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
-        """Elements that are not exactly the sum of all members' inputs."""
+        """Return elements that are not exactly the sum of all members' inputs."""
         return count_different(tensor, expected(tensor, self.members, iteration))
 
 
 @dataclass(frozen=True)
 class Parcels:
-    """What a node sends and receives in one iteration, by the other node; `elements` is the length of a tensor."""
+    """The parts that a node sends and receives in an iteration, by the other node, of a tensor of `elements`."""
 
     elements: int
     outgoing: dict[int, torch.Tensor]
@@ -330,13 +333,13 @@ class Exchange:
         self.group = node.process_group(name, in_order)  # in which the rank of a node is its number
 
     def share(self, source: int, target: int, elements: int) -> tuple[int, int]:
-        """Where the part for `target` begins in the tensor of `source`, and how many elements it has."""
+        """Return where the part for `target` begins in the tensor of `source`, and how many elements it has."""
         whole, more = divmod(elements, len(self.targets[source]))
         place = self.targets[source].index(target)
         return place * whole + min(place, more), whole + (place < more)
 
     def buffers(self, size: int, iteration: int) -> Parcels:
-        """What this node sends, and room for what it receives."""
+        """Return what this node sends, and room for what it receives."""
         own, elements = self.node.rank, max(1, size // 4)
         outgoing = {target: self.part(own, target, elements, iteration) for target in self.targets[own]}
         incoming = {
@@ -347,7 +350,7 @@ class Exchange:
         return Parcels(elements, outgoing, incoming)
 
     def part(self, source: int, target: int, elements: int, iteration: int) -> torch.Tensor:
-        """What `source` sends to `target` in one iteration."""
+        """Return what `source` sends to `target` in one iteration."""
         first, length = self.share(source, target, elements)
         tensor = torch.empty(length, device=self.node.device)
         fill(tensor, source, iteration, first)
@@ -362,7 +365,7 @@ class Exchange:
             work.wait()
 
     def count_wrong(self, parcels: Parcels, iteration: int) -> int:
-        """Received elements that are not exactly what their sender had at that place."""
+        """Return received elements that are not exactly what their sender had at that place."""
         rights = {
             source: self.part(source, self.node.rank, parcels.elements, iteration)
             for source in parcels.incoming
@@ -423,7 +426,7 @@ class Configuration:
     def timed(
         self, inputs: list[Any], agreement: Agreement
     ) -> tuple[dict[str, int], ProcessorUse, list[float]]:
-        """Bytes sent by each NIC, how the processors were used, and seconds of each iteration.
+        """Return bytes sent by each NIC, how the processors were used, and seconds of each iteration.
 
         Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
         """
@@ -446,7 +449,7 @@ class Configuration:
 
 
 def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
-    """The row of one size from what each rank measured: `time_us` is the median of the slowest rank.
+    """Return the row of one size from what each rank measured: `time_us` is the median of the slowest rank.
 
     `min_us` and `max_us` are of the slowest rank of each iteration, `processor_s` of one iteration of all ranks.
     """
@@ -472,12 +475,12 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
 
 
 def own_store() -> dist.TCPStore:
-    """The store of the job, on rank 0, at a port that is free."""
+    """Return the store of the job, on rank 0, at a port that is free."""
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
 def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
-    """The store on rank 0, reached over the management network."""
+    """Return the store on rank 0, reached over the management network."""
     host, _, port = address.rpartition(":")
     return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
@@ -537,7 +540,7 @@ def do_job(rank: int, start_s: float) -> int:
 
 
 def main() -> int:
-    """One rank: a process for each job, as long as there are more; ends as the last of them did."""
+    """Run one rank: a process for each job, as long as there are more; ends as the last of them did."""
     rank = int(sys.argv[1])
     gc.freeze()  # children share what was imported, and collections leave it alone
     start_s = time.process_time()

@@ -70,7 +70,7 @@ class Guard:
         return "exit"
 
     def _has_just_ended(self) -> bool:
-        """Whether the command ended before the input did: whoever hung up may have heard of it first."""
+        """Return whether the command ended before the input did: the reader that disconnected may know it first."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(JUST_NOW_S)
         return self.process.returncode is not None
@@ -112,7 +112,7 @@ class Guard:
 
 
 def child_pids() -> list[int]:
-    """Our children, orphans that came to us included."""
+    """Return our children, orphans that came to us included."""
     text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     return [int(pid) for pid in text.split()]
 
@@ -124,7 +124,7 @@ def reap() -> None:
 
 
 def is_dark(nic: str) -> bool:
-    """Whether a NIC has no carrier (or is down, or gone)."""
+    """Return whether a NIC has no carrier (or is down, or gone)."""
     try:
         return Path(f"/sys/class/net/{nic}/carrier").read_text(encoding="ascii").strip() != "1"
     except OSError:
@@ -132,7 +132,7 @@ def is_dark(nic: str) -> bool:
 
 
 def main() -> int:
-    """Guard the command after `--`; gives its exit status, or 1 when it was killed."""
+    """Return guard the command after `--`; gives its exit status, or 1 when it was killed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

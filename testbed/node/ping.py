@@ -21,7 +21,7 @@ REPEAT_S = 0.1
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071) of an even number of bytes.
+    """Return the Internet checksum (RFC 1071) of an even number of bytes.
 
     >>> hex(checksum(bytes.fromhex("0001f203f4f5f6f7")))
     '0x220d'
@@ -33,14 +33,14 @@ def checksum(data: bytes) -> int:
 
 
 def echo_request(identifier: int, sequence: int) -> bytes:
-    """An ICMP echo request with eight bytes of payload."""
+    """Return an ICMP echo request with eight bytes of payload."""
     head = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)
     payload = b"lightbed"
     return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(head + payload), identifier, sequence) + payload
 
 
 def read_reply(packet: bytes, identifier: int) -> tuple[int, int] | None:
-    """(sequence, TTL) of an echo reply to us, else None. `packet` begins with its IPv4 header."""
+    """Return (sequence, TTL) of an echo reply to us, else None. `packet` begins with its IPv4 header."""
     header = (packet[0] & 0x0F) * 4 if packet else 0
     if len(packet) < header + 8 or header < 20:
         return None
@@ -67,7 +67,7 @@ def ask(
     addresses: list[str],
     answers: dict[str, dict[str, float] | None],
 ) -> None:
-    """One echo request to each address that has not answered."""
+    """Send one echo request to each address that has not answered."""
     for sequence, address in enumerate(addresses):
         if answers[address] is None:
             try:

@@ -30,14 +30,14 @@ COPIES, SPACING_S = 3, 0.03
 
 
 def encode(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
-    """One Ethernet frame that names its sender."""
+    """Return one Ethernet frame that names its sender."""
     payload = MAGIC + json.dumps([host, nic, epoch]).encode()
     frame = BROADCAST + mac + struct.pack("!H", ETHERTYPE) + payload
     return frame.ljust(SMALLEST_FRAME, b"\0")
 
 
 def decode(frame: bytes) -> tuple[str, str, int] | None:
-    """(host, NIC, epoch) of a probe frame, None for anything else."""
+    """Return (host, NIC, epoch) of a probe frame, None for anything else."""
     payload = frame[14:].rstrip(b"\0")
     if not payload.startswith(MAGIC):
         return None
@@ -50,7 +50,7 @@ def decode(frame: bytes) -> tuple[str, str, int] | None:
 
 
 def open_nic(nic: str) -> socket.socket:
-    """A socket that sends on one NIC and hears probe frames there."""
+    """Return a socket that sends on one NIC and hears probe frames there."""
     connection = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
     connection.bind((nic, ETHERTYPE))
     connection.setblocking(False)
@@ -58,13 +58,13 @@ def open_nic(nic: str) -> socket.socket:
 
 
 def mac_of(connection: socket.socket, nic: str) -> bytes:
-    """The MAC address of a NIC."""
+    """Return the MAC address of a NIC."""
     answer = fcntl.ioctl(connection, SIOCGIFHWADDR, struct.pack("16s24x", nic.encode()))
     return answer[18:24]
 
 
 def has_carrier(connection: socket.socket, nic: str) -> bool:
-    """Whether the NIC receives light now (the kernel's flags follow up to a second later)."""
+    """Return whether the NIC receives light now (the kernel's flags follow up to a second later)."""
     value = array.array("I", [ETHTOOL_GLINK, 0])
     address, _ = value.buffer_info()
     fcntl.ioctl(connection, SIOCETHTOOL, struct.pack("16sP16x", nic.encode(), address))
@@ -99,18 +99,18 @@ class Ear:
                 self.frames.append(frame)
 
     def report(self) -> dict[str, object]:
-        """What this NIC found."""
+        """Return what this NIC found."""
         carrier = has_carrier(self.connection, self.nic)
         return {"carrier": carrier, "sent": self.sent, "frames": self.frames}
 
 
 def say(event: str, **details: object) -> None:
-    """One JSON line."""
+    """Print one JSON line."""
     print(json.dumps({"event": event, **details}), flush=True)
 
 
 def speak(ears: list[Ear], host: str, epoch: int) -> None:
-    """A few copies on every NIC, listening in between."""
+    """Send a few copies on every NIC, listening in between."""
     for copy in range(COPIES):
         if copy:
             time.sleep(SPACING_S)

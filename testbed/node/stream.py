@@ -24,7 +24,7 @@ FLOWING_PIECES = 20
 
 
 def say(event: str, **details: object) -> None:
-    """One JSON line on standard output."""
+    """Print one JSON line on standard output."""
     print(json.dumps({"event": event, **details}), flush=True)
 
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.reports import report_of
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
-from ocs_drivers.transaction import report_of
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.lab.model import Lab
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
@@ -30,7 +30,7 @@ Pair = tuple[int, int]
 T = TypeVar("T")
 
 
-def require_permission(lab: Lab, really_move: str | None) -> None:
+def check_permission(lab: Lab, really_move: str | None) -> None:
     """Let pass a simulated lab, and a real one whose name was given. Raises `RefusedToMove` otherwise."""
     if lab.simulated or really_move == lab.name:
         return
@@ -60,7 +60,7 @@ def apply_plan(
         result = ApplyResult(
             operation=operation,
             reports=reports,
-            dark_s=max((_device_s(report) for report in reports.values()), default=0.0),
+            outage_s=max((_device_s(report) for report in reports.values()), default=0.0),
             journal_s=journal.commit_s - commits_before_s,
             total_s=time.monotonic() - begin,
         )
@@ -71,7 +71,7 @@ def apply_plan(
 
 @contextmanager
 def _sole_operation(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iterator[None]:
-    """From the read that compares to the read that proves, no other operation of this machine on these switches.
+    """Lock the switches against other operations of this machine, from the read that compares to the one that proves.
 
     Raises `SwitchHeld`. Beside the drivers' own lock, which covers one step: steps may run in threads.
     """
@@ -111,7 +111,7 @@ def _named(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> st
 def _run(
     plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, journal: Journal, operation: str
 ) -> ApplyReport:
-    """All steps of one switch, up to the first that is not done."""
+    """Return all steps of one switch, up to the first that is not done."""
     outcomes: list[Outcome] = []
     for ordinal, step in enumerate(plan.steps):
         outcomes.append(_do(plan.switch, ordinal, step, switch, journal, operation))
@@ -123,7 +123,7 @@ def _run(
 def _do(
     name: str, ordinal: int, step: Step, switch: OpticalSwitch, journal: Journal, operation: str
 ) -> Outcome:
-    """One step: its intent is committed before the first byte, its outcome comes from the device."""
+    """Carry out one step: its intent is committed before the first byte, its outcome comes from the device."""
     intended = False
 
     def guard() -> None:
@@ -151,7 +151,7 @@ def _device_s(report: ApplyReport) -> float:
 
 
 def _account(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
-    """What became of everything, switch by switch, and what to do."""
+    """Return what became of everything, switch by switch, and what to do."""
     owners = port_owners(lab)
     parts = [_account_switch(owners, name, report) for name, report in reports.items()]
     return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"

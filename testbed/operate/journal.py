@@ -8,7 +8,6 @@ only from what a device reports back. A step with an intent and no outcome, whos
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import sqlite3
 import threading
@@ -25,7 +24,10 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError
+from testbed.operate.owner import is_running, this_process
 
+DATABASE = "lightbed.sqlite"
+"""File of a directory of runs; the results are in the same one."""
 BUSY_TIMEOUT_S = 30.0
 
 _metadata = sa.MetaData()
@@ -119,9 +121,9 @@ class Journal:
 
     @contextmanager
     def operation(self, lab: str) -> Iterator[str]:
-        """One operation, by its id; ends as `done`, or as `failed` or `interrupted` by what is raised."""
+        """Open an operation, provide its id; it ends as `done`, or as `failed` or `interrupted` by what is raised."""
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        begun = {"id": operation, "lab": lab, "owner": _this_process(), "started": _now(), "state": "running"}
+        begun = {"id": operation, "lab": lab, "owner": this_process(), "started": _now(), "state": "running"}
         self._commit(sa.insert(_operations).values(begun))
         try:
             yield operation
@@ -167,7 +169,7 @@ class Journal:
         self._commit(sa.update(_steps).where(step).values(known))
 
     def unfinished(self) -> tuple[OpenStep, ...]:
-        """Steps begun and never concluded whose process is gone, oldest first."""
+        """Return steps begun and never concluded whose process is gone, oldest first."""
         query = (
             sa.select(_steps, _operations.c.lab, _operations.c.owner, _operations.c.state)
             .join(_operations)
@@ -177,7 +179,7 @@ class Journal:
         with self._engine.connect() as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(
-            _open_step(dict(row)) for row in rows if row["state"] != "running" or not _lives(row["owner"])
+            _open_step(dict(row)) for row in rows if row["state"] != "running" or not is_running(row["owner"])
         )
 
     def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
@@ -193,7 +195,7 @@ class Journal:
         return settled
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
-        """The steps of an operation as stored, in order."""
+        """Return the steps of an operation as stored, in order."""
         query = (
             sa.select(_steps)
             .where(_steps.c.operation == operation)
@@ -203,7 +205,7 @@ class Journal:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
     def state(self, operation: str) -> str:
-        """`running`, `done`, `failed` or `interrupted`. Raises `KeyError` for an operation never begun."""
+        """Return `running`, `done`, `failed` or `interrupted`. Raises `KeyError` for an operation never begun."""
         query = sa.select(_operations.c.state).where(_operations.c.id == operation)
         with self._engine.connect() as connection:
             state = connection.execute(query).scalar_one_or_none()
@@ -220,8 +222,8 @@ class Journal:
 
 
 def journal_in(runs_dir: str | Path) -> Journal:
-    """The journal of a directory of runs; it shares the file with their results."""
-    return Journal(Path(runs_dir) / "lightbed.sqlite")
+    """Return the journal of a directory of runs; it shares the file with their results."""
+    return Journal(Path(runs_dir) / DATABASE)
 
 
 def _make_durable(connection: sqlite3.Connection, _record: object) -> None:
@@ -274,28 +276,3 @@ def _as_text(connections: CrossConnects) -> str:
 
 def _from_text(text: str) -> CrossConnects:
     return CrossConnects({int(source): output for source, output in json.loads(text).items()})
-
-
-def _this_process() -> str:
-    return f"{os.getpid()} {_birth(os.getpid())}"
-
-
-def _lives(owner: str) -> bool:
-    """Whether the very process that wrote `owner` still runs: numbers of processes are used again."""
-    number, _, birth = owner.partition(" ")
-    return bool(birth) and birth == _birth(int(number))
-
-
-def _birth(number: int) -> str:
-    """When a process began, in a form unique on this machine; empty when it does not exist.
-
-    Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
-    """
-    try:
-        status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-    fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses
-    state, start_ticks = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot}/{start_ticks}"

@@ -21,7 +21,7 @@ TOLERANCE_DB = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SwitchReading:
-    """What one switch held and measured; a port without a monitor has power None."""
+    """State and power readings of one switch; a port without a monitor has power None."""
 
     snapshot: Snapshot
     power: Mapping[int, Power | None]
@@ -37,7 +37,7 @@ class Budget:
 
 
 def budget_of(lab: Lab, circuit: Circuit) -> Budget:
-    """Power along one circuit by the lab file: transmit power less fibre, insertion and fibre loss."""
+    """Return power along one circuit by the lab file: transmit power less fibre, insertion and fibre loss."""
     input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
     output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
     return Budget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
@@ -70,7 +70,7 @@ def _read_switch(switch: OpticalSwitch, ports: set[int]) -> SwitchReading:
 def judge_circuits(
     lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading]
 ) -> tuple[LinkFinding, ...]:
-    """Everything that is not as planned: circuits missing or extra, light missing or weak. Pure."""
+    """Return everything that is not as planned: circuits missing or extra, light missing or weak. Pure."""
     planned = tuple(circuits)
     findings: list[LinkFinding] = []
     for circuit in planned:
@@ -94,7 +94,7 @@ def _judge_circuit(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterat
 
 
 def _missing(circuit: Circuit, snapshot: Snapshot) -> str:
-    """Where the planned cross-connect is not, and what holds its ports instead."""
+    """Return findings where the planned cross-connect is not, and what holds its ports instead."""
     held = snapshot.connections.get(circuit.input_port)
     holder = snapshot.connections.inputs_of.get(circuit.output_port)
     text = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
@@ -146,7 +146,7 @@ def _excess(
 def _extra(
     lab: Lab, switch: str, reading: SwitchReading, circuits: tuple[Circuit, ...]
 ) -> Iterator[LinkFinding]:
-    """Cross-connects that touch our ports and are not planned; those of other people are theirs."""
+    """Yield cross-connects that touch our ports and are not planned; those of other people are theirs."""
     owners, ours = port_owners(lab), own_ports(lab)
     planned = {(c.input_port, c.output_port) for c in circuits if c.switch == switch}
     for pair in sorted(reading.snapshot.connections.pairs - planned):

@@ -1,4 +1,4 @@
-"""Which fibres are lost now: what the switches' monitors see, and whether the hosts' NICs have carrier.
+"""Fibres that are lost now: what the switches' monitors see, and whether the hosts' NICs have carrier.
 
 Both are asked in one round trip each, without probe frames: somebody waits for the traffic to come back.
 
@@ -25,7 +25,7 @@ from testbed.operate.model import Circuit
 from testbed.operate.plan import own_ports
 
 if TYPE_CHECKING:
-    from testbed.lab.fleet import Fleet
+    from testbed.lab.hosts.fleet import Fleet
 
 Fibre = Literal["transmit", "receive"]
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
@@ -76,7 +76,7 @@ def look(
 
 
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
-    """Whether each NIC has carrier, as the kernel says at this moment. Raises `HostError`."""
+    """Return whether each NIC has carrier, as the kernel says at this moment. Raises `HostError`."""
     done = fleet.run({host.name: _carrier_command(host) for host in lab.hosts})
     carriers: dict[Nic, bool] = {}
     for node, host in enumerate(lab.hosts):
@@ -90,13 +90,13 @@ def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
 
 
 def _carrier_command(host: LabHost) -> str:
-    """Prints one word a NIC; one that is down cannot be read and counts as dark."""
+    """Return a command that prints one word a NIC; one that is down cannot be read and counts as dark."""
     paths = shlex.join(f"/sys/class/net/{nic.name}" for nic in host.nics)
     return f"for nic in {paths}; do test -d $nic && {{ cat $nic/carrier 2>/dev/null || echo 0; }}; done; true"
 
 
 def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
-    """What switches hold between NICs of the lab's hosts."""
+    """Return what switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
     sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
     hears = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
@@ -114,7 +114,7 @@ def judge_losses(
     readings: Mapping[str, SwitchReading],
     carriers: Carriers,
 ) -> Sight:
-    """What is lost, by what was read, of circuits that are planned and of others that are held. Pure.
+    """Return what is lost, by what was read, of circuits that are planned and of others that are held. Pure.
 
     A NIC whose receiver is dark does not send either, so its own link carries nothing, but is not lost.
     """

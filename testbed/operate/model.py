@@ -20,7 +20,7 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """What one switch is to hold, what it held when read, and the steps between.
+    """The target of one switch, what it held when read, and the steps between.
 
     `scope` are the input ports the lab may touch; None means the whole switch.
     """
@@ -42,7 +42,7 @@ class LabPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether any switch has to move."""
+        """True if any switch has to move."""
         return any(switch.steps for switch in self.switches)
 
 
@@ -50,22 +50,23 @@ class LabPlan:
 class ApplyResult:
     """One apply of a `LabPlan`: a report a switch, and where the time went.
 
-    `dark_s` is the longest time a switch took from the first byte of a write to its own "complete";
+    `outage_s` is the longest time a switch took from the first byte of a write to its own "complete";
     `journal_s` is the disk sync of the journal, `total_s` everything.
     """
 
     operation: str
     reports: dict[str, ApplyReport]
-    dark_s: float
+    outage_s: float
     journal_s: float
     total_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFinding:
-    """One fact about one link that is not as planned; `kind` is one of
-    `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`, `not_heard`,
-    `foreign` (a probe frame of another run or lab).
+    """One fact about one link that is not as planned.
+
+    `kind` is one of `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`,
+    `not_heard`, `foreign` (a probe frame of another run or lab).
     """
 
     kind: str
@@ -75,13 +76,13 @@ class LinkFinding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What verify looked at and what it found; empty findings mean as planned."""
+    """Result of verify: what it looked at and what it found; empty findings mean as planned."""
 
     circuits: int
-    links_heard: int
+    links_received: int
     findings: tuple[LinkFinding, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as planned."""
+        """True if everything is as planned."""
         return not self.findings

@@ -29,7 +29,7 @@ class Hop:
 
 
 def follow_path(session: LabSession, design: Design, source: int, target: int) -> tuple[Hop, ...]:
-    """The hops from node `source` to node `target` under a design, with what the switches say now.
+    """Return the hops from node `source` to node `target` under a design, with what the switches say now.
 
     Raises the switches' errors.
     """
@@ -58,7 +58,7 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
 
 
 def node_named(lab: Lab, name: str) -> int:
-    """The number of a host. Raises `TopologyError` for one that the lab file does not name."""
+    """Return the number of a host. Raises `TopologyError` for one that the lab file does not name."""
     names = [host.name for host in lab.hosts]
     if name not in names:
         raise TopologyError(f"{lab.path}: no host {name!r}; hosts are {', '.join(names)}")
@@ -66,7 +66,7 @@ def node_named(lab: Lab, name: str) -> int:
 
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
-    """The hops as lines for people."""
+    """Return the hops as lines for people."""
     lines = [f"{len(hops)} hop{'s' if len(hops) != 1 else ''}"]
     for number, hop in enumerate(hops, start=1):
         power = f"{_dbm(hop.input_dbm)} -> {_dbm(hop.output_dbm)}"

@@ -17,7 +17,7 @@ _CHANGES = {"-": "remove", "+": "make", "=": "keep"}
 
 
 def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
-    """The circuit of every link, in the order of the wiring. Node i of the wiring is host i of the lab.
+    """Return the circuit of every link, in the order of the wiring. Node i of the wiring is host i of the lab.
 
     Raises `TopologyError` when the lab has too few hosts or NICs, or when the two fibres of a link end on
     different switches.
@@ -76,13 +76,13 @@ def _plan_switch(
 
 
 def _lights_us(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
-    """Inputs of the lab's other hosts that light receivers of ours."""
+    """Return inputs of the lab's other hosts that light receivers of ours."""
     theirs, ours = (_ports(hosts, switch) for hosts in (lab.others, lab.hosts))
     return frozenset(source for source, output in connections.pairs if source in theirs and output in ours)
 
 
 def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
-    """Inputs of a switch that the lab may touch; None (all) when its NICs feed every input."""
+    """Return inputs of a switch that the lab may touch; None (all) when its NICs feed every input."""
     ours = frozenset(port for port in _ports(lab.hosts, switch) if port <= switch.inputs)
     return None if len(ours) == switch.inputs else ours
 
@@ -97,7 +97,7 @@ def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
 
 
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
-    """The NIC (`a/nic1`) at every switch port of the lab, of hosts beside a shard too."""
+    """Return the NIC (`a/nic1`) at every switch port of the lab, of hosts beside a shard too."""
     return {(end.switch, end.port): label for end, label in _fibre_ends((*lab.hosts, *lab.others))}
 
 
@@ -109,19 +109,19 @@ def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
 
 
 def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    """A cross-connect as people know it: `a/nic1 -> b/nic1`, or the port where nobody of the lab is."""
+    """Return a cross-connect as people know it: `a/nic1 -> b/nic1`, or the port where nobody of the lab is."""
     source, target = (owners.get((switch, port), f"port {port}") for port in pair)
     return f"{source} -> {target}"
 
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
-    """The plan as rows for people: `+` to make, `-` to remove, `=` kept, and one line a switch with the sum."""
+    """Return the plan as rows for people: `+` to make, `-` to remove, `=` kept, and one line a switch with the sum."""
     owners = port_owners(lab)
     return tuple(line for switch in plan.switches for line in _switch_lines(owners, switch))
 
 
 def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
-    """The plan for programs: `has_changes`, and for every switch its rows and steps."""
+    """Return the plan for programs: `has_changes`, and for every switch its rows and steps."""
     owners = port_owners(lab)
     return {
         "has_changes": plan.has_changes,
@@ -150,7 +150,7 @@ def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dic
 
 
 def _rows(plan: SwitchPlan) -> list[tuple[str, Pair]]:
-    """Signed pairs, by input port; a removal before what replaces it."""
+    """Return the signed pairs, by input port; a removal before what replaces it."""
     seen, wanted = in_scope(plan), plan.target.pairs
     rows = [("-", pair) for pair in seen - wanted]
     rows += [("+", pair) for pair in wanted - seen]
@@ -165,7 +165,7 @@ def _switch_lines(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> It
 
 
 def in_scope(plan: SwitchPlan) -> frozenset[Pair]:
-    """What the switch held, as far as the lab may touch it."""
+    """Return what the switch held, as far as the lab may touch it."""
     pairs = plan.seen.connections.pairs
     return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)
 

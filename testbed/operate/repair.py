@@ -1,9 +1,9 @@
-"""Mend a lab whose fibre is lost while a collective runs: around it at once, then by other circuits.
+"""Repair a lab whose fibre is lost while a collective runs: around it at once, then by other circuits.
 
     look  ->  plan (`testbed.design.repair`)  ->  routes over a borrowed link  ->  re-patch, journal first  ->  verify
 
 Connections live on node addresses and next hops are permanent neighbours, so that a collective under way waits and
-goes on: no rank starts anew. Nothing is done unless the switches hold what the topology, or a repair of it, left.
+goes on: no rank starts again. Nothing is done unless the switches hold what the topology, or a repair of it, left.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Link, Topology, Wiring
-from testbed.design.repair import Repair, Standing, bought_pairs, plan_repair, routes_over
-from testbed.design.routes import find_routes
+from testbed.design.repair.plan import CurrentLinks, Repair, bought_pairs, plan_repair, routes_over
+from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
 from testbed.operate.loss import Loss, Sight, look
-from testbed.operate.mended import Mended, differences
 from testbed.operate.model import LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of
+from testbed.operate.repair_record import RepairRecord, differences
 from testbed.operate.session import Design, LabSession, Note
 
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """What to do about what was seen: `running` holds until `repatched` does.
+    """A repair of a lab as planned: `running` holds until `repatched` does.
 
     `running` is None when what carries data does not join all hosts, `repatched` when nothing is to move.
     `strange` are circuits by which the switches differ from what the topology, or a repair of it, left there;
@@ -40,26 +40,26 @@ class LabRepair:
     repair: Repair
     running: Design | None
     repatched: Design | None
-    is_mended: bool
+    is_repaired: bool
     strange: tuple[str, ...]
-    record: Mended
+    record: RepairRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What it took, from the beginning of each stage until its routes stood.
+    """Durations of a repair, from the beginning of each stage until its routes stood.
 
-    `dark_s` is how long the switches moved; the figures of the second stage are 0 when there was none.
+    `outage_s` is how long the switches moved; the figures of the second stage are 0 when there was none.
     """
 
     reroute_s: float
     repatch_s: float
-    dark_s: float
+    outage_s: float
     verified: VerifyReport
 
 
 def look_at(session: LabSession, design: Design) -> Sight:
-    """What of a design in force is lost now. Raises the switches' errors and `HostError`."""
+    """Return what of a design in force is lost now. Raises the switches' errors and `HostError`."""
     return look(session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet)
 
 
@@ -67,10 +67,10 @@ def plan_lab_repair(
     lab: Lab,
     design: Design,
     sight: Sight,
-    earlier: Mended | None = None,
+    earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
 ) -> LabRepair | None:
-    """How to mend what was seen; None when no fibre is lost. Pure.
+    """Return how to repair what was seen; None when no fibre is lost. Pure.
 
     Links of pairs are given up in the order of what they have `sent`, see `bought_pairs`. An `earlier` repair
     that stands adds what was lost then. Detours lead over links that carry data only.
@@ -82,39 +82,45 @@ def plan_lab_repair(
     left = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
     strange = differences(lab, left, sight.seen)
     try:
-        repair = plan_repair(
-            _with_idle_nics(lab, design.wiring),
-            sorted({loss.nic for loss in losses}),
-            bought_pairs(design.topology, sent),
-            planes=len(lab.switches),
-            lost=_lost_with(design.wiring, losses),
-            standing=Standing(sight.held, sight.carrying),
-        )
+        repair = _repair_of(lab, design, sight, losses, sent)
     except TopologyError as error:
         if strange:
             raise DriftError(not_in_force(strange)) from error
         raise
-    is_mended = repair.restores and not differences(lab, repair.repatched, sight.seen)
-    moves = is_mended or repair.make or repair.remove
+    is_repaired = repair.restores and not differences(lab, repair.repatched, sight.seen)
+    moves = is_repaired or repair.make or repair.remove
     return LabRepair(
         sight,
         repair,
         _rerouted(design, repair),
         _design(f"{design.name}, repaired", design, repair.repatched) if moves else None,
-        is_mended,
-        () if is_mended else strange,
-        Mended(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
+        is_repaired,
+        () if is_repaired else strange,
+        RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
     )
 
 
-def _all_losses(sight: Sight, earlier: Mended | None) -> tuple[Loss, ...]:
-    """Each fibre once: a transmit fibre that was lost before is seen to be dark still."""
+def _repair_of(
+    lab: Lab, design: Design, sight: Sight, losses: tuple[Loss, ...], sent: NDArray[np.float64] | None
+) -> Repair:
+    return plan_repair(
+        _with_idle_nics(lab, design.wiring),
+        sorted({loss.nic for loss in losses}),
+        bought_pairs(design.topology, sent),
+        planes=len(lab.switches),
+        lost=_lost_with(design.wiring, losses),
+        current=CurrentLinks(sight.held, sight.carrying),
+    )
+
+
+def _all_losses(sight: Sight, earlier: RepairRecord | None) -> tuple[Loss, ...]:
+    """Return each fibre once: a transmit fibre that was lost before is seen to be dark still."""
     known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
     return tuple(known.values())
 
 
 def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
-    """Links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
+    """Return links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
     into, out = wiring.link_into, wiring.link_from
     deaf = {loss.nic for loss in losses if loss.fibre == "receive"}
     deaf |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
@@ -133,7 +139,7 @@ def _rerouted(design: Design, repair: Repair) -> Design | None:
 
 
 def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
-    """NICs that every host has and the topology left idle are the first to step in, where any can meet any."""
+    """Return NICs that every host has and the topology left idle are the first to step in, where any can meet any."""
     degree = min(len(host.nics) for host in lab.hosts) if len(lab.switches) == 1 else wiring.degree
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
@@ -146,32 +152,32 @@ def _design(name: str, design: Design, wiring: Wiring) -> Design:
 
 
 def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> Repaired:
-    """Both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
+    """Return both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
 
     Raises `DriftError`, and does nothing, when the switches do not hold what the topology or a repair of it left,
-    or no longer what was seen. A lab that was mended before keeps its circuits, and its traffic is not led around
+    or no longer what was seen. A lab that was repaired before keeps its circuits, and its traffic is not led around
     them.
     """
-    demand_in_force(planned)
+    check_in_force(planned)
     target = planned.repatched or planned.running
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
     demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
-    reroute_s = 0.0 if planned.is_mended else reroute(session, planned, note)
+    reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
     if planned.repatched is None:
         return Repaired(reroute_s, 0.0, 0.0, _verify_detours(session, planned, plan, note))
     brought = session.carry_out(planned.repatched, plan, note)
-    return Repaired(reroute_s, brought.routes_s, brought.apply.dark_s, brought.verified)
+    return Repaired(reroute_s, brought.routes_s, brought.apply.outage_s, brought.verified)
 
 
-def demand_in_force(planned: LabRepair) -> None:
+def check_in_force(planned: LabRepair) -> None:
     """Let pass a repair of what stands. Raises `DriftError` when another topology is in force."""
     if planned.strange:
         raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
 
 
 def not_in_force(strange: tuple[str, ...]) -> str:
-    """What is said of circuits that neither the topology nor a repair of it explains, and what to do."""
+    """Return what is said of circuits that neither the topology nor a repair of it explains, and what to do."""
     missing = sum(word.startswith("-") for word in strange)
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
     return (
@@ -182,11 +188,11 @@ def not_in_force(strange: tuple[str, ...]) -> str:
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
-    """The first stage: routes around what is lost, over borrowed links; seconds until they stood.
+    """Return the first stage: routes around what is lost, over borrowed links; seconds until they stood.
 
     Raises `DriftError` when another topology is in force, and `HostError`.
     """
-    demand_in_force(planned)
+    check_in_force(planned)
     if planned.running is None:
         note("no detour joins all hosts: their traffic waits for the circuits")
         return 0.0
@@ -199,7 +205,10 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
-    """Whether every link that traffic was led over carries; circuits of lost fibres stand beside them, as known."""
+    """Return whether every link that traffic was led over carries.
+
+    Circuits of lost fibres stand beside them, as known.
+    """
     known = {session.lab.link_label(link) for link in planned.sight.held - planned.sight.carrying}
     report = session.verify(plan)
     findings = tuple(

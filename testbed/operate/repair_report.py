@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from testbed.design.model import Link
-from testbed.design.repair import Detour
+from testbed.design.repair.plan import Detour
 from testbed.lab.model import Lab
 from testbed.operate.loss import Loss, Sight
-from testbed.operate.mended import differences
 from testbed.operate.model import Circuit
 from testbed.operate.repair import LabRepair, not_in_force
+from testbed.operate.repair_record import differences
 from testbed.operate.session import Design
 
 
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
-    """What is lost and what would be done, as lines for people."""
+    """Yield what is lost and what would be done, as lines for people."""
     for loss in planned.record.losses:
         doubt = "" if loss.sure else " (or the one at the other end)"
         yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
@@ -35,7 +35,7 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
 
 
 def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the same for programs."""
 
     def labels(links: tuple[Link, ...]) -> list[str]:
         return [lab.link_label(link) for link in links]
@@ -60,7 +60,7 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
 
 
 def describe_unpatched(lab: Lab, design: Design, sight: Sight) -> Iterator[str]:
-    """Circuits that are missing or pass no light, where no fibre is lost; or that others stand in their place."""
+    """Yield circuits that are missing or pass no light, where no fibre is lost; or that others stand in their place."""
     strange = differences(lab, design.wiring, sight.seen)
     if sight.unpatched and any(word.startswith("+") for word in strange):
         yield not_in_force(strange)
@@ -75,8 +75,8 @@ def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
 
 
 def _detours(planned: LabRepair) -> tuple[Detour, ...]:
-    """Those that are new: none for what the circuits of a repair carry already."""
-    if planned.is_mended:
+    """Return those that are new: none for what the circuits of a repair carry already."""
+    if planned.is_repaired:
         return ()
     held = planned.sight.held
     return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.routes import find_routes
-from testbed.design.strides import Method
-from testbed.design.topology import AllReduceDemand, find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import AllReduceDemand, find_topology
+from testbed.design.topology.strides import Method
 from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
-from testbed.lab.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.shards import shard_of
-from testbed.lab.simulated import is_up
+from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
-    from testbed.design.plan_file import Plan
-    from testbed.lab.fleet import Fleet, SshFleet
+    from testbed.design.plans.file import Plan
+    from testbed.lab.hosts.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
 
 Note = Callable[[str], None]
@@ -48,8 +48,8 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtUp:
-    """What it took to bring a design into force; `routes_s` is the time from the first write until routes stood."""
+class BringUpReport:
+    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood."""
 
     design: Design
     plan: LabPlan
@@ -66,7 +66,7 @@ def design_for(
     method: Method = "geometric",
     demands: tuple[AllReduceDemand, ...] = (),
 ) -> Design:
-    """The topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
+    """Return the topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
     degree = degree_of(lab)
     return lay_out(
         lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
@@ -74,7 +74,7 @@ def design_for(
 
 
 def degree_of(lab: Lab) -> int:
-    """NICs of every host. Raises `TopologyError` when they differ."""
+    """Return NICs of every host. Raises `TopologyError` when they differ."""
     degrees = {len(host.nics) for host in lab.hosts}
     if len(degrees) != 1:
         raise TopologyError(
@@ -85,7 +85,7 @@ def degree_of(lab: Lab) -> int:
 
 
 def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
-    """The hosts that a plan is for, in its order; the others of the lab beside them.
+    """Return the hosts that a plan is for, in its order; the others of the lab beside them.
 
     Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
     """
@@ -106,12 +106,12 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
 
 
 def design_of_plan(lab: Lab, plan: Plan) -> Design:
-    """The topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
+    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
     return lay_out(lab, plan.workload.name, plan.topology)
 
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
-    """A topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
+    """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
     wiring = wire(topology, planes=_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
 
@@ -128,7 +128,7 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
 
 
 def _planes(lab: Lab, degree: int) -> int:
-    """Switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
+    """Return switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
     return min(len(lab.switches), degree)
 
 
@@ -139,20 +139,20 @@ def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) ->
     Without a journal the session only looks: nothing can be applied.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
-    _demand_up(lab)
+    check_up(lab)
     with ExitStack() as stack:
         switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
         yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
 
 
 def _fleet(lab: Lab) -> SshFleet:
-    from testbed.lab.fleet import SshFleet
+    from testbed.lab.hosts.fleet import SshFleet
 
     return SshFleet(lab)
 
 
-def _demand_up(lab: Lab) -> None:
-    """A lab file that says `simulated` moves nothing but a simulated lab that we started: no real light by a slip."""
+def check_up(lab: Lab) -> None:
+    """Raise `LabStartError` unless a lab that says `simulated` is one that we started: no real light by a slip."""
     if lab.simulated and not is_up(lab):
         raise LabStartError(
             f"simulated lab '{lab.name}' is not up at {lab.management}: start it with `testbed sim up {lab.path}`, "
@@ -187,7 +187,7 @@ class LabSession:
         return apply_plan(self.lab, plan, self.switches, self.journal)
 
     def install_routes(self, design: Design) -> None:
-        """Addresses, routes and permanent neighbours of every host, over SSH."""
+        """Install addresses, routes and permanent neighbours of every host, over SSH."""
         if self.fleet is None:
             return
         if self._macs is None:
@@ -199,16 +199,16 @@ class LabSession:
         return verify_lab(self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch())
 
     def _next_epoch(self) -> int:
-        """A number that no earlier probe of ours or of anybody else is likely to carry."""
+        """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
         return secrets.randbits(31)
 
     def bring_up(
         self, design: Design, note: Note = lambda _text: None, *, take_over: bool = False
-    ) -> BroughtUp:
+    ) -> BringUpReport:
         """Plan, apply, route and verify one design; `note` is told what happens."""
         return self.carry_out(design, self.plan(design, take_over=take_over), note)
 
-    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BroughtUp:
+    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BringUpReport:
         """Apply a plan made for a design, route and verify. Raises what `apply` raises, and `HostError`."""
         note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
         started = time.monotonic()
@@ -221,4 +221,4 @@ class LabSession:
         note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
         verified = self.verify(plan)
         note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
-        return BroughtUp(design, plan, applied, verified, routes_s)
+        return BringUpReport(design, plan, applied, verified, routes_s)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
+from testbed.lab.hosts.probe import probe_links
 from testbed.lab.model import Lab
-from testbed.lab.probe import probe_links
-from testbed.operate.hearing import compare, links_heard
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
+from testbed.operate.probe_findings import compare, links_received
 
 if TYPE_CHECKING:
-    from testbed.lab.fleet import Fleet
+    from testbed.lab.hosts.fleet import Fleet
 
 
 def verify_circuits(
@@ -32,9 +32,9 @@ def verify_lab(
     *,
     epoch: int = 0,
 ) -> VerifyReport:
-    """The switches' own word and, with a fleet, the hosts' word on every fibre.
+    """Return the switches' own word and, with a fleet, the hosts' word on every fibre.
 
-    Without a fleet (hosts only modelled) `links_heard` is 0 and only the switches are asked. Raises the
+    Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are asked. Raises the
     drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
     findings = verify_circuits(lab, plan.circuits, switches)
@@ -42,4 +42,4 @@ def verify_lab(
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = probe_links(fleet, lab, epoch)
     findings += compare(lab, plan.wiring, heard)
-    return VerifyReport(len(plan.circuits), links_heard(lab, plan.wiring, heard), findings)
+    return VerifyReport(len(plan.circuits), links_received(lab, plan.wiring, heard), findings)

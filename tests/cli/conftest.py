@@ -68,7 +68,7 @@ def testbed(runs, tmp_path):
 
 @pytest.fixture
 def testbed_here(runs, tmp_path, monkeypatch, capsys):
-    """The same inside this process: no second of start-up, for commands that start nothing."""
+    """Return the same inside this process: no second of start-up, for commands that start nothing."""
     monkeypatch.setenv("LIGHTBED_RUNS", str(runs))
     monkeypatch.setenv(
         "NUMBA_DISABLE_JIT", "0"

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +17,7 @@ PACKAGES = [
     ".".join(path.parent.relative_to(ROOT).parts)
     for room in ("fpga", "lightning")
     for path in sorted((ROOT / room).rglob("__init__.py"))
-    if "= later(" in path.read_text(encoding="utf-8")
+    if "= lazy_names(" in path.read_text(encoding="utf-8")
 ]
 
 
@@ -34,11 +34,6 @@ def test_a_line_of_the_table_is_what_the_command_says_of_itself(module):
 
     assert told == {name: line for name, (_, line) in room.COMMANDS.items()}
     assert all(command.name == name for name, command in commands.items())
-
-
-def test_both_rooms_hold_the_same_group():
-    texts = {(ROOT / room / "command_group.py").read_text("utf-8") for room in ("fpga", "testbed/cli")}
-    assert len(texts) == 1
 
 
 def test_values_are_converted_all_the_same(testbed_here):
@@ -75,7 +70,7 @@ def test_no_later_name_is_that_of_a_module(package):
 
 
 def test_a_later_name_is_imported_once():
-    find, names = later("fpga", {"beats": "Beats"})
+    find, names = lazy_names("fpga", {"beats": "Beats"})
 
     assert find("Beats") is import_module("fpga.beats").Beats
     assert "Beats" in names()

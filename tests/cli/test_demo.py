@@ -42,13 +42,13 @@ class Links(HTMLParser):
 
 
 def namespaces(said: str) -> list[str]:
-    """Network namespaces of the lab that a demo said it started; other labs may be up beside it."""
+    """Return network namespaces of the lab that a demo said it started; other labs may be up beside it."""
     (lab_id,) = set(re.findall(r"SIMULATED lab (lb[0-9a-f]+)", said))
     return [path.name for path in Path("/run/netns").glob(f"{lab_id}-*")]
 
 
 def send_raw_scpi(lab: str, line: str) -> None:
-    """What a second operator would do: one line on a socket, and the question whether it is done."""
+    """Do what a second operator would: one line on a socket, and the question whether it is done."""
     address = yaml.safe_load(Path(lab).read_text())["switches"][0]["address"].removeprefix("polatis+scpi://")
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:

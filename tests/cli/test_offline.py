@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 
@@ -62,7 +64,7 @@ def test_the_patch_list_is_the_golden_one(testbed_here):
     assert testbed_here("plan", LAB, "--patch-list", "--json").json == {"patch_list": GOLDEN}
 
 
-def test_a_lab_file_with_a_port_used_twice_names_file_line_and_cure(testbed_here, tmp_path):
+def test_a_lab_file_with_a_port_used_twice_names_file_line_and_hint(testbed_here, tmp_path):
     bad = tmp_path / "twice.yaml"
     bad.write_text(LAB.read_text().replace("transmit: 'ocs1:2'", "transmit: 'ocs1:1'"))
 
@@ -114,3 +116,23 @@ def test_the_command_itself_ends_with_its_code(testbed):
 
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("error: degree 3 with 5 nodes")
+
+
+def test_runs_as_csv_have_the_columns_of_json(testbed_here, tmp_path):
+    skip_without("sqlalchemy", "pyarrow")
+    from testbed.lab.inventory import load_lab
+    from testbed.measure.results.store import RunStore
+
+    runs_dir = tmp_path / "some runs"
+    with RunStore(runs_dir).begin(load_lab(LAB), True, "model", seeds={}):
+        pass
+    (as_json,) = testbed_here("runs", "--runs-dir", runs_dir, "--json").json["runs"]
+    ran = testbed_here("runs", "--runs-dir", runs_dir, "--csv")
+
+    header, row = csv.reader(ran.out.splitlines())
+    assert header == list(as_json)
+    assert row == ["" if value is None else str(value) for value in as_json.values()]
+    assert testbed_here("runs", "--csv", "--json").code == 1
+    assert testbed_here("runs", "--runs-dir", tmp_path / "none", "--csv").out.splitlines() == [
+        ",".join(header)
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.cli.output import PlainNarrator
-from testbed.design.plan_file import read_plan
+from testbed.design.plans.file import read_plan
 from testbed.errors import TopologyError
 
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
@@ -18,7 +18,7 @@ SMALL = ("--set", "batch_per_device=2", "--nodes", 4)
 
 @pytest.fixture
 def graph(tmp_path):
-    """Two nodes compute, then one sends the other 1 MB."""
+    """Return two nodes compute, then one sends the other 1 MB."""
     path = tmp_path / "pair.npz"
     np.savez(
         path,

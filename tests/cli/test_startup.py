@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = {"fpga", "lightning", "ocs_drivers", "testbed"}
+OURS = {"fpga", "lightbed", "lightning", "ocs_drivers", "testbed"}
 TYPER = {"typer", "click", "annotated_doc", "colorama", "shellingham", "typing_extensions"}
 RICH = {"rich", "markdown_it", "mdurl", "pygments", "attr", "attrs"}
 PYDANTIC = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions"}
@@ -61,7 +61,7 @@ def imported_by(*words: object, codes: tuple[int, ...] = (0,)) -> dict[str, list
 
 
 def too_much(imported: dict[str, list[str]], allowed: set[str]) -> dict[str, str]:
-    """Libraries, and watched modules of the standard library, that are not allowed; with how they came."""
+    """Return libraries, and watched modules of the standard library, that are not allowed; with how they came."""
     tops: dict[str, list[str]] = {}
     for name, chain in imported.items():
         tops.setdefault(name.partition(".")[0], chain)
@@ -109,7 +109,7 @@ def test_reading_a_switch_imports_its_wire(shared_twin, family, front, libraries
 
 @pytest.fixture(scope="module")
 def lab_file(tmp_path_factory):
-    """The lab file of a simulated lab that is up, its hosts only modelled."""
+    """Provide the lab file of a simulated lab that is up, its hosts only modelled."""
     lab = replace(load_lab(ROOT / "labs" / "testbed12.yaml"), name=f"startup-{os.getpid()}")
     with start_lab(lab, hosts="model", move=True) as running:
         file = tmp_path_factory.mktemp("startup") / "lab.yaml"
@@ -120,7 +120,7 @@ def lab_file(tmp_path_factory):
 def test_the_status_of_labs_imports_nothing_of_labs(lab_file):
     imported = imported_by("testbed.cli", "sim", "status")
 
-    assert "testbed.lab.supervisor" in imported
+    assert "testbed.lab.simulated.supervisor" in imported
     assert too_much(imported, TYPER | RICH) == {}
 
 
@@ -141,4 +141,4 @@ def test_an_import_that_is_not_allowed_is_named_with_its_chain():
     found = too_much(imported, TYPER | PYDANTIC | METADATA)
 
     assert set(found) == {"numpy"}
-    assert "testbed.design.topology" in found["numpy"].split(" <- ")
+    assert "testbed.design.topology.circulants" in found["numpy"].split(" <- ")

@@ -153,18 +153,18 @@ def test_nobody_answers(testbed):
 def test_a_real_switch_is_not_moved_without_consent(monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from testbed.cli import switch as command
+    from testbed.cli import switch_changes as command
     from testbed.errors import RefusedToMove
 
     real = SimpleNamespace(address="x://real", identity=lambda: SimpleNamespace(serial="002414"))
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
     with pytest.raises(RefusedToMove, match="--yes"):
-        command._require_consent(real, "connect 1 pairs", yes=False)
-    command._require_consent(real, "connect 1 pairs", yes=True)
+        command._check_consent(real, "connect 1 pairs", yes=False)
+    command._check_consent(real, "connect 1 pairs", yes=True)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     with pytest.raises(RefusedToMove, match="left as it is"):
-        command._require_consent(real, "connect 1 pairs", yes=False)
+        command._check_consent(real, "connect 1 pairs", yes=False)
 
 
 # -- ports by name

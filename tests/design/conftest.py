@@ -19,11 +19,11 @@ def floyd_warshall(nodes, edges):
 
 @pytest.fixture(scope="session")
 def true_hops():
-    """Hops between all nodes of a list of directed edges, -1 where there is no path."""
+    """Return hops between all nodes of a list of directed edges, -1 where there is no path."""
     return floyd_warshall
 
 
 @pytest.fixture(scope="session")
 def ring_edges():
-    """The directed edges of one-way strides over n nodes."""
+    """Return the directed edges of one-way strides over n nodes."""
     return lambda nodes, steps: [(node, (node + step) % nodes) for step in steps for node in range(nodes)]

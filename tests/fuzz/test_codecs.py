@@ -36,31 +36,31 @@ def bytewise(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
 
-def test_what_devices_said_is_heard_the_same_whole_and_byte_by_byte(codec):
-    heard = [codec.heard([seed]) for seed in codec.seeds]
-    assert sum(map(len, heard)) >= len(heard) > 0
-    assert not any(DESYNC in events for events in heard)
-    assert repr(heard) == repr([codec.heard(bytewise(seed)) for seed in codec.seeds])
+def test_what_devices_sent_is_decoded_the_same_whole_and_byte_by_byte(codec):
+    found = [codec.decode([seed]) for seed in codec.seeds]
+    assert sum(map(len, found)) >= len(found) > 0
+    assert not any(DESYNC in events for events in found)
+    assert repr(found) == repr([codec.decode(bytewise(seed)) for seed in codec.seeds])
 
 
-def test_every_word_reads_something_of_what_devices_said():
-    for words, name in (
-        (codec_table._TL1_WORDS, "tl1"),
-        (codec_table._SCPI_WORDS, "scpi"),
-        (codec_table._SCREEN_WORDS, "prompt_cli"),
-        (codec_table._JSON_WORDS, "rest_words"),
+def test_every_decoder_reads_something_of_what_devices_sent():
+    for decoders, name in (
+        (codec_table._TL1_DECODERS, "tl1"),
+        (codec_table._SCPI_DECODERS, "scpi"),
+        (codec_table._SCREEN_DECODERS, "cli"),
+        (codec_table._JSON_DECODERS, "rest_json"),
     ):
         replies = [reply for seed in CODECS[name].seeds for reply in replies_of(name, seed)]
-        for place in range(len(words)):
+        for place in range(len(decoders)):
             assert any(reply[place] != "ProtocolDesync" for reply in replies), (name, place)
 
 
 def replies_of(name: str, seed: bytes) -> list[list[object]]:
-    """What the words made of each reply of a seed."""
-    heard = CODECS[name].heard([seed])
-    if name == "rest_words":
-        return [heard]
-    return [event[-1] for event in heard if isinstance(event, tuple) and event[-1]]
+    """Return what the decoders made of each reply of a seed."""
+    events = CODECS[name].decode([seed])
+    if name == "rest_json":
+        return [events]
+    return [event[-1] for event in events if isinstance(event, tuple) and event[-1]]
 
 
 @given(data=st.data())
@@ -70,7 +70,7 @@ def test_any_bytes_give_events_or_a_protocol_error_the_same_however_split(codec,
     cut = data.draw(st.integers(0, len(whole)))
     cuts = sorted(data.draw(st.lists(st.integers(0, cut), max_size=3)))
     pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, cut], strict=True)]
-    fuzz_codecs.is_refused(codec.heard(pieces), codec.heard([whole[:cut]]))
+    fuzz_codecs.is_refused(codec.decode(pieces), codec.decode([whole[:cut]]))
 
 
 HOSTILE = [
@@ -82,15 +82,15 @@ HOSTILE = [
     ("scpi", b"-" + NUMBER + b"x4\n"),
     ("scpi", b'"' + NUMBER + b'"\n'),
     ("scpi", NUMBER + b',"No error"\n'),
-    ("prompt_cli", b"x\nR" + NUMBER + b"# AL1\nt>"),
-    ("prompt_cli", b"x\nR0#N AL" + NUMBER + b"\nt>"),
-    ("prompt_cli", b"x\nSTATE = ALLOCATED_AND_LOCKED\nOUTPUT = " + NUMBER + b"\nt>"),
-    ("prompt_cli", b"x\n" + SONIC + b"1A-%sB  1A  %sB\nt>" % (NUMBER, NUMBER)),
-    ("prompt_cli", b"x\nE1[1AE1] Unlocked Enabled Disconnected " + NUMBER + b"\n" + W1 + b"\nR[O]#"),
-    ("prompt_cli", b"x\nE" + NUMBER + b"[1AE1] Unlocked Enabled Disconnected 3\n" + W1 + b"\nR[O]#"),
-    ("prompt_cli", b"x\nE1 1 2 1 w1 W1 1 " + NUMBER + b"\nF[A]#"),
-    ("prompt_cli", b"x\nROME TYPE x\nMale/West 1.." + NUMBER + b"\nAUTHENTICATION\nR[O]#"),
-    ("rest_words", b'{"port-config": {"port": [{"port-id": "' + NUMBER + b'"}]}}'),
+    ("cli", b"x\nR" + NUMBER + b"# AL1\nt>"),
+    ("cli", b"x\nR0#N AL" + NUMBER + b"\nt>"),
+    ("cli", b"x\nSTATE = ALLOCATED_AND_LOCKED\nOUTPUT = " + NUMBER + b"\nt>"),
+    ("cli", b"x\n" + SONIC + b"1A-%sB  1A  %sB\nt>" % (NUMBER, NUMBER)),
+    ("cli", b"x\nE1[1AE1] Unlocked Enabled Disconnected " + NUMBER + b"\n" + W1 + b"\nR[O]#"),
+    ("cli", b"x\nE" + NUMBER + b"[1AE1] Unlocked Enabled Disconnected 3\n" + W1 + b"\nR[O]#"),
+    ("cli", b"x\nE1 1 2 1 w1 W1 1 " + NUMBER + b"\nF[A]#"),
+    ("cli", b"x\nROME TYPE x\nMale/West 1.." + NUMBER + b"\nAUTHENTICATION\nR[O]#"),
+    ("rest_json", b'{"port-config": {"port": [{"port-id": "' + NUMBER + b'"}]}}'),
     # what takes the longer the more of it there is, by the square
     ("tl1", b"x" + b" " * MANY + b"\r\n"),
     ("tl1", b"OK" + b" " * MANY + b"\r\n"),
@@ -99,8 +99,8 @@ HOSTILE = [
     ("tl1", REPLY + b'"' * MANY + b"\r\n;"),
     ("tl1", REPLY + b" a" + b">" * MANY + b"\r\n;"),
     ("tl1", (REPLY + b'"' + b'\\"' * 8_000 + b"\r\n;") * 4),
-    ("prompt_cli", b"x\nROME TYPE x" + b" " * 60_000 + b"y\nt>"),
-    ("prompt_cli", b"x" + 4 * (b"\nSTATE" + b" " * 60_000 + b"y") + b"\nt>"),
+    ("cli", b"x\nROME TYPE x" + b" " * 60_000 + b"y\nt>"),
+    ("cli", b"x" + 4 * (b"\nSTATE" + b" " * 60_000 + b"y") + b"\nt>"),
 ]
 
 
@@ -110,7 +110,7 @@ HOSTILE = [
 def test_what_no_device_says_is_refused_or_passed_over_in_time(name, data):
     codec = CODECS[name]
     began_s = time.process_time()
-    codec.heard([data])
+    codec.decode([data])
     assert time.process_time() - began_s < LONG_S
 
 
@@ -118,12 +118,12 @@ def test_what_no_device_says_is_refused_or_passed_over_in_time(name, data):
 def test_a_document_nested_beyond_sense_is_refused_however_deep_python_can_go(brackets):
     opening, closing = brackets
     for depth in (10, *range(800, 1000), 100_000):
-        heard = codec_table.hear_json([opening * depth + b"1" + closing * depth])
-        assert (heard == [DESYNC]) == (depth > 16)
+        events = codec_table.events_of_json([opening * depth + b"1" + closing * depth])
+        assert (events == [DESYNC]) == (depth > 16)
 
 
-def hear_fault(pieces):
-    """A codec with a fault behind three conditions: only inputs kept on the way lead there."""
+def events_of_fault(pieces):
+    """Act as a codec with a fault behind three conditions: only inputs kept on the way lead there."""
     text = b"".join(pieces)
     if text[:1] == b"<":
         if text[1:2] == b"<":
@@ -136,7 +136,7 @@ def hear_fault(pieces):
 
 def test_the_fuzzer_finds_a_fault_that_it_has_to_approach_step_by_step(monkeypatch, capsys):
     here = types.SimpleNamespace(__file__=__file__)
-    monkeypatch.setitem(CODECS, "faulty", Codec(hear_fault, (here,), (b"a b", b"c <")))
+    monkeypatch.setitem(CODECS, "faulty", Codec(events_of_fault, (here,), (b"a b", b"c <")))
     with pytest.raises(IndexError):
         fuzz_codecs.fuzz("faulty", quiet_s=0.0, least_inputs=100_000, seed=0)
     assert capsys.readouterr().out.startswith("FOUND in faulty: [b'")
@@ -152,7 +152,7 @@ def test_the_fuzzer_finds_that_it_matters_how_bytes_are_split(monkeypatch, capsy
 
 def test_a_codec_without_fault_is_fuzzed_until_it_was_quiet_for_long_enough(monkeypatch):
     monkeypatch.setitem(CODECS, "sound", Codec(lambda pieces: [b"".join(pieces)], (), (b"ab",)))
-    told = fuzz_codecs.fuzz("sound", quiet_s=0.05, least_inputs=10, seed=0)
-    assert told["inputs"] >= 10
-    assert told["ran_s"] >= 0
-    assert told["refused"] == told["edges"] == 0
+    report = fuzz_codecs.fuzz("sound", quiet_s=0.05, least_inputs=10, seed=0)
+    assert report["inputs"] >= 10
+    assert report["ran_s"] >= 0
+    assert report["refused"] == report["edges"] == 0

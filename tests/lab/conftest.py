@@ -9,7 +9,10 @@ import pytest
 
 
 def lab_text(hosts=3, nics=2, *, simulated=True, name="small", subnet="10.99.0") -> str:
-    """A lab file with one switch, wired in order like labs/testbed12.yaml; line 12 is the first host's `name`."""
+    """Return a lab file with one switch, wired in order like labs/testbed12.yaml.
+
+    Line 12 is the first host's `name`.
+    """
     ports = hosts * nics
     lines = [
         f"name: {name}",
@@ -47,7 +50,7 @@ def small_lab_text():
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(tmp_path_factory):
-    """Keys made in tests stay out of the home of whoever runs them."""
+    """Provide keys made in tests stay out of the home of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -230,7 +230,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_wrong_file_is_refused_with_line_and_cure(small_lab_text, case):
+def test_a_wrong_file_is_refused_with_line_and_hint(small_lab_text, case):
     before, after, line, words = BAD[case]
     text = small_lab_text(simulated=case != "twin of a real switch")
     assert before in text
@@ -240,7 +240,7 @@ def test_a_wrong_file_is_refused_with_line_and_cure(small_lab_text, case):
     message = str(caught.value)
     assert message.startswith(f"labs/x.yaml:{line}: "), message
     assert words in message
-    assert "; " in message.removeprefix(f"labs/x.yaml:{line}: "), "a cure follows the semicolon"
+    assert "; " in message.removeprefix(f"labs/x.yaml:{line}: "), "a hint follows the semicolon"
     assert "\n" not in message
 
 
@@ -279,7 +279,7 @@ def test_damaged_files_are_read_or_refused_but_never_break(small_lab_text):
 
 
 def _damage(text: str, source: random.Random) -> str:
-    """Text with a few characters, words or lines removed, doubled or exchanged."""
+    """Return text with a few characters, words or lines removed, doubled or exchanged."""
     for _ in range(source.randint(1, 3)):
         lines = text.splitlines(keepends=True)
         here, there = source.randrange(len(lines)), source.randrange(len(lines))
@@ -301,7 +301,7 @@ losses = st.floats(0, 40, allow_nan=False)
 
 @st.composite
 def labs(draw) -> Lab:
-    """Labs as the loader gives them: unique names, ports and addresses, all else free."""
+    """Return labs as the loader gives them: unique names, ports and addresses, all else free."""
     count, nics = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     planes = draw(st.integers(1, 2))
     host_names = draw(st.lists(names, min_size=count + planes, max_size=count + planes, unique=True))

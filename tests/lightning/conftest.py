@@ -1,4 +1,4 @@
-"""What tests of `lightning` share: no calibration of the user's is seen, and nobody's configuration is changed."""
+"""Fixtures of all tests of `lightning`: no calibration of the user's is seen, and nobody's configuration is changed."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def clock():
 
 @pytest.fixture(scope="session")
 def kit():
-    """The kit's twin; a test that changes its state gets one of its own."""
+    """Return the kit's twin; a test that changes its state gets one of its own."""
     pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
     import lightning
 

@@ -1,4 +1,4 @@
-"""What benchmarks import is there: they run outside the suite, and a name that has moved would stop them."""
+"""Imports of benchmarks are there: these run outside the suite, and a name that has moved would stop them."""
 
 import ast
 from importlib import import_module
@@ -13,7 +13,7 @@ OF_LIGHT = ("photonic_*.py", "serving_*.py", "noise_aware.py", "convolution.py",
 
 
 def imported(path):
-    """(module, name or "") of everything of this repository that a file imports."""
+    """Yield (module, name or "") of everything of this repository that a file imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.module, each.name) for each in node.names)
@@ -34,7 +34,7 @@ def test_what_a_benchmark_imports_is_there(path):
             found = import_module(module)
             there = not name or hasattr(found, name) or bool(import_module(f"{module}.{name}"))
         except MissingLibrary as error:
-            pytest.skip(f"{error.what}: {error.cure}")
+            pytest.skip(f"{error.what}: {error.hint}")
         except ModuleNotFoundError as error:
             if error.name and error.name.partition(".")[0] not in {"lightning", "fpga", "sim"}:
                 pytest.skip(f"{error.name} is not installed: pip install 'lightbed[serve,torch]'")

@@ -9,11 +9,11 @@ import pytest
 from libraries import skip_without
 from needs import needs
 
-from lightning.calibration import store
-from lightning.calibration.steps import STEPS
 from lightning.cli import run_app
-from lightning.devices.identity import DeviceIdentity
 from lightning.errors import AddressError, LightningError
+from lightning.kit.calibration import store
+from lightning.kit.calibration.measurement.steps import STEPS
+from lightning.kit.devices.identity import DeviceIdentity
 
 for library in ("qick", "typer", "pyvisa", "matplotlib"):
     skip_without(library, reason="the guided run needs lightbed[kit]")
@@ -33,7 +33,7 @@ def ran(*words):
 @pytest.fixture(scope="module")
 @needs("socket")
 def calibrated(tmp_path_factory):
-    """(folder, exit code, output) of an unattended run on a device that nobody has calibrated."""
+    """Return (folder, exit code, output) of an unattended run on a device that nobody has calibrated."""
     folder = tmp_path_factory.mktemp("calibrated")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LIGHTBED_CALIBRATIONS", str(folder / "kept"))
@@ -41,17 +41,17 @@ def calibrated(tmp_path_factory):
     return folder, code, out
 
 
-def test_every_step_is_told_with_figure_and_limit(calibrated):
+def test_every_step_is_reported_with_figure_and_limit(calibrated):
     _, code, out = calibrated
     lines = out.splitlines()
-    told = [line.split()[1] for line in lines if line[:4] in ("pass", "skip", "FAIL")]
-    assert (code, told) == (0, list(STEPS))
+    reported = [line.split()[1] for line in lines if line[:4] in ("pass", "skip", "FAIL")]
+    assert (code, reported) == (0, list(STEPS))
     assert out.count("limit:") == len(STEPS)
     assert [line.split()[1] for line in lines if line[:4] == "skip"] == ["bias"]
     assert "FAIL" not in out
 
 
-def test_the_calibration_is_kept_with_its_raw_data_and_a_picture(calibrated):
+def test_the_calibration_is_kept_with_its_raw_data_and_a_plot(calibrated):
     folder, _, out = calibrated
     kept = folder / "kept" / "sim-kit-varied-0008.json"
     assert out.splitlines()[-3:] == [
@@ -73,24 +73,24 @@ def test_products_are_right_with_it(calibrated, monkeypatch):
 
 
 @pytest.mark.socket
-def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
+def test_a_failed_step_is_an_error_with_its_hint_and_nothing_is_kept():
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--json")
     found = json.loads(out)
     assert (code, found["ok"], found["saved"], found["simulated"]) == (1, False, None, True)
     assert found["error"]["code"] == "calibration"
     failed = next(each for each in found["steps"] if not each["passed"])
-    assert found["error"]["cure"] == failed["cure"] != ""
-    assert "laser" in failed["cure"] or "interlock" in failed["cure"]
+    assert found["error"]["hint"] == failed["hint"] != ""
+    assert "laser" in failed["hint"] or "interlock" in failed["hint"]
     assert not list(Path(store.folder()).glob("*.json"))
 
 
 @pytest.mark.socket
-def test_a_failed_step_is_told_with_its_cure(monkeypatch):
+def test_a_failed_step_is_reported_with_its_hint(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--yes")
     assert code == 1
     assert "FAIL  " in out
-    assert "\n                    cure: " in out
+    assert "\n                    hint: " in out
     assert out.splitlines()[-1].endswith("failed; nothing was kept")
     assert max(map(len, out.splitlines())) <= 100
 
@@ -111,10 +111,10 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
 
 
 @pytest.mark.socket
-def test_a_real_laser_beside_a_simulated_kit_is_not_set_unasked_either():
+def test_a_real_laser_with_a_simulated_kit_is_not_set_by_default_either():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
     assert code == 1
-    assert json.loads(out)["error"]["cure"] == "Give --yes"
+    assert json.loads(out)["error"]["hint"] == "Give --yes"
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("n\n", False)])
@@ -161,13 +161,13 @@ def test_a_board_brings_no_instruments():
 
 
 def test_without_pyvisa_a_twin_is_calibrated_without_instruments(monkeypatch):
-    import lightning.instruments
+    import lightning.kit.instruments
     from lightning.errors import MissingLibrary
 
     def missing(resources):
         raise MissingLibrary("pyvisa is needed")
 
-    monkeypatch.setattr(lightning.instruments, "open_bench", missing)
+    monkeypatch.setattr(lightning.kit.instruments, "open_bench", missing)
     with module.instruments({"laser": "GPIB::5"}, insisted=False) as bench:
         assert bench is None
     with pytest.raises(MissingLibrary), module.instruments({"laser": "GPIB::5"}, insisted=True):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from lightning.calibration import store
 from lightning.cli import COMMANDS, run_app
+from lightning.kit.calibration import store
 
 for library in ("qick", "typer"):
     skip_without(library, reason="the command line needs lightbed[kit]")
@@ -27,7 +27,7 @@ def _no_device_named(monkeypatch):
 
 
 def ran(*words):
-    """(exit code, standard output, standard error) of a command."""
+    """Return (exit code, standard output, standard error) of a command."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_app(words)
@@ -35,13 +35,13 @@ def ran(*words):
 
 
 def document(*words):
-    """(exit code, the one document) of a command with --json."""
+    """Return (exit code, the one document) of a command with --json."""
     code, out, _ = ran(*words, "--json")
     return code, json.loads(out)
 
 
 def refused(*words):
-    """The error that a command ends with, which a program sees too."""
+    """Return the error that a command ends with, which a program sees too."""
     code, found = document(*words)
     assert (code, found["ok"]) == (1, False)
     return found["error"]
@@ -82,7 +82,7 @@ def test_a_value_out_of_range_is_refused_by_name(value):
 def test_a_device_without_a_calibration_names_the_command_that_makes_one():
     error = refused("multiply", "1", "2", "--device", "sim://kit?vary=yes&seed=3")
     assert (error["code"], error["device"]) == ("calibration.none", "sim-kit-varied-0003")
-    assert "lightning calibrate" in error["cure"]
+    assert "lightning calibrate" in error["hint"]
 
 
 def test_a_calibration_of_another_device_is_refused(kit):
@@ -123,12 +123,12 @@ def test_a_calibration_that_is_too_old_is_refused(kit):
 def test_a_device_that_cannot_be_used_is_a_named_error(device, code):
     error = refused("scope", "1", "2", "--device", device)
     assert error["code"] == code
-    assert error["cure"]
+    assert error["hint"]
 
 
 def test_a_board_whose_counter_stands_still_is_left(monkeypatch):
-    from lightning.devices import guard
-    from lightning.devices.deadline import Patience
+    from lightning.kit.devices import guard
+    from lightning.kit.devices.deadline import Patience
 
     monkeypatch.setattr(guard, "SIMULATED", Patience(progress_s=0.2))
     error = refused("multiply", "1", "2", "--device", "sim://kit?fault=stuck_counter")
@@ -172,14 +172,14 @@ def test_a_sweep_finds_the_half_wave_word_of_a_device_that_nobody_knows(tmp_path
 def test_a_sweep_in_the_dark_says_so():
     error = refused("sweep", "0", "--device", "sim://kit?laser_dropped=on")
     assert error["code"] == "calibration"
-    assert "laser" in error["cure"]
+    assert "laser" in error["hint"]
 
 
 def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
     def flat(*args, **options):
         raise ValueError("a fringe needs 16 finite points or more")
 
-    monkeypatch.setattr("lightning.calibration.transfer.sweep_all", flat)
+    monkeypatch.setattr("lightning.kit.calibration.measurement.transfer.sweep_all", flat)
     error = refused("sweep", "0")
     assert error["code"] == "calibration"
     assert "16 finite points" in error["message"]
@@ -281,7 +281,7 @@ def test_a_dot_product_of_vectors_and_of_a_matrix(tmp_path):
     assert found["result"] == pytest.approx(found["exact"], abs=20)
 
 
-def test_a_dot_product_is_printed_beside_the_exact_one():
+def test_a_dot_product_is_printed_with_the_exact_one():
     code, out, _ = ran("dot", "100,-50,200,7", "255,255,0,0", "--shots", "8")
     result, exact = out.splitlines()
     assert (code, exact) == (0, "exact: 50")
@@ -307,11 +307,11 @@ def test_an_interruption_has_a_code_of_its_own(monkeypatch):
     def interrupted(address):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lightning.devices.connect", interrupted)
+    monkeypatch.setattr("lightning.kit.connection.connect", interrupted)
     assert ran("multiply", "1", "2") == (130, "", "")
 
 
-def test_without_typer_the_cure_is_told(monkeypatch):
+def test_without_typer_the_hint_is_given(monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)
     code, out, err = ran("multiply", "1", "2")
     assert (code, out) == (1, "")

@@ -1,4 +1,4 @@
-"""`lightning doctor`: every finding with its cure."""
+"""`lightning doctor`: every finding with its hint."""
 
 import contextlib
 import io
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from libraries import skip_without
 
-from lightning import doctor, profiles
-from lightning.calibration import store
+from lightning import doctor
 from lightning.doctor import devices, installation, purposes
+from lightning.kit import profiles
+from lightning.kit.calibration import store
 
 skip_without("qick", reason="a device is a QickConfig: pip install 'lightbed[kit]'")
 
@@ -48,29 +49,29 @@ def test_libraries_that_go_together_are_well():
         ({"pynq": "3.0.1", "numpy": "1.26.4"}, "aarch64", "pynq", "ok"),
     ],
 )
-def test_versions_that_do_not_go_together_are_told(changed, machine, name, state):
+def test_versions_that_do_not_go_together_are_reported(changed, machine, name, state):
     found = {each.name: each for each in installation.versions(ALL | changed, machine)}
     assert found[name].state == state
-    assert bool(found[name].cure) is (state != "ok")
+    assert bool(found[name].hint) is (state != "ok")
 
 
 @pytest.mark.parametrize(
     ("library", "state"), [("qick", "bad"), ("Pyro4", "warning"), ("matplotlib", "warning")]
 )
-def test_a_library_that_is_missing_is_told_with_its_extra(library, state):
+def test_a_library_that_is_missing_is_reported_with_its_extra(library, state):
     without = {name: version for name, version in ALL.items() if name != library}
     (found,) = (each for each in installation.versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
-    assert found.cure.startswith("pip install 'lightbed[")
+    assert found.hint.startswith("pip install 'lightbed[")
 
 
 @pytest.mark.parametrize("extra", ["inference", "serve", "torch", "hdl"])
-def test_what_trained_networks_need_is_told_by_extra(extra):
+def test_what_trained_networks_need_is_reported_by_extra(extra):
     wanted = dict.fromkeys(purposes.PURPOSES[extra].libraries, "1.2")
     assert purposes.finding(extra, wanted).state == "ok"
     missing = list(wanted)[-1]
     found = purposes.finding(extra, wanted | {missing: ""})
-    assert (found.state, found.cure) == ("warning", f"pip install 'lightbed[{extra}]'")
+    assert (found.state, found.hint) == ("warning", f"pip install 'lightbed[{extra}]'")
     assert found.found.startswith(f"{missing} not installed: no ")
 
 
@@ -89,16 +90,16 @@ def test_extras_bring_what_doctor_looks_for():
 
     for extra, purpose in purposes.PURPOSES.items():
         assert set(purpose.libraries) <= set(brought(extra))
-    told = {each.name for each in installation.environment()}
-    assert told >= set(purposes.PURPOSES)
+    reported = {each.name for each in installation.environment()}
+    assert reported >= set(purposes.PURPOSES)
 
 
-def test_a_foreign_lightning_is_told(tmp_path):
+def test_a_foreign_lightning_is_reported(tmp_path):
     assert installation.name_clash([str(tmp_path)]).state == "ok"
     (tmp_path / "lightning-2.5.0.dist-info").mkdir()
     found = installation.name_clash([str(tmp_path)])
     assert found.state == "bad"
-    assert "environment of its own" in found.cure
+    assert "environment of its own" in found.hint
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_baluns_are_warned_of_because_the_pulses_have_frequency_0(name, state):
     assert devices.firmware(soccfg).found.startswith(f"{name}: ")
 
 
-def test_firmware_that_nobody_described_is_told():
+def test_firmware_that_nobody_described_is_reported():
     document = profiles.load("zcu111").config | {"fw_timestamp": "Tue Jan 6 2026"}
     assert devices.firmware(document).state == "warning"
     assert "another build for ZCU111" in devices.firmware(document).found
@@ -182,7 +183,7 @@ def test_what_is_wrong_with_a_device_is_found(address, name, word):
     *_, last = doctor.device(address)
     assert (last.name, last.state) == (name, "bad")
     assert word in last.found
-    assert last.cure
+    assert last.hint
 
 
 def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
@@ -197,7 +198,7 @@ def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
     assert (last.name, last.state) == ("light", "warning")
 
 
-def test_the_age_of_a_calibration_is_told(kit):
+def test_the_age_of_a_calibration_is_reported(kit):
     made = datetime.now(UTC) - timedelta(hours=3)
     store.save(replace(store.require(kit), origin="measured", made=made))
     assert devices.calibration(kit).found.endswith(", 3.0 h old")
@@ -208,7 +209,7 @@ def test_the_age_of_a_calibration_is_told(kit):
 def test_an_absent_calibration_is_a_warning_and_ends_the_look():
     *_, last = doctor.device("sim://kit?vary=yes")
     assert (last.name, last.state) == ("calibration", "warning")
-    assert "lightning calibrate" in last.cure
+    assert "lightning calibrate" in last.hint
 
 
 @pytest.mark.parametrize(("device", "code"), [("sim://kit", 0), ("sim://kit?laser_dropped=on", 1)])
@@ -227,4 +228,4 @@ def test_the_command_prints_findings_and_ends_by_the_worst(device, code):
         assert run_app(["doctor", "--device", device, "--json"]) == code
     found = json.loads(out.getvalue())
     assert found["ok"] is not bool(code)
-    assert {"name", "state", "found", "cure"} == set(found["findings"][0])
+    assert {"name", "state", "found", "hint"} <= set(found["findings"][0])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lightning import errors, profiles
-from lightning.config import Configuration
-from lightning.devices import address
+from lightning import errors
+from lightning.kit import connection, profiles
+from lightning.kit.config import Configuration
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "lightning.md"
 
@@ -46,4 +46,4 @@ def test_every_profile_with_its_coupling(page):
 
 def test_every_scheme(page):
     assert [scheme for scheme in ("sim", "qick", "replay") if f"`{scheme}://" not in page] == []
-    assert {"sim", "qick", "replay"} <= set(address.schemes())
+    assert {"sim", "qick", "replay"} <= set(connection.schemes())

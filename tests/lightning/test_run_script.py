@@ -35,9 +35,9 @@ print(sp.decode_adc_result)
 
 def test_the_talks_own_form(script, capsys):
     assert run_script(script(TALK), "sim://kit") == 0
-    printed, said = capsys.readouterr()
+    printed, reported = capsys.readouterr()
     assert abs(int(printed) - 100 * 50 / 255) <= 1
-    assert "SIMULATED" in said
+    assert "SIMULATED" in reported
 
 
 def test_every_way_to_a_qicksoc_leads_to_the_device(script, kit, capsys):
@@ -95,7 +95,7 @@ def test_arguments_path_and_name_are_the_scripts(script, kit, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "said"),
+    ("end", "code", "reported"),
     [
         ("", 0, ""),
         ("raise SystemExit", 0, ""),
@@ -104,18 +104,18 @@ def test_arguments_path_and_name_are_the_scripts(script, kit, capsys, tmp_path):
         ("raise KeyboardInterrupt", 130, ""),
     ],
 )
-def test_the_exit_code_is_the_scripts(script, kit, capsys, end, code, said):
+def test_the_exit_code_is_the_scripts(script, kit, capsys, end, code, reported):
     assert run_script(script(end), kit) == code
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == reported
 
 
 def test_a_failing_script_shows_its_own_traceback(script, kit, capsys):
     path = script("def f():\n    return 1 / 0\n\nf()\n")
     assert run_script(path, kit) == 1
-    said = capsys.readouterr().err
-    assert "ZeroDivisionError" in said
-    assert said.count("File ") == 2
-    assert "runpy" not in said
+    reported = capsys.readouterr().err
+    assert "ZeroDivisionError" in reported
+    assert reported.count("File ") == 2
+    assert "runpy" not in reported
 
 
 def test_a_script_that_cannot_be_parsed_says_where(script, kit, capsys):

@@ -1,4 +1,4 @@
-"""A fibre is cut under a looping AllReduce on hosts that are real to the kernel; no rank starts anew."""
+"""A fibre is cut under a looping AllReduce on hosts that are real to the kernel; no rank starts again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ skip_without("sqlalchemy")
 skip_without("jsonschema")
 
 from testbed.design.model import Nic, RingOrder, Topology
-from testbed.design.routes import find_routes
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
 from testbed.errors import CollectiveError
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
-from testbed.measure.store import RunStore
+from testbed.measure.results.store import RunStore
 from testbed.operate.journal import Journal
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair
 from testbed.operate.session import Design, LabSession, design_for, open_lab
@@ -35,7 +35,7 @@ RING = RingOrder(1, (0, 1, 2, 3))
 
 
 def design(*, simplex):
-    """A ring of four, and the NICs left joined for pairs: two apart, and one-way links also three apart."""
+    """Return a ring of four, and the NICs left joined for pairs: two apart, and one-way links also three apart."""
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
@@ -46,7 +46,7 @@ def design(*, simplex):
 @pytest.fixture(scope="module")
 @needs("process", "socket")
 def four(tmp_path_factory):
-    """Four hosts of three NICs, with the interpreter that has torch."""
+    """Provide four hosts of three NICs, with the interpreter that has torch."""
     directory = tmp_path_factory.mktemp("four")
     lab = load_lab(ROOT / "labs" / "testbed12.yaml")
     hosts = tuple(replace(host, nics=host.nics[:3], python=str(HOST_PYTHON)) for host in lab.hosts[:4])
@@ -63,7 +63,7 @@ def four(tmp_path_factory):
 @pytest.mark.skipif(
     not HOST_PYTHON.exists(), reason="needs torch on the simulated hosts: `make install` makes .venv-host"
 )
-def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_anew(four, tmp_path):
+def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tmp_path):
     """One launch lives through a cut of duplex links, a change to one-way links, and a cut of those."""
     up, session = four
     found = []
@@ -88,8 +88,8 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_anew(four, tmp
         cut(one_way, "a/nic1:transmit")
     for times in found:
         assert 0 < times.noticed_s < times.rerouted_s < times.back_s
-        assert 0 < times.dark_s < times.repatch_s
-        assert times.repatch_stall_s >= times.dark_s
+        assert 0 < times.outage_s < times.repatch_s
+        assert times.repatch_stall_s >= times.outage_s
         assert times.rows >= 9, "three before, three between, three after; every sum was right"
         assert (times.findings, times.why) == (0, "the ring is closed by a link of its own again")
     stored = RunStore(tmp_path).load(run.run_id)
@@ -103,25 +103,25 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     plant, standing = up.control["plant"], design(simplex=False)
     rings = design_for(session.lab)  # no link to give up: the detour is all
 
-    def mend(fibre, design, earlier=None):
+    def repaired(fibre, design, earlier=None):
         control(plant, {"do": "cut", "fibre": fibre})
         planned = None
-        while planned is None or planned.is_mended:  # until carrier is down
+        while planned is None or planned.is_repaired:  # until carrier is down
             planned = plan_lab_repair(session.lab, design, look_at(session, design), earlier)
         return planned, carry_out(session, planned).verified
 
     session.bring_up(rings)
-    planned, verified = mend("b/nic1:receive", rings)
-    assert (planned.repatched, verified.links_heard, verified.findings) == (None, 10, ())
+    planned, verified = repaired("b/nic1:receive", rings)
+    assert (planned.repatched, verified.links_received, verified.findings) == (None, 10, ())
     control(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
 
     assert session.bring_up(standing).verified.ok
-    once, verified = mend("b/nic1:receive", standing)
+    once, verified = repaired("b/nic1:receive", standing)
     assert verified.ok
     assert plan_lab_repair(session.lab, standing, look_at(session, standing)) is None, "it shows no more"
     again = plan_lab_repair(session.lab, standing, look_at(session, standing), once.record)
-    assert again.is_mended
-    twice, verified = mend("d/nic1:transmit", standing, once.record)
+    assert again.is_repaired
+    twice, verified = repaired("d/nic1:transmit", standing, once.record)
     assert verified.ok
     assert Nic(1, 0) not in {nic for link in twice.repatched.wiring.links for nic in link}
     for fibre in ("b/nic1:receive", "d/nic1:transmit"):

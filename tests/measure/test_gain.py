@@ -1,4 +1,4 @@
-"""What a workload gains, by hand."""
+"""Gains of workloads, computed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from libraries import skip_without
 
 skip_without("sqlalchemy")
 
-from testbed.design.demand import AllReduceDemand
+from testbed.design.topology.demand import AllReduceDemand
 from testbed.measure.gain import compare_topologies
 from testbed.measure.model import Timing
 

@@ -96,7 +96,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 @needs("process")
 def python():
-    """An interpreter that has torch."""
+    """Return an interpreter that has torch."""
     for candidate in (HOST_PYTHON, sys.executable):
         if Path(candidate).exists():
             asked = [candidate, "-c", "import importlib.util as u; print(u.find_spec('torch') is not None)"]

@@ -65,7 +65,7 @@ def guarded():
 
 @pytest.fixture
 def family(guarded, tmp_path):
-    """A guarded family, all three of which are there; gives the guard and the pids."""
+    """Return a guarded family, all three of which are there; gives the guard and the pids."""
 
     def start(**keywords):
         process = guarded([sys.executable, "-ISc", FAMILY, str(tmp_path)], **keywords)
@@ -86,7 +86,7 @@ def wait_until(fact, timeout_s=10.0):
 
 
 def runs(pid):
-    """Whether a process is there and not only waiting to be reaped."""
+    """Return whether a process is there and not only waiting to be reaped."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -95,7 +95,7 @@ def runs(pid):
 
 
 def last_word(process, timeout=10):
-    """Exit status of the guard, what the command printed, and the guard's own line."""
+    """Return exit status of the guard, what the command printed, and the guard's own line."""
     out, err = process.communicate(timeout=timeout)
     assert err == ""
     *before, line = out.splitlines()

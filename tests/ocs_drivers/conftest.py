@@ -57,7 +57,7 @@ class ScriptedPeer:
             try:
                 self._serve(connection)
             except OSError:
-                return  # the client hung up: many tests want just that
+                return  # the client closed the connection: many tests want just that
             except Exception as error:  # noqa: BLE001 - told when the test ends
                 self.failures.append(error)
 
@@ -152,7 +152,7 @@ class Twin:
         return reply
 
     def truth(self) -> dict[int, int]:
-        """What is really connected."""
+        """Return what is really connected."""
         return dict(self.do("truth")["connections"])
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ def separate_lines_process() -> Iterator[Twin]:
 
 @pytest.fixture
 def twin(twin_process: Twin) -> Iterator[Twin]:
-    """The shared small twin: no faults, nothing connected, ports enabled."""
+    """Yield the shared small twin: no faults, nothing connected, ports enabled."""
     yield twin_process
     twin_process.do("clear_fault", fault="all")
     twin_process.do("operator", disconnect=list(range(1, 9)))
@@ -214,7 +214,7 @@ def own_lock_directory(tmp_path_factory, monkeypatch) -> None:
 
 @pytest.fixture
 def quick_disk() -> Iterator[str]:
-    """A directory in memory, where the system has one: files are flushed there in no time."""
+    """Yield a directory in memory, where the system has one: files are flushed there in no time."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="lightbed-", dir=memory) as directory:
         yield directory
@@ -222,11 +222,11 @@ def quick_disk() -> Iterator[str]:
 
 @pytest.fixture
 def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
-    """Opens a driver by its scheme on a twin in memory: `open_in_memory(world, "calient+tl1", "tl1", key="value")`.
+    """Open a driver by its scheme on a twin in memory: `open_in_memory(world, "calient+tl1", "tl1", key="value")`.
 
     The drivers are made by their factories as ever; only the wire and the machine's clock are replaced.
     """
-    from ocs_drivers import address, timing
+    from ocs_drivers import address, families, timing
 
     def use(world: Any, scheme: str, front: str, **options: str) -> Any:
         def line(*_: object, **__: object) -> Any:
@@ -234,7 +234,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
 
         for module, name in WIRES:
             try:
-                monkeypatch.setattr(f"ocs_drivers.{module}.{name}", line)
+                monkeypatch.setattr(f"ocs_drivers.transports.{module}.{name}", line)
             except ImportError as missing:  # an optional library is not installed
                 if any(scheme.startswith(family) for family in NEEDED.get(module, ())):
                     pytest.skip(f"{scheme} needs an extra: {missing}")
@@ -247,7 +247,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
             options |= {"operator": "memory:1", "size": f"{matrix.inputs}x{matrix.outputs}"}
         query = "&".join(f"{key}={value}" for key, value in options.items())
         parsed = address.parse_address(f"{scheme}:{where}" + (f"?{query}" if query else ""))
-        switch = address.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
+        switch = families.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
         switch.open()
         return switch
 

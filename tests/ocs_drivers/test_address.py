@@ -9,10 +9,10 @@ import types
 
 import pytest
 
-from ocs_drivers import Address, Credentials, address, known_schemes, open_switch, parse_address
+from ocs_drivers import Address, Credentials, families, known_schemes, open_switch, parse_address
 from ocs_drivers.errors import AddressError
-from ocs_drivers.polatis import FACTORY_ACCOUNT, rest_switch, scpi_switch, tl1_switch
-from ocs_drivers.wire import redact
+from ocs_drivers.transports.wire import redact
+from ocs_drivers.vendors.polatis import FACTORY_ACCOUNT, rest_switch, scpi_switch, tl1_switch
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_addresses_are_understood(text, expected):
         "TCPIP0::host::99999::SOCKET",
     ],
 )
-def test_what_is_no_address_is_refused_with_a_cure(text):
+def test_what_is_no_address_is_refused_with_a_hint(text):
     with pytest.raises(AddressError, match="polatis"):
         parse_address(text)
 
@@ -70,10 +70,10 @@ def test_no_password_reaches_the_wire_log(twin, caplog):
     caplog.set_level(logging.DEBUG, logger="ocs_drivers.wire")
     with open_switch(twin.tl1, credentials=("admin", "root")) as switch:
         switch.read()
-    said = [record.getMessage() for record in caplog.records]
-    assert any("> ACT-USER::admin:" in line and line.endswith("***;") for line in said)
-    assert any("< M " in line and "COMPLD" in line for line in said)
-    assert not [line for line in said if "root" in line]
+    logged = [record.getMessage() for record in caplog.records]
+    assert any("> ACT-USER::admin:" in line and line.endswith("***;") for line in logged)
+    assert any("< M " in line and "COMPLD" in line for line in logged)
+    assert not [line for line in logged if "root" in line]
 
 
 def test_unknown_schemes_name_the_known_ones():
@@ -98,10 +98,10 @@ def third_party(monkeypatch):
     module.ThirdPartySwitch = ThirdPartySwitch
     monkeypatch.setitem(sys.modules, "third_party_switches", module)
     points = importlib.metadata.EntryPoints(
-        importlib.metadata.EntryPoint(name, f"third_party_switches:{value}", address.ENTRY_POINTS)
+        importlib.metadata.EntryPoint(name, f"third_party_switches:{value}", families.ENTRY_POINTS)
         for name, value in [("theirs", "ThirdPartySwitch"), ("broken", "Missing")]
     )
-    monkeypatch.setattr(address, "entry_points", lambda **select: points.select(**select))
+    monkeypatch.setattr(families, "entry_points", lambda **select: points.select(**select))
 
 
 def test_third_parties_add_drivers_by_entry_point(third_party):

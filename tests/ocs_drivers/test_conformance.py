@@ -8,8 +8,8 @@ import sys
 
 import pytest
 from libraries import skip_without
+from schemes import BANKS, SCHEMES
 
-from ocs_drivers import known_schemes
 from ocs_drivers.testing.record import read_record
 
 skip_without("pyvisa_py")
@@ -25,31 +25,10 @@ QUERY = {
     "afm": "?poll_s=0.02",
 }
 """A robot of 30 ms is not looked at every few seconds, nor given half an hour."""
-PROTOCOLS = {
-    # scheme -> family, front, options of the twin; free ports
-    "polatis+scpi": ("polatis", "scpi", (), "2-6:10-15"),
-    "polatis+tl1": ("polatis", "tl1", (), "2-6:10-15"),
-    "polatis+serial": ("polatis", "serial", QUICK_LINE, "2-6:10-15"),
-    "polatis+rest": ("polatis", "rest", (), "2-6:10-15"),
-    "calient+tl1": ("calient", "tl1", (), "2-6:10-15"),
-    "calient+rest": ("calient", "rest", (), "2-6:10-15"),
-    "glimmerglass+tl1": ("glimmerglass", "tl1", (), "2-6:10-15"),
-    "telescent+cli": ("telescent", "cli", FAST, "2-6:10-15"),
-    "rome+cli": ("rome", "cli", FAST, "2-6:10-15"),
-    "rome+telnet": ("rome", "telnet", FAST, "2-6:10-15"),
-    "afm+cli": ("afm", "cli", FAST, "2-6:10-15"),
-    "afm+telnet": ("afm", "telnet", FAST, "2-6:10-15"),
-    "sonic-ocs": ("sonic", "cli", FAST, "2-6:10-15"),
-    "manual": ("manual", "operator", FAST[:1], "2-6:10-15"),
-    "dicon+scpi": ("dicon", "scpi", (), "all"),
-    "dicon+serial": ("dicon", "serial", QUICK_LINE, "all"),
-    "mosw+scpi": ("mosw", "scpi", (), "all"),
-    "scpi-1xn": ("scpi-1xn", "scpi", (), "all"),
-    "scpi-1xn+serial": ("scpi-1xn", "serial", QUICK_LINE, "all"),
-}
+OPTIONS = dict.fromkeys(("telescent", "rome", "afm", "sonic"), FAST) | {"manual": FAST[:1]}
+"""Options of the twins of a family."""
 NAMELESS = {"telescent+cli"}
 """No command of theirs tells a serial number, so nobody can tell a twin from a real one."""
-SKIPPED = {"dicon+scpi", "dicon+serial", "mosw+scpi", "scpi-1xn", "scpi-1xn+serial"}
 
 
 def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -57,16 +36,17 @@ def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-@pytest.mark.parametrize("scheme", PROTOCOLS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_path):
-    family, front, options, free = PROTOCOLS[scheme]
+    family, front = SCHEMES[scheme]
+    options = QUICK_LINE if front == "serial" else OPTIONS.get(family, ())
     twin = start_twin(family, "--size=8x8", *options)
     record = tmp_path / "record.json"
 
     run = kit(
         twin.urls[front] + QUERY.get(family, ""),
         "--free-ports",
-        free,
+        "all" if scheme in BANKS else "2-6:10-15",
         "--control",
         twin.urls["control"],
         "--record",
@@ -77,12 +57,8 @@ def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_pat
     document = read_record(record)
     outcomes = [result.partition(":")[0] for result in document["results"].values()]
     assert outcomes.count("failed") == 0
-    assert outcomes.count("passed") >= (4 if scheme in SKIPPED else 30)
+    assert outcomes.count("passed") >= (4 if scheme in BANKS else 30)
     assert document["switch"]["simulated"] == (scheme not in NAMELESS)
-
-
-def test_every_scheme_is_proven():
-    assert set(PROTOCOLS) == set(known_schemes())
 
 
 def test_ports_in_use_are_not_free_and_stay_as_they_are(start_twin):

@@ -27,7 +27,7 @@ class TestPolatisTl1(SwitchContract):
 
 
 class TestPolatisScpiAnsweringOnSeparateLines(SwitchContract):
-    """Whether chained queries are answered on one line or several is not confirmed on a unit."""
+    """The contract with answers on separate lines: which way a unit answers chained queries is not confirmed."""
 
     @pytest.fixture
     @needs("socket")

@@ -1,34 +1,37 @@
-"""One plan, every family: what is read back is the same in normalised (input, output) indices."""
+"""One table of families; one plan, every family: what is read back is the same in normalised indices."""
 
 from __future__ import annotations
 
-import pytest
+import tomllib
+from pathlib import Path
 
-from ocs_drivers import CrossConnects
+import pytest
+from schemes import BANKS, SCHEMES
+
+from ocs_drivers import CrossConnects, known_schemes
+from ocs_drivers.families import ENTRY_POINTS, FAMILIES
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 SIZE, CIRCUITS = 24, 24
-PROTOCOLS = {
-    "polatis+scpi": ("polatis", "scpi"),
-    "polatis+tl1": ("polatis", "tl1"),
-    "polatis+rest": ("polatis", "rest"),
-    "calient+tl1": ("calient", "tl1"),
-    "calient+rest": ("calient", "rest"),
-    "glimmerglass+tl1": ("glimmerglass", "tl1"),
-    "telescent+cli": ("telescent", "cli"),
-    "rome+cli": ("rome", "cli"),
-    "afm+telnet": ("afm", "telnet"),
-    "sonic-ocs": ("sonic", "cli"),
-    "manual": ("manual", "operator"),
-}
 PLAN = tuple((n, (5 * n + 3) % SIZE) for n in range(CIRCUITS))
 """Pairs of indices from 0: a permutation, for 5 and 24 have no common factor."""
 
 
-@pytest.mark.parametrize("scheme", PROTOCOLS)
+def test_the_table_of_families_is_the_list_of_entry_points():
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    assert list(project["entry-points"][ENTRY_POINTS].items()) == list(FAMILIES.items())
+
+
+def test_every_scheme_of_the_table_is_known():
+    assert set(FAMILIES) <= set(known_schemes())
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - BANKS))
 def test_the_same_plan_reads_the_same_on_every_family(scheme, world, open_in_memory):
     for library in ("pyvisa_py", "asyncssh", "h11"):
         pytest.importorskip(library)
-    family, front = PROTOCOLS[scheme]
+    family, front = SCHEMES[scheme]
     made = world(family, size=(SIZE, SIZE))
     switch = open_in_memory(made, scheme, front)
 

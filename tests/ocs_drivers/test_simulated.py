@@ -55,6 +55,6 @@ def test_what_cannot_be_simulated_is_refused(address):
 
 
 @pytest.mark.process
-def test_a_size_without_sense_is_told_with_its_cure():
+def test_a_size_without_sense_is_reported_with_its_hint():
     with pytest.raises(ConnectError, match="8x8"):
         open_switch("sim+polatis+tl1://x?size=big")

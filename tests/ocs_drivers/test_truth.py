@@ -19,8 +19,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from schemes import BANKS, SCHEMES
 
-from ocs_drivers import CrossConnects, OcsError, Status, known_schemes
+from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
 pytestmark = pytest.mark.slow
@@ -34,28 +35,11 @@ FAMILY_STEPS = 2050
 SELDOM = {"poll_s": "20"}
 """A robot's move of a minute is looked at three times, which is as good as twenty times here."""
 
-PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {
-    # scheme of the address -> family, front, options of the address
-    "polatis+scpi": ("polatis", "scpi", {}),
-    "polatis+tl1": ("polatis", "tl1", {}),
-    "polatis+serial": ("polatis", "serial", {}),
-    "polatis+rest": ("polatis", "rest", {}),
-    "calient+tl1": ("calient", "tl1", {}),
-    "calient+rest": ("calient", "rest", {}),
-    "glimmerglass+tl1": ("glimmerglass", "tl1", {}),
-    "telescent+cli": ("telescent", "cli", SELDOM),
-    "rome+cli": ("rome", "cli", SELDOM),
-    "rome+telnet": ("rome", "telnet", SELDOM),
-    "afm+cli": ("afm", "cli", SELDOM),
-    "afm+telnet": ("afm", "telnet", SELDOM),
-    "sonic-ocs": ("sonic", "cli", {}),
-    "manual": ("manual", "operator", {}),
-}
+PROTOCOLS = {scheme: twin for scheme, twin in SCHEMES.items() if scheme not in BANKS}
+OPTIONS = dict.fromkeys(("telescent", "rome", "afm"), SELDOM)
+"""Options of the addresses of a family."""
 ONE_FAMILY = {name: {"rome", "afm"} for name in ("rome", "afm")}
 """Wave2Wave ROME and FiberZone AFM are one driver with two dialects."""
-
-BANKS = {"dicon+scpi", "dicon+serial", "mosw+scpi", "scpi-1xn", "scpi-1xn+serial"}
-"""Banks of 1xN switches: an input is always somewhere, so they have a test of their own."""
 
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse"}
 """Faults that cut the link, after which a pair may be unknown."""
@@ -105,7 +89,7 @@ configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(
 
 
 def fields_of(name: str, main: str) -> st.SearchStrategy[dict[str, Any]]:
-    """What may be said with a fault."""
+    """Return the fields that may come with a fault."""
     if name == "swap_fibres":
         return inputs_pair.map(lambda two: {"pair": two})
     if name == "lossy":
@@ -180,26 +164,26 @@ class TruthMachine(RuleBasedStateMachine):
             self.hold(report, scope, name)
         truth = self.world.truth()
         if meddled and writes >= meddles_at:
-            self.check_beside(meddled, report, wanted, truth)
+            self.check_in_spite_of(meddled, report, wanted, truth)
         else:
             self.check(report, wanted, before, truth, name)
         self.world.do("clear_fault", fault="all")
 
     def hold(self, report: Any, scope: frozenset[int] | None, fault: str) -> None:
-        """An apply that ends without an error: the switch holds the target, and what was made has its light."""
-        told, target = self.world.do("truth"), report.target
-        held = {source: output for source, output in told["connections"] if scope is None or source in scope}
+        """Check an apply that ends without an error: the switch holds the target, and what was made has its light."""
+        truth, target = self.world.do("truth"), report.target
+        held = {source: output for source, output in truth["connections"] if scope is None or source in scope}
         assert held == dict(target), f"done, and the switch holds {held}, {fault!r}"
         if fault not in DARKENING:
             made = target.pairs & set(report.pairs)
-            assert {tuple(pair) for pair in told["lit"]} >= made, f"done while mirrors move, {fault!r}"
+            assert {tuple(pair) for pair in truth["lit"]} >= made, f"done while mirrors move, {fault!r}"
 
-    def check_beside(self, meddled: list[int], report: Any, target: CrossConnects, truth: Any) -> None:
-        """With somebody else at work: nothing is called done that is not, nor failed but by what he touched."""
+    def check_in_spite_of(self, meddled: list[int], report: Any, target: CrossConnects, truth: Any) -> None:
+        """Check with somebody else at work: nothing is called done that is not, nor failed but by what he touched."""
         for pair, status in report.pairs.items() if report else ():
             as_wanted = (pair in truth.items()) == (pair in target.pairs)
             assert status is not Status.UNKNOWN
-            assert as_wanted or status is Status.FAILED, f"{pair} is not done, beside {meddled}"
+            assert as_wanted or status is Status.FAILED, f"{pair} is not done, in spite of {meddled}"
             assert not as_wanted or status is Status.DONE or set(pair) & set(meddled), f"{pair} is done"
 
     def check(self, report: Any, target: CrossConnects, before: Any, truth: Any, fault: str) -> None:
@@ -219,7 +203,7 @@ class TruthMachine(RuleBasedStateMachine):
             assert truth == dict(report.read_back.connections)  # also where a cord went to the wrong place
 
     def watched(self) -> bool:
-        """Whether a read tells what others do; a panel that a person patches only knows what was confirmed."""
+        """Return True if a read shows what others do; a panel that a person patches only knows what was confirmed."""
         return bool(self.switch.capabilities.reads_back)
 
     def operator_connects(self, pair: list[int]) -> None:
@@ -235,7 +219,7 @@ class TruthMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scheme", PROTOCOLS)
 def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
-    family, front, options = PROTOCOLS[scheme]
+    family, front = PROTOCOLS[scheme]
     met: Counter[str] = Counter()
     kin = ONE_FAMILY.get(family, {family})
     protocols = sum(row[0] in kin for row in PROTOCOLS.values())
@@ -243,7 +227,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in
 
     def make(self: TruthMachine, boot_mode: str) -> tuple[Any, Any]:
         made = world(family, size=(SIZE, SIZE), settings={"boot_mode": boot_mode})
-        return made, open_in_memory(made, scheme, front, **options)
+        return made, open_in_memory(made, scheme, front, **OPTIONS.get(family, {}))
 
     machine = type("Machine", (TruthMachine,), {"make": make, "met": met})
     run_state_machine_as_test(
@@ -267,7 +251,3 @@ def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in
     fired = {what.removeprefix("fault "): times for what, times in met.items() if what.startswith("fault ")}
     assert sum(fired.values()) >= enough / 10
     assert {name for name, times in fired.items() if not times} <= UNMET_HERE | UNMET_BY.get(scheme, set())
-
-
-def test_every_protocol_that_an_address_can_name_is_tried():
-    assert set(PROTOCOLS) | BANKS == set(known_schemes())

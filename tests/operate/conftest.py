@@ -1,4 +1,4 @@
-"""What tests of `testbed.operate` work on: a scripted switch in memory, and the 12-host lab with modelled hosts."""
+"""Fixtures of the tests of `testbed.operate`: a scripted switch in memory, and the 12-host lab with modelled hosts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from needs import needs
 
-from ocs_drivers import open_switch, planning
+from ocs_drivers import open_switch
 from ocs_drivers.contract import unguarded
+from ocs_drivers.engine import planning
+from ocs_drivers.engine.transaction import judge
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
-from ocs_drivers.transaction import judge
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
 
@@ -70,7 +71,7 @@ def testbed12():
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(tmp_path_factory):
-    """Keys made in tests stay out of the home of whoever runs them."""
+    """Provide keys made in tests stay out of the home of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -79,8 +80,8 @@ def _own_state(tmp_path_factory):
 @pytest.fixture(scope="module")
 @needs("process")
 def modelled(testbed12):
-    """The 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""
-    from testbed.lab.simulated import start_lab
+    """Provide the 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""
+    from testbed.lab.simulated.lifecycle import start_lab
 
     with start_lab(testbed12, hosts="model") as lab:
         yield lab
@@ -101,7 +102,7 @@ def ask_twin(modelled):
 @pytest.fixture
 @needs("socket")
 def switches(modelled):
-    """Every switch of the modelled lab, open and dark."""
+    """Provide every switch of the modelled lab, open and dark."""
     with open_switch(modelled.lab.switches[0].address) as switch:
         switch.apply(CrossConnects())
         yield {"ocs1": switch}
@@ -109,10 +110,10 @@ def switches(modelled):
 
 @pytest.fixture(scope="session")
 def ring_and_pairs():
-    """Makes a design for twelve hosts: rings of all on two NICs, and two NICs for pairs three and six apart."""
-    from testbed.design.routes import find_routes
-    from testbed.design.topology import find_topology
-    from testbed.design.wiring import wire
+    """Return a function that makes a design for twelve hosts: rings on two NICs, pairs three and six apart on two."""
+    from testbed.design.patching.wiring import wire
+    from testbed.design.routing.routes import find_routes
+    from testbed.design.topology.circulants import find_topology
     from testbed.operate.session import Design
 
     def make(*, simplex=False):

@@ -25,10 +25,10 @@ skip_without("sqlalchemy")
 from ocs_drivers import OcsError
 from ocs_drivers.errors import ProtocolDesync, SwitchHeld
 from ocs_drivers.model import Capabilities, CrossConnects, Status
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
-from testbed.operate.apply import apply_plan, require_permission
+from testbed.operate.apply import apply_plan, check_permission
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
 
@@ -49,7 +49,7 @@ def test_a_dark_switch_is_brought_to_the_plan(testbed12, memory_switch, journal)
     assert switch.held == plan.switches[0].target
     assert result.reports["ocs1"].complete
     assert set(result.reports["ocs1"].pairs.values()) == {Status.DONE}
-    assert result.dark_s == 0.02
+    assert result.outage_s == 0.02
     assert 0 < result.journal_s < result.total_s
     assert journal.state(result.operation) == "done"
     assert [step["outcome"] for step in journal.history(result.operation)] == ["done"]
@@ -159,7 +159,7 @@ def test_without_a_written_intent_nothing_is_sent(testbed12, memory_switch, jour
 
 
 def two_planes(lab):
-    """The lab's NICs 1-2 on ocs1 and 3-4 on ocs2."""
+    """Return the lab's NICs 1-2 on ocs1 and 3-4 on ocs2."""
     second = replace(lab.switches[0], name="ocs2")
 
     def moved(end):
@@ -179,7 +179,7 @@ def two_planes(lab):
 
 
 def split_wiring():
-    """Links of the 12-host topology that stay on one side of `two_planes`."""
+    """Return links of the 12-host topology that stay on one side of `two_planes`."""
     links = tuple(link for link in WIRING.links if (link.source.index < 2) == (link.target.index < 2))
     return replace(WIRING, links=links)
 
@@ -260,8 +260,8 @@ CRASH = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import MemorySwitch, TESTBED12
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.topology.circulants import find_topology
+from testbed.design.patching.wiring import wire
 from testbed.lab.inventory import load_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
@@ -296,14 +296,14 @@ def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(
 
 def test_a_real_lab_moves_only_when_named(testbed12):
     real = replace(testbed12, simulated=False, name="oxford")
-    require_permission(testbed12, None)
-    require_permission(real, "oxford")
+    check_permission(testbed12, None)
+    check_permission(real, "oxford")
     with pytest.raises(
         RefusedToMove, match=r"'oxford' is real and nobody said to move it; .* --really-move oxford"
     ):
-        require_permission(real, None)
+        check_permission(real, None)
     with pytest.raises(RefusedToMove, match="'--really-move testbed12' names another lab"):
-        require_permission(real, "testbed12")
+        check_permission(real, "testbed12")
 
 
 # On the wire, against the twin.
@@ -319,7 +319,7 @@ def test_a_whole_configuration_takes_three_round_trips(modelled, switches, journ
     assert re.search(r"conn:only .*;\*opc\?", sent[1].lower())
     assert "stat?" in sent[2].lower()
     assert "err?" in sent[2].lower()
-    assert 0.02 <= result.dark_s < result.total_s
+    assert 0.02 <= result.outage_s < result.total_s
     assert dict(switches["ocs1"].read().connections) == dict(plan.switches[0].target)
 
 
@@ -389,7 +389,10 @@ def test_another_operation_on_the_same_switch_is_refused(testbed12, memory_switc
     """From the comparing read to the proving read a switch belongs to one operation of this machine."""
     switch = memory_switch()
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
-    hold = "import sys, ocs_drivers.device_lock as d; d.DeviceLock(sys.argv[1]).__enter__(); print('held'); input()"
+    hold = (
+        "import sys; from ocs_drivers.engine.device_lock import DeviceLock; "
+        "DeviceLock(sys.argv[1]).__enter__(); print('held'); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-uc", hold, f"{switch.address}#operation"],
         stdin=subprocess.PIPE,

@@ -18,8 +18,8 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
+from ocs_drivers.engine.transaction import judge
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
-from ocs_drivers.transaction import judge
 from testbed.errors import JournalError
 from testbed.operate.journal import Journal, journal_in
 
@@ -96,7 +96,7 @@ def test_an_operation_never_begun_has_no_state(journal):
 CRASH = """
 import os, signal, sys
 from ocs_drivers.model import CrossConnects, Snapshot, Step
-from ocs_drivers.transaction import judge
+from ocs_drivers.engine.transaction import judge
 from testbed.operate.journal import Journal
 after = CrossConnects({1: 50, 2: 49})
 step = Step("replace", after, CrossConnects({1: 49}), after)

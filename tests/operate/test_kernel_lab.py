@@ -20,19 +20,19 @@ skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import parse_patch_list, wire
+from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
-from testbed.lab.fleet import SshFleet
-from testbed.lab.forwarding import forwarding_plan, install, read_macs
-from testbed.lab.probe import probe_links
-from testbed.lab.reachability import ping_all
-from testbed.lab.simulated import start_lab
+from testbed.lab.hosts.fleet import SshFleet
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.probe import probe_links
+from testbed.lab.hosts.reachability import ping_all
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
-from testbed.operate.hearing import compare, links_heard
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
+from testbed.operate.probe_findings import compare, links_received
 from testbed.operate.verify import verify_lab
 
 pytestmark = pytest.mark.kernel
@@ -45,7 +45,7 @@ epochs = itertools.count(1)
 
 
 def four_hosts(lab):
-    """The first four hosts of the 12-host lab with three NICs each, under a name of their own."""
+    """Return the first four hosts of the 12-host lab with three NICs each, under a name of their own."""
     python = str(Path(sys.executable).resolve())
     hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in lab.hosts[:4])
     return replace(lab, name=f"four-{os.getpid()}", hosts=hosts)
@@ -110,7 +110,7 @@ def test_a_healthy_lab_verifies(bench, wiring):
     plan = bench.bring_up(wiring)
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert report.findings == ()
-    assert report.links_heard == report.circuits == len(wiring.links)
+    assert report.links_received == report.circuits == len(wiring.links)
 
 
 def test_traffic_is_back_at_once_after_a_switch_change(bench):
@@ -166,7 +166,7 @@ def test_the_management_interface_is_left_alone(bench):
 
 
 def raw_scpi(bench, line):
-    """One line to the switch by a bare socket, as a second operator would."""
+    """Send one line to the switch by a bare socket, as a second operator would."""
     host, port = bench.lab.switches[0].address.removeprefix("polatis+scpi://").split(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:
         connection.sendall(line + b";*OPC?\r\n")
@@ -181,7 +181,7 @@ def test_a_circuit_taken_down_by_a_raw_line_stops_exactly_its_link_and_verify_na
     label = bench.lab.link_label(circuit.link)
     assert [(finding.kind, finding.subject) for finding in findings] == [("no_carrier", label)]
     # The reverse link ends in a NIC that still has light; it is silent because its sender has none.
-    assert links_heard(bench.lab, RING, heard) == len(RING.links) - 2
+    assert links_received(bench.lab, RING, heard) == len(RING.links) - 2
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert {(finding.kind, finding.subject) for finding in report.findings} == {
         ("missing_circuit", label),

@@ -12,8 +12,8 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.light import TOLERANCE_DB, SwitchReading, budget_of, judge_circuits
@@ -25,7 +25,7 @@ DARK = Power(-60.0, below_floor=True)
 
 
 def healthy(lab):
-    """Connections and powers as the lab file has them, to be spoilt by the test."""
+    """Return connections and powers as the lab file has them, to be spoilt by the test."""
     circuits = circuits_of(lab, WIRING)
     power = {}
     for circuit in circuits:
@@ -150,7 +150,7 @@ def patched(modelled, switches, tmp_path):
 def test_a_patched_lab_is_as_planned(modelled, switches, patched):
     report = verify_lab(modelled.lab, patched, switches)
     assert report.ok
-    assert (report.circuits, report.links_heard) == (48, 0)
+    assert (report.circuits, report.links_received) == (48, 0)
 
 
 def findings(modelled, switches, patched):

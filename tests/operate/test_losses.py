@@ -1,4 +1,4 @@
-"""What counts as a lost fibre, and what is done about it: by readings, and on a modelled lab with a real twin."""
+"""Lost fibres and their repair: by readings, and on a modelled lab with a real twin."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.output import run_app
 from testbed.design.model import Link, Nic
-from testbed.design.plan_file import Plan, WorkloadChoice, write_plan
-from testbed.design.repair import bought_pairs
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
-from testbed.design.workloads.layout import Strategy, data_layout
+from testbed.design.patching.wiring import wire
+from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
+from testbed.design.repair.plan import bought_pairs
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import render_lab
-from testbed.lab.launch import Completed
-from testbed.measure.store import RunStore
+from testbed.measure.results.store import RunStore
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.loss import Loss, judge_losses, read_carriers
@@ -32,7 +32,7 @@ CIRCUITS = (Circuit(THERE, "ocs1", 1, 12), Circuit(BACK, "ocs1", 2, 11))
 
 
 def judged(*, held=((1, 12), (2, 11)), power=(), dark=()):
-    """The pair of circuits with these readings; monitors not named read light, dark NICs have no carrier."""
+    """Return the pair of circuits with these readings; monitors not named read light, dark NICs have no carrier."""
     readings = dict.fromkeys((1, 2, 11, 12), LIT) | dict(power)
     reading = SwitchReading(Snapshot(CrossConnects(dict(held)), 0.0), readings)
     carriers = {nic: nic not in dark for nic in (Nic(0, 0), Nic(1, 0))}
@@ -102,7 +102,7 @@ def session(modelled, switches, tmp_path):
 
 
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
-def test_a_lab_is_mended_once_and_stays_so_until_the_fibre_is_replaced(
+def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     session, ask_twin, ring_and_pairs, simplex
 ):
     design, lab = ring_and_pairs(simplex=simplex), session.lab
@@ -114,18 +114,18 @@ def test_a_lab_is_mended_once_and_stays_so_until_the_fibre_is_replaced(
         assert [(lab.nic_label(loss.nic), loss.fibre) for loss in planned.sight.losses] == [
             ("c/nic1", "transmit")
         ]
-        assert not planned.is_mended
+        assert not planned.is_repaired
         done = carry_out(session, planned)
         assert done.verified.findings == ()
-        assert done.dark_s > 0
+        assert done.outage_s > 0
         again = plan_lab_repair(lab, design, look_at(session, design))
-        assert again.is_mended
+        assert again.is_repaired
         assert carry_out(session, again).verified.ok
     finally:
         ask_twin("uncut", of="plant", fibre="c/nic1:transmit")
     rings = find_topology(12, 2, simplex=simplex).edges
-    mended = [(link.source.node, link.target.node) for link in planned.repatched.wiring.links]
-    assert set(rings) <= set(mended)
+    repaired = [(link.source.node, link.target.node) for link in planned.repatched.wiring.links]
+    assert set(rings) <= set(repaired)
     assert session.bring_up(design).verified.ok
 
 
@@ -140,7 +140,7 @@ def test_without_links_to_give_the_detour_is_all(session, ask_twin):
         done = carry_out(session, planned, notes.append)
     finally:
         ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
-    assert (planned.repatched, done.dark_s) == (None, 0.0)
+    assert (planned.repatched, done.outage_s) == (None, 0.0)
     assert (done.verified.circuits, done.verified.findings) == (46, ())
     assert notes == ["hosts are modelled: no routes", "verified: 0 findings on 46 circuits left"]
     assert [len(detour.path) for detour in planned.repair.detours] == [3, 3]
@@ -166,7 +166,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
     session.bring_up(design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
-    strategy = Strategy((data_layout(range(12)),), 1)
+    strategy = Strategy((data_sharding(range(12)),), 1)
     write_plan(
         Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0}),
         plan_file,
@@ -188,7 +188,10 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         code, document = said("--apply", "--json")
         done = json.loads(document)
         lost = {"nic": "a/nic1", "fibre": "transmit", "link": "a/nic1 -> b/nic1", "sure": True}
-        assert (code, done["lost"], done["mended"], len(done["remove"])) == (0, [lost], False, 2)
+        assert (code, done["lost"], done["repair_record"], len(done["remove"])) == (0, [lost], False, 2)
+        assert done["repaired"]["dark_s"] == done["repaired"]["outage_s"] > 0, (
+            "the name of the release before"
+        )
         assert done["repaired"]["verified"]["findings"] == []
         code, lines = said()
         assert (code, lines.splitlines()[-1]) == (
@@ -198,7 +201,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         ask_twin("cut", of="plant", fibre="g/nic1:transmit")
         code, document = said("--apply", "--json")
         done = json.loads(document)
-        assert (code, done["strange"], done["mended"]) == (0, [], False)
+        assert (code, done["strange"], done["repair_record"], done["mended"]) == (0, [], False, False)
         assert {loss["nic"] for loss in done["lost"]} == {"a/nic1", "g/nic1"}
         assert done["repaired"]["verified"]["findings"] == []
         assert run_app([*asked[:-1], str(tmp_path / "elsewhere"), "--apply"]) == 0, (
@@ -210,4 +213,4 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
     begun, phase = RunStore(tmp_path / "runs").load("last").phases
     assert (begun.name, begun.data["losses"][0]) == ("repair begun", lost)
     assert (phase.name, phase.data["lost"]) == ("repair", begun.data["losses"])
-    assert phase.data["repatch_s"] >= phase.data["dark_s"] > 0
+    assert phase.data["repatch_s"] >= phase.data["outage_s"] > 0

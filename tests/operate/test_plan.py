@@ -14,8 +14,8 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd
 from testbed.operate.plan import circuits_of, describe, plan_json, plan_lab, port_owners, scope_of

@@ -11,19 +11,19 @@ import pytest
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.output import run_app
 from testbed.design.model import Nic
-from testbed.design.plan_file import Plan, WorkloadChoice, write_plan
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
-from testbed.design.workloads.layout import Strategy, data_layout
+from testbed.design.patching.wiring import wire
+from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.loss import held_circuits, judge_losses
-from testbed.operate.mended import Mended
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair, reroute
+from testbed.operate.repair_record import RepairRecord
 from testbed.operate.repair_report import describe_repair, describe_unpatched
 from testbed.operate.session import Design, LabSession, design_for
 
@@ -33,7 +33,7 @@ DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
 
 @pytest.fixture
 def see(testbed12):
-    """What a look would see of a design with these links patched and these fibres cut."""
+    """Return what a look would see of a design with these links patched and these fibres cut."""
 
     def look(design, held, cut, *, monitors=True):
         snapshot = Snapshot(
@@ -74,7 +74,7 @@ def ring_edges(links):
 @pytest.mark.parametrize("monitors", [True, False], ids=["monitors", "no monitors"])
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
 @pytest.mark.parametrize("fibre", FIBRES)
-def test_a_second_loss_is_mended_from_what_the_first_repair_left(
+def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
     testbed12, ring_and_pairs, see, fibre, simplex, monitors
 ):
     design, seen = ring_and_pairs(simplex=simplex), Counter()
@@ -85,13 +85,13 @@ def test_a_second_loss_is_mended_from_what_the_first_repair_left(
         assert not once.strange
         if once.repatched is None:
             continue
-        record = Mended.from_json(testbed12, json.loads(json.dumps(once.record.to_json(testbed12))))
+        record = RepairRecord.from_json(testbed12, json.loads(json.dumps(once.record.to_json(testbed12))))
         held = once.repatched.wiring.links
         assert not uses(held, cut)
         sight = see(design, held, cut, monitors=monitors)
         assert record.stands(testbed12, design.wiring, sight.seen)
         again = plan_lab_repair(testbed12, design, sight, record)
-        assert (again.is_mended, again.repair.make, again.repair.remove) == (True, (), ())
+        assert (again.is_repaired, again.repair.make, again.repair.remove) == (True, (), ())
         for second in (
             (Nic(node, index), other) for node in (1, 6, 7) for index in (0, 1) for other in FIBRES
         ):
@@ -102,7 +102,7 @@ def test_a_second_loss_is_mended_from_what_the_first_repair_left(
             assert set(twice.running.routes.first_link.values()) <= sight.carrying <= set(held)
             left = twice.repatched.wiring.links if twice.repatched else sight.carrying
             assert ring_edges(left) >= rings & ring_edges(sight.carrying), "what works is not traded"
-            if twice.repatched and not twice.is_mended:
+            if twice.repatched and not twice.is_repaired:
                 assert not uses(left, both), "dead NICs stay dead"
                 seen["re-patched"] += 1
             seen["second losses"] += 1
@@ -111,7 +111,7 @@ def test_a_second_loss_is_mended_from_what_the_first_repair_left(
 
 
 def uses(links, cut):
-    """Links that need a fibre that is cut."""
+    """Return links that need a fibre that is cut."""
     return [one for one in links if (one.source, "transmit") in cut or (one.target, "receive") in cut]
 
 
@@ -135,7 +135,7 @@ def test_a_record_counts_for_its_own_topology_and_only_while_its_circuits_stand(
     assert not once.record.stands(testbed12, design.wiring, see(design, held[2:], cut).seen)
     assert not once.record.stands(testbed12, other.wiring, see(other, held, cut).seen)
     renamed = json.loads(json.dumps(once.record.to_json(testbed12)).replace("a/nic1", "z/nic9"))
-    assert Mended.from_json(testbed12, renamed) is None
+    assert RepairRecord.from_json(testbed12, renamed) is None
 
 
 def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then(testbed12, see):
@@ -158,7 +158,7 @@ def test_a_repair_of_another_topology_is_no_repair_of_this_one(testbed12, ring_a
     meant, named = ring_and_pairs(), design_for(testbed12)
     held = plan_lab_repair(testbed12, meant, see(meant, meant.wiring.links, cut)).repatched.wiring.links
     planned = plan_lab_repair(testbed12, named, see(named, held, cut))
-    assert not planned.is_mended
+    assert not planned.is_repaired
     assert len(planned.strange) > 40
 
 
@@ -197,8 +197,8 @@ def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, r
     links = design.wiring.links
     (line,) = describe_unpatched(testbed12, design, see(design, links[1:], ()))
     assert line.startswith("not patched: a/nic1 -> b/nic1, ocs1 passes no light 1 -> ")
-    mended = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
-    sight = see(design, mended, cut)
+    repaired = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
+    sight = see(design, repaired, cut)
     assert plan_lab_repair(testbed12, design, sight) is None, "the dead receiver is on no circuit any more"
     (line,) = describe_unpatched(testbed12, design, sight)
     assert "--runs-dir of its repair" in line
@@ -216,7 +216,7 @@ def session(modelled, switches, tmp_path):
 
 @pytest.fixture
 def cut(ask_twin):
-    """Cuts the transmit fibre of a/nic1 until the test ends."""
+    """Cut the transmit fibre of a/nic1 until the test ends."""
     yield lambda: ask_twin("cut", of="plant", fibre="a/nic1:transmit")
     ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
 
@@ -229,7 +229,7 @@ def test_the_command_refuses_a_topology_that_is_not_in_force(
     session.bring_up(default if plan_is_meant else design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
-    strategy = Strategy((data_layout(range(12)),), 1)
+    strategy = Strategy((data_sharding(range(12)),), 1)
     write_plan(
         Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0}),
         plan_file,

@@ -14,11 +14,11 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.errors import PortBusy
-from testbed.design.plan_file import Plan
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
-from testbed.design.workload_choice import WorkloadChoice
-from testbed.design.workloads.layout import Strategy
+from testbed.design.patching.wiring import wire
+from testbed.design.plans.file import Plan
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
 from testbed.lab.shards import shard_of
 from testbed.operate.apply import apply_plan
@@ -36,13 +36,13 @@ def journal(tmp_path):
 
 
 def planned(hosts, *, degree=4, lab="testbed12"):
-    """A plan for these hosts."""
+    """Return a plan for these hosts."""
     topology = find_topology(len(hosts), degree)
     return Plan(WorkloadChoice("job"), topology, 25.0, (), Strategy(()), {}, lab=lab, hosts=tuple(hosts))
 
 
 def patch(lab, hosts, switch, journal, **options):
-    """Bring the plan for these hosts into force; the circuits it made, as they are then."""
+    """Apply the plan for these hosts; return the circuits that it made, as they are then."""
     plan = planned(hosts)
     here = lab_of_plan(lab, plan)
     laid = plan_lab(here, design_of_plan(here, plan).wiring, {"ocs1": switch}, **options)
@@ -139,7 +139,7 @@ def test_a_plan_for_another_lab_is_refused(testbed12, plan, words):
 
 
 def a_switch_for_each_nic(lab):
-    """The same hosts and ports, NIC i of each on switch i."""
+    """Return the same hosts and ports, NIC i of each on switch i."""
     switches = tuple(replace(lab.switches[0], name=f"ocs{number}") for number in range(1, 5))
 
     def moved(host):

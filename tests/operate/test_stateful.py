@@ -45,7 +45,7 @@ FAULTS = (
 
 @dataclass
 class Bench:
-    """What all runs of the machine share: the lab, its open switch, its control socket, and a tally."""
+    """Fixture that all runs of the machine share: the lab, its open switch, its control socket, and a tally."""
 
     lab: Any
     switches: Any
@@ -121,7 +121,7 @@ class TwoOperators(RuleBasedStateMachine):
             self.bench.seen["changed" if plan.has_changes else "unchanged"] += 1
 
     def check_account(self, failed):
-        """Done pairs are as wanted and failed ones are not, by the twin's own word."""
+        """Check that done pairs are as wanted and failed ones are not, by the twin's own word."""
         truth = self.truth()
         (report,) = failed.result.reports.values()
         for pair, became in report.pairs.items():
@@ -161,7 +161,7 @@ def run(bench, examples, steps):
 
 
 def test_whatever_two_operators_and_a_moody_device_do_the_account_is_the_truth(bench):
-    run(bench, examples=12, steps=15)
+    run(bench, examples=24, steps=15)
 
     assert {kind for kind, count in bench.seen.items() if count} >= {"changed", "failed", "drift"}, bench.seen
 

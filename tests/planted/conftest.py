@@ -46,7 +46,7 @@ class Fault:
 
 
 def read_rows() -> list[Fault]:
-    """The rows of every room, in the order of the files."""
+    """Return the rows of every room, in the order of the files."""
     return [
         Fault(path.stem, **row)
         for path in sorted(ROWS.glob("*.toml"))
@@ -80,7 +80,7 @@ class Copy:
 
     @contextlib.contextmanager
     def with_fault(self, fault: Fault) -> Iterator[None]:
-        """Plants the fault. Each state of a file has a time of its own, by which bytecode and kernels know it."""
+        """Plant the fault, with a time of its own for the file, by which bytecode and kernels know it."""
         path = self.tree / fault.file
         sound, status = path.read_text(encoding="utf-8"), path.stat()
         self._planted += 1
@@ -94,7 +94,7 @@ class Copy:
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def test(self, tests: Sequence[str], *options: str, alone: bool = False) -> Verdict:
-        """Runs tests in the copy, each that shares something of the machine while no other worker does."""
+        """Run tests in the copy, each that shares something of the machine while no other worker does."""
         report = self._folder / f"report-{self._runs}.xml"
         command = [sys.executable, "-m", "pytest", *tests, f"--junitxml={report}"]
         command += ["-q", "-n", "0", "-m", "", "-p", "no:cacheprovider", *options]
@@ -105,7 +105,7 @@ class Copy:
         return read_report(report, output)
 
     def run(self, command: Sequence[str]) -> str:
-        """Runs a program with the copy as its working tree and returns what it printed; nothing of it stays behind."""
+        """Run a program with the copy as its working tree and return its output; nothing of it stays behind."""
         self._runs += 1
         with (self._folder / f"output-{self._runs}").open("w+", encoding="utf-8", errors="replace") as output:
             process = subprocess.Popen(
@@ -126,7 +126,7 @@ class Copy:
             return read_all(output)
 
     def environment(self) -> dict[str, str]:
-        """Imports come from the copy, in every process; numba's cache, which does not know all of a kernel, is new."""
+        """Return an environment that imports from the copy in every process, with a new cache of numba."""
         foreign = ("PYTEST_", "COV_", "COVERAGE_", "HYPOTHESIS_", "PYTHON")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         return kept | {
@@ -148,7 +148,7 @@ def ignored(folder: str, names: list[str]) -> set[str]:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Interrupts what is left of a process and its children, so that tests clear away what they made, then ends it."""
+    """Interrupt what is left of a process and its children, so that tests clean up, then end it."""
     for signum, wait_s in ((signal.SIGINT, END_S), (signal.SIGKILL, END_S)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signum)
@@ -162,7 +162,7 @@ def read_all(output: IO[str]) -> str:
 
 
 def read_report(report: Path, output: str) -> Verdict:
-    """Reads what pytest wrote; a run that was ended leaves no report, and nothing in it passed or failed."""
+    """Read what pytest wrote; a run that was ended leaves no report, and nothing in it passed or failed."""
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     found: dict[str, dict[str, str]] = {"passed": {}, "skipped": {}, "failed": {}}
     for case in cases:
@@ -176,7 +176,7 @@ def read_report(report: Path, output: str) -> Verdict:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Gives a test of one fault every fault, and a test of one room every room."""
+    """Give a test of one fault every fault, and a test of one room every room."""
     if "fault" in metafunc.fixturenames:
         metafunc.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
     if "room" in metafunc.fixturenames:
@@ -185,13 +185,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def faults() -> list[Fault]:
-    """All rows."""
+    """Return all rows."""
     return FAULTS
 
 
 @pytest.fixture(scope="session")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
-    """One copy for each worker; it goes when the worker ends, as it is as large as the checkout."""
+    """Yield one copy for each worker; it goes when the worker ends, as it is as large as the checkout."""
     folder = tmp_path_factory.mktemp("planted")
     base = tmp_path_factory.getbasetemp()
     yield Copy(folder, (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "planted.lock")
@@ -202,7 +202,7 @@ _STARTED_S = time.monotonic()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints how many faults were found, of those whose tests this machine can run."""
+    """Print how many faults were found, of those whose tests this machine can run."""
     found, missed = (
         sum(
             "test_the_named_test_finds_the_fault" in report.nodeid

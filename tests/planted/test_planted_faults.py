@@ -31,7 +31,7 @@ def is_there(test: str) -> bool:
 
 
 def dotted(test: str) -> str:
-    """A test's id as reports write it: `tests/a/test_b.py::test_c` is `tests.a.test_b.test_c`."""
+    """Return a test's id as reports write it: `tests/a/test_b.py::test_c` is `tests.a.test_b.test_c`."""
     return test.replace(".py::", ".").replace("::", ".").replace("/", ".")
 
 

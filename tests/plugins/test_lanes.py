@@ -114,7 +114,7 @@ def test_plain():
 @pytest.fixture
 @needs("process")
 def outcomes(tmp_path):
-    """A function: the outcome of every test of a file, run with the plugin alone."""
+    """Return a function: the outcome of every test of a file, run with the plugin alone."""
 
     def run(text: str, *arguments: str) -> dict[str, str]:
         (tmp_path / "test_inner.py").write_text(text)

@@ -16,10 +16,10 @@ import pytest
 
 from sim.models.clock import RealClock, VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.listener import bound_socket
 from sim.twins.plant import Plant, Renderer
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.listener import bound_socket
 
 PATIENCE_S = 60.0
 _COMMON = {"switch_time_s", "boot_mode", "user", "password"}
@@ -33,7 +33,7 @@ def connect(address: str) -> socket.socket:
 
 
 class Scpi:
-    """A client of the SCPI front that knows nothing but lines."""
+    """A client of the SCPI frontend that knows nothing but lines."""
 
     def __init__(self, address: str) -> None:
         self.socket = connect(address)
@@ -43,7 +43,7 @@ class Scpi:
         self.socket.sendall((line + ending).encode())
 
     def line(self) -> str:
-        """The next line with its ending taken off, '' at the end of the connection."""
+        """Return the next line with its ending taken off, '' at the end of the connection."""
         raw = self._stream.readline()
         assert not raw or raw.endswith(b"\r\n"), raw
         return raw[:-2].decode()
@@ -53,7 +53,7 @@ class Scpi:
         return self.line()
 
     def rest(self) -> bytes:
-        """Everything until the connection ends."""
+        """Return everything until the connection ends."""
         try:
             return self._stream.read()
         except ConnectionResetError:
@@ -65,7 +65,7 @@ class Scpi:
 
 
 class Tl1:
-    """A client of the TL1 front that knows nothing but frames."""
+    """A client of the TL1 frontend that knows nothing but frames."""
 
     def __init__(self, address: str) -> None:
         self.socket = connect(address)
@@ -75,7 +75,7 @@ class Tl1:
         self.socket.sendall(command.encode() + b"\r\n")
 
     def frame(self) -> str:
-        """The next frame, '' at the end of the connection."""
+        """Return the next frame, '' at the end of the connection."""
         while b"\r\n;" not in self._rest:
             data = self.socket.recv(65536)
             if not data:
@@ -85,20 +85,20 @@ class Tl1:
         return frame.decode("latin-1")
 
     def answer(self, command: str) -> str:
-        """The answer to one command, reports on the way skipped."""
+        """Return the answer to one command, reports on the way skipped."""
         self.send(command)
         while (frame := self.frame()).startswith("\r\n") and "\r\nA  " in frame:
             pass
         return frame
 
     def ask(self, command: str) -> list[str]:
-        """The data lines of a completed command."""
+        """Return the data lines of a completed command."""
         frame = self.answer(command)
         assert re.search(r"^M  \S+ COMPLD\r?$", frame, re.MULTILINE), frame
         return re.findall(r'^   "(.*)"\r?$', frame, re.MULTILINE)
 
     def denied(self, command: str) -> str:
-        """The code with which a command is denied."""
+        """Return the code with which a command is denied."""
         frame = self.answer(command)
         found = re.search(r"^M  \S+ DENY\r\n   (\w{4})\r\n", frame, re.MULTILINE)
         assert found, frame
@@ -142,7 +142,7 @@ class LiveTwin:
         return client
 
     def open_control(self) -> Any:
-        """A file of lines to and from the control socket."""
+        """Return a file of lines to and from the control socket."""
         connection = connect(self.control_address)
         stream = connection.makefile("rwb")
         self._stack.callback(connection.close)
@@ -165,7 +165,7 @@ class LiveTwin:
         return self.control("truth")
 
     def until(self, fact: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The truth as soon as `fact` holds of it; fails when that takes too long."""
+        """Return the truth as soon as `fact` holds of it; fails when that takes too long."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not fact(truth := self.truth()):
             assert time.monotonic() < deadline_s, truth
@@ -185,7 +185,7 @@ def twin_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def start_twin(twin_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., LiveTwin]]:
-    """Starts twins: settings and options of the family, a wiring document, and `virtual=True` for its clock."""
+    """Start twins: settings and options of the family, a wiring document, and `virtual=True` for its clock."""
     with ExitStack() as stack:
 
         def start(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.models.light import Attenuator
-from sim.twins.control import answer
 from sim.twins.fibre import FibreError
 from sim.twins.plant import Plant, plant_verbs
+from sim.twins.wire.control import answer
 
 
 def wiring(hosts="ab", nics=2, loss_db=0.3, **link):

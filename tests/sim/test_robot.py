@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
-from sim.twins.control import Request, VerbError
 from sim.twins.plant import Plant
 from sim.twins.switch.robot import Robot
 from sim.twins.switch.settings import TwinSettings
+from sim.twins.wire.control import Request, VerbError
 
 SIZE = 4
 MOVE_S = 60.0

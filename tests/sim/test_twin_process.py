@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "sim.twins"]
 
 
 def run(*words):
-    """A command that ends by itself."""
+    """Return a command that ends by itself."""
     return subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False
     )
@@ -29,7 +29,7 @@ def run(*words):
 
 @contextmanager
 def serving(*words):
-    """A Polatis while it serves: its ready line."""
+    """Return a Polatis while it serves: its ready line."""
     command = [*COMMAND, "polatis", *words]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, cwd=ROOT) as process:
         try:
@@ -127,7 +127,7 @@ def test_a_device_that_refuses_from_the_start():
         (["polatis", "--fault", "fail_port=99"], "--fault fail_port=99: port 99 does not exist"),
         (["polatis", "--fault", "fail_port"], "field 'port' is missing"),
         (["polatis", "--fault", "lossy=[1,50]"], "field 'loss_db' is missing"),
-        (["polatis", "--port", "whisper=1"], "fronts are scpi, tl1, "),
+        (["polatis", "--port", "whisper=1"], "frontends are scpi, tl1, "),
         (["polatis", "--port", "scpi=http"], "a port is a number"),
         (["polatis", "--size", "8"], "--size"),
         (["polatis", "--size", "0x8"], "--size"),

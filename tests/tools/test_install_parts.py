@@ -88,7 +88,7 @@ def test_uv_is_the_locked_one_or_the_one_that_is_named(tmp_path):
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A checkout with nothing but what stamps are made of, where Python writes no bytecode."""
+    """Return a checkout with nothing but what stamps are made of, where Python writes no bytecode."""
     monkeypatch.setattr(environments, "is_written_by_python", lambda: False)
     for name in ("compile_packages", "compile_folders"):
         monkeypatch.setattr(environments, name, lambda *_: None)
@@ -102,7 +102,7 @@ def checkout(tmp_path, monkeypatch):
 
 
 def steps_left(root):
-    """The keys of what is to be done."""
+    """Return the keys of what is to be done."""
     installer = Installer(root, Path("/usr/bin/python3"), Uv(root, Path("/usr/bin/python3"), {}))
     steps = [*installer.steps(), *installer.host_steps(), *installer.board_steps()]
     return [step.key for step in steps if not step.is_done()]

@@ -1,4 +1,4 @@
-"""Where pip finds packages, uv finds them: the configuration that is handed on."""
+"""Configuration that is handed on: uv finds packages where pip finds them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def variables(options, environ=None, **more):
 
 @pytest.fixture
 def options(tmp_path):
-    """What three files and the environment come to, whatever the order of the files' names."""
+    """Return the settings of three files and the environment, whatever the order of the files' names."""
     texts = {
         "machine": "[global]\ncert = /etc/two.crt\ntimeout = 15\nfind-links = /srv/wheels\nno_index = true\n",
         "user": "[global]\ntimeout = 18\nextra-index-url =\n    https://a.example/simple\n    https://b.example/simple\n"

@@ -10,7 +10,7 @@ NEVER, HERE, PYTORCH = "nowhere", "torch==9.9+cpu", "PyTorch's index"
 
 
 def choice(where, *, gpu=False, torch_index="", no_index=False):
-    """The build that is chosen when a CPU build is found `where`, and what was asked for on the way."""
+    """Return the build that is chosen when a CPU build is found `where`, and the requests on the way."""
     asked = []
 
     def is_available(build):

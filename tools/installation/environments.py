@@ -1,4 +1,4 @@
-"""The environments: what each is made from, and how.
+"""Environments of a checkout, and what each is made from.
 
 A stamp in each holds a digest of everything that a step was made from. The same digest means nothing to do; a step that
 was killed leaves no stamp and is done again.
@@ -21,7 +21,7 @@ from tools.installation.torch_build import VERSION, TorchBuild, choose_build, ha
 from tools.installation.uv import Uv, nothing
 
 _WHEEL_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tools/wheel.py")
-_WHEEL_FOLDERS = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+_WHEEL_FOLDERS = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,10 @@ class Installer:
     def _board(self) -> Environment:
         return Environment(self.root / ".venv-board")
 
+    @cached_property
+    def _docs(self) -> Environment:
+        return Environment(self.root / ".venv-docs")
+
     @property
     def _lock(self) -> Path:
         return self.root / "requirements" / "ci.lock"
@@ -105,6 +109,10 @@ class Installer:
     @property
     def _board_lock(self) -> Path:
         return self.root / "requirements" / "board.lock"
+
+    @property
+    def _docs_lock(self) -> Path:
+        return self.root / "requirements" / "docs.lock"
 
     def steps(self) -> list[Step]:
         """Return the steps of the toolkit's environment."""
@@ -129,6 +137,13 @@ class Installer:
         made = digest((numpy, str(self.root), str(self.python), VERSION))
         title = f".venv-host: torch {VERSION} and numpy, for simulated hosts"
         return [self._step(self._host, ".made", made, title, self._install_host)]
+
+    def docs_steps(self) -> list[Step]:
+        """Return the step that makes the environment in which the documentation is built."""
+        lock = self._docs_lock.read_bytes()
+        locked = digest((lock, str(self.root), str(self.python)))
+        title = ".venv-docs: mkdocs, for the documentation"
+        return [self._step(self._docs, ".locked", locked, title, self._install_docs)]
 
     def board_steps(self) -> list[Step]:
         """Return the steps of the board's environment."""
@@ -213,6 +228,10 @@ class Installer:
         self._clear(self._board)
         self._pip_install(self._board, line, "--require-hashes", "--requirement", self._board_lock)
 
+    def _install_docs(self, line: Line) -> None:
+        self._clear(self._docs)
+        self._pip_install(self._docs, line, "--require-hashes", "--requirement", self._docs_lock)
+
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"
         shutil.rmtree(
@@ -234,10 +253,9 @@ class Installer:
     def _wheel_sources(self) -> list[bytes | str]:
         files = [self.root / name for name in _WHEEL_SOURCES]
         for folder in _WHEEL_FOLDERS:
-            found = (
+            files += sorted(
                 path for path in (self.root / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
             )
-            files += sorted(found)
         return [part for path in files for part in (str(path.relative_to(self.root)), path.read_bytes())]
 
     def _clear(self, environment: Environment) -> None:
@@ -263,7 +281,7 @@ class Installer:
         return self._pip(self._venv, command, environment).status == 0
 
     def _pip_install_torch(self, environment: Environment, line: Line, *more: str) -> None:
-        """Install torch beside the lock: packages may come with it, and none may change."""
+        """Install torch in addition to the lock: packages may come with it, and none may change."""
         build = self._torch
         self._pip_install(
             environment,

@@ -88,7 +88,7 @@ def settings_for_uv(
         **(
             {}
             if no_index
-            else _torch_index_beside(environ, torch_index)
+            else _with_torch_index(environ, torch_index)
             if any(name in environ for name in _INDEXES_OF_UV)
             else _indexes(options, torch_index)
         ),
@@ -123,7 +123,7 @@ def _indexes(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
     }
 
 
-def _torch_index_beside(environ: Mapping[str, str], torch_index: str) -> dict[str, str]:
+def _with_torch_index(environ: Mapping[str, str], torch_index: str) -> dict[str, str]:
     """Return the indexes of somebody who has set uv's own, with the one more that was named for torch."""
     if not torch_index:
         return {}
@@ -166,7 +166,7 @@ def _connection(options: Mapping[str, str]) -> dict[str, str]:
 def _certificates(
     options: Mapping[str, str], environ: Mapping[str, str], *, has_system_certificates: bool
 ) -> dict[str, str]:
-    """Return which certificates are believed: pip's, or those that others on this machine are told of."""
+    """Return which certificates are believed: pip's, or those that others on this machine are given."""
     if certificates := options.get("cert"):
         return _certificates_at(certificates)
     if any(environ.get(name) for name in _CERTIFICATES):

@@ -18,7 +18,7 @@ set ip [file normalize [expr {[llength $argv] > 3 ? [lindex $argv 3] : [file joi
 set top ${name}_${streams}
 set part xczu28dr-ffvg1517-2-e
 
-# The sources in their order, from the list beside them.
+# The sources in their order, from the list next to them.
 set list [open [file join $build $top.f]]
 set sources [lmap line [split [string trim [read $list]] "\n"] {file join $build $line}]
 close $list

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fpga.count_action.graph import STREAMS
 from fpga.count_action.model import Datapath, SignalKind
 from fpga.count_action.ports import Port, Rows, ports_of, samples_of
-from fpga.count_action.simulate.words import series_of
+from fpga.count_action.simulate.port_values import series_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Wire:
     owner: str = ""
     """The module that drives it or counts there; empty for what comes from outside."""
     whole: bool = False
-    """Whether it is all of its port."""
+    """True if it is all of its port."""
 
     def series(self, rows: Rows) -> list[int]:
-        """Its value, cycle by cycle."""
+        """Return its value, cycle by cycle."""
         values = [value >> self.low & (1 << self.width) - 1 for value in series_of(self.port, rows)]
         sign = 1 << (self.width - 1)
         return [(value ^ sign) - sign for value in values] if self.signed else values
 
     def fits(self, value: int) -> bool:
-        """Whether it can carry a value; a negative one stands for its two's complement."""
+        """Return whether it can carry a value; a negative one stands for its two's complement."""
         return -(1 << (self.width - 1)) <= value < 1 << self.width
 
     @property
@@ -50,22 +50,22 @@ class Wire:
 
     @property
     def range(self) -> str:
-        """What fits, in words."""
+        """The values that fit, in words."""
         return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"
 
 
 def input_wires(datapath: Datapath) -> tuple[Wire, ...]:
-    """What goes in, in the order of the ports."""
+    """Return what goes in, in the order of the ports."""
     return tuple(_inputs(datapath))
 
 
 def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
-    """What comes out, in the order of the ports."""
+    """Return what comes out, in the order of the ports."""
     return tuple(_outputs(datapath))
 
 
 def by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
-    """Wires and whole ports by every name they may be called."""
+    """Return wires and whole ports by every name they may be called."""
     ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
     named: dict[str, Wire] = {}
     for port in ports.inputs if inputs else ports.outputs:
@@ -76,7 +76,7 @@ def by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
 
 
 def activity(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
-    """In which cycles, from the second on, a wire changes."""
+    """Return the cycles, from the second on, in which a wire changes."""
     values = np.array(wire.series(rows), object)
     return np.asarray(values[1:] != values[:-1], np.bool_)
 
@@ -135,7 +135,7 @@ _COUNTED = ("count_o", "fire_o", "overshoot_o", "saturated_o")
 
 
 def _elements(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
-    """The elements of a port that has several; the port itself when it has one."""
+    """Return the elements of a port that has several; the port itself when it has one."""
     if port.width == width:
         yield Wire(port.name, port, 0, width, signed, owner, whole=True)
         return

@@ -20,7 +20,10 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
 
 def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
-    """What an action drives. Of the actions that drive one flag only the first gives lines, for all of them."""
+    """Return what an action drives.
+
+    Of the actions that drive one flag only the first gives lines, for all of them.
+    """
     fire = wiring.fire(module.name, action.on)
     if action.kind is ActionKind.STREAM:
         yield from _beat(wiring, module, action, _samples(wiring, action))
@@ -35,13 +38,13 @@ def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str
 
 
 def drivers(module: Module, flag: str) -> list[Action]:
-    """The actions that set or clear a flag."""
+    """Return the actions that set or clear a flag."""
     kinds = (ActionKind.SET, ActionKind.CLEAR_FLAG)
     return [action for action in module.drives(*kinds) if action.output == flag]
 
 
 def _flag(module: Module, action: Action, set_when: str, clear_when: str) -> Iterator[str]:
-    """A flag, or a pulse, which is cleared in every cycle."""
+    """Return a flag, or a pulse, which is cleared in every cycle."""
     name = f"{module.name}_{action.output}"
     ports = {**CLOCKED, "set_i": set_when, "clear_i": clear_when, "flag_o": f"{name}_o"}
     yield from instance("count_action_flag", f"u_{name}_flag", {}, ports)
@@ -67,7 +70,7 @@ def _advance(module: Module, action: Action, fire: str) -> Iterator[str]:
 
 
 def _beat(wiring: Wiring, module: Module, action: Action, data: str) -> Iterator[str]:
-    """The register of an output beat."""
+    """Return the register of an output beat."""
     name = f"{module.name}_{action.output}"
     inside = (module.name, action.output) in wiring.consumed
     yield from instance(
@@ -87,7 +90,7 @@ def _beat(wiring: Wiring, module: Module, action: Action, data: str) -> Iterator
 
 
 def _emit(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
-    """A sum of samples, and the beat in which it leaves (R11)."""
+    """Return a sum of samples, and the beat in which it leaves (R11)."""
     name = f"{module.name}_{action.output}"
     count = module.count(action.on)
     width, signed = _sample_type(wiring, action)
@@ -122,14 +125,14 @@ def _not_never(condition: str) -> list[str]:
 
 
 def _sample_type(wiring: Wiring, action: Action) -> tuple[int, bool]:
-    """Width and sign of the samples of a sum: as they are where all are alike and fit, else as wide as the sum."""
+    """Return width and sign of the samples of a sum: their own where alike and fitting, else those of the sum."""
     types = {(source.width, source.signed) for source in map(wiring.source, action.refs)}
     width, signed = types.pop()
     return (width, signed) if not types and width <= action.width else (action.width, False)
 
 
 def _samples(wiring: Wiring, action: Action, width: int | None = None) -> str:
-    """The samples side by side, each in `width` bits (those of the action's own samples by default)."""
+    """Return the samples side by side, each in `width` bits (those of the action's own samples by default)."""
     width = action.width if width is None else width
     sources = [wiring.source(ref) for ref in action.refs]
     slices = [source.sample(ref.index, ref.lane) for source, ref in zip(sources, action.refs, strict=True)]
@@ -140,7 +143,7 @@ def _samples(wiring: Wiring, action: Action, width: int | None = None) -> str:
 
 
 def _fitted(sample: Slice, signed: bool, width: int) -> str:
-    """A sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+    """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
     if sample.width >= width:
         return str(Slice(sample.wire, sample.total, sample.low, width))
     sign = str(Slice(sample.wire, sample.total, sample.low + sample.width - 1)) if signed else bit(0)
@@ -148,7 +151,7 @@ def _fitted(sample: Slice, signed: bool, width: int) -> str:
 
 
 def _taken(wiring: Wiring, module: Module, count: Count, action: Action) -> str:
-    """Which samples are added in this cycle: of beats that move while the count is enabled and not stalled.
+    """Return which samples are added in this cycle: of beats that move while the count is enabled and not stalled.
 
     A level count keeps no sum, and its beat is looked at in the cycle of its fire alone; then valid is enough.
     """

@@ -10,7 +10,7 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
 
 def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
-    """The wires of a count, its increment, and the core."""
+    """Return the wires of a count, its increment, and the core."""
     prefix = wiring.prefix(module.name, count.name)
     target = target_in_force(wiring.datapath, module, count.target)
     width = increment_width(wiring, count)
@@ -42,7 +42,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
 
 
 def _increment(wiring: Wiring, prefix: str, count: Count, width: int) -> Iterator[str]:
-    """What this cycle adds: how many bits are 1, the numbers, and the constant."""
+    """Return what this cycle adds: how many bits are 1, the numbers, and the constant."""
     terms = [term(wiring, count, ref) for ref in count.terms]
     bits = [each for each in terms if each.width == 1]
     parts = [extended(str(each), each.width, width) for each in terms if each.width > 1]
@@ -64,7 +64,10 @@ def _increment(wiring: Wiring, prefix: str, count: Count, width: int) -> Iterato
 
 
 def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
-    """The bit or number that a term adds. A level count looks at valid, an accumulating one at beats that move."""
+    """Return the bit or number that a term adds.
+
+    A level count looks at valid, an accumulating one at beats that move.
+    """
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
         return source.value(ref.index)
@@ -72,7 +75,7 @@ def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
 
 
 def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
-    """The bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
+    """Return the bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
         return None
@@ -83,7 +86,7 @@ def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
 
 
 def increment_width(wiring: Wiring, count: Count) -> int:
-    """Bits of the largest increment."""
+    """Return the bits of the largest increment."""
     most = count.constant
     for ref in count.terms:
         source = wiring.source(ref)
@@ -92,7 +95,7 @@ def increment_width(wiring: Wiring, count: Count) -> int:
 
 
 def enable(wiring: Wiring, count: Count) -> str:
-    """The condition under which it counts (`while`)."""
+    """Return the condition under which it counts (`while`)."""
     conditions = []
     for condition in count.gate:
         source = wiring.source(condition.ref)
@@ -104,7 +107,7 @@ def enable(wiring: Wiring, count: Count) -> str:
 
 
 def clear(wiring: Wiring, module: Module, count: Count) -> str:
-    """The fires that clear a count (R5)."""
+    """Return the fires that clear a count (R5)."""
     return any_of(
         wiring.fire(other.name, action.on)
         for other in wiring.datapath.modules
@@ -114,7 +117,7 @@ def clear(wiring: Wiring, module: Module, count: Count) -> str:
 
 
 def target_in_force(datapath: Datapath, module: Module, name: str) -> Slice:
-    """Where a target stands in the bank. Raises KeyError when there is no such target."""
+    """Return where a target stands in the bank. Raises KeyError when there is no such target."""
     total = sum(target.width for _, target in datapath.targets())
     low = 0
     for owner, target in datapath.targets():

@@ -10,14 +10,14 @@ from pathlib import Path
 from fpga.count_action.model import Location
 
 CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
-"""What every block with a register is connected to."""
+"""Connections of every block with a register."""
 
 
 _COLUMNS = 110
 
 
 def folded(line: str) -> list[str]:
-    """A line of the body, indented, on as many lines as it takes."""
+    """Return a line of the body, indented, on as many lines as it takes."""
     spaces = " " * (2 + len(line) - len(line.lstrip()))
     again = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
     return textwrap.wrap(
@@ -31,17 +31,17 @@ def folded(line: str) -> list[str]:
 
 
 def bits_of(width: int) -> str:
-    """`[15:0]`, and nothing for a single bit."""
+    """Return `[15:0]`, and nothing for a single bit."""
     return f"[{width - 1}:0]" if width > 1 else ""
 
 
 def declared(name: str, width: int = 1) -> str:
-    """The declaration of a wire."""
+    """Return the declaration of a wire."""
     return f"logic {bits_of(width)} {name};" if width > 1 else f"logic {name};"
 
 
 def listed(items: Iterable[str]) -> Iterator[str]:
-    """The items, one a line, with commas between them."""
+    """Return the items, one a line, with commas between them."""
     lines = list(items)
     yield from (f"  {line}," for line in lines[:-1])
     yield f"  {lines[-1]}"
@@ -50,7 +50,7 @@ def listed(items: Iterable[str]) -> Iterator[str]:
 def instance(
     block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
 ) -> Iterator[str]:
-    """An instance of a block, one parameter and one port a line."""
+    """Return an instance of a block, one parameter and one port a line."""
     if parameters:
         yield f"{block} #("
         yield from listed(f".{key}({value})" for key, value in parameters.items())
@@ -62,32 +62,32 @@ def instance(
 
 
 def bit(value: object) -> str:
-    """A constant of one bit."""
+    """Return a constant of one bit."""
     return f"1'b{int(bool(value))}"
 
 
 def any_of(conditions: Iterable[str]) -> str:
-    """Whether one of the conditions holds; a condition that is named twice counts once."""
+    """Return whether one of the conditions holds; a condition that is named twice counts once."""
     return " || ".join(dict.fromkeys(conditions)) or bit(0)
 
 
 def concatenation(parts: list[str]) -> str:
-    """`{last, ..., first}`, or the only part as it is."""
+    """Return `{last, ..., first}`, or the only part as it is."""
     return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
 
 
 def repeated(expression: str, times: int) -> str:
-    """The expression side by side with itself."""
+    """Return the expression side by side with itself."""
     return f"{{{times}{{{expression}}}}}" if times > 1 else expression
 
 
 def extended(expression: str, width: int, to: int, sign: str = "1'b0") -> str:
-    """An expression of `width` bits as one of `to` bits, the new ones being `sign`."""
+    """Return an expression of `width` bits as one of `to` bits, the new ones being `sign`."""
     return expression if width == to else f"{{{repeated(sign, to - width)}, {expression}}}"
 
 
 def cited(at: Location | None, texts: Mapping[str, str]) -> str:
-    """Where a part comes from, and the line itself where the text of that file is known."""
+    """Return where a part comes from, and the line itself where the text of that file is known."""
     if at is None:
         return ""
     where = f" ({Path(at.file).name}:{at.line}:{at.column})"

@@ -29,12 +29,12 @@ _STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 
 
 def core_files() -> tuple[Path, ...]:
-    """The hand-written blocks that every generated top needs."""
+    """Return the hand-written blocks that every generated top needs."""
     return tuple(sorted(_RTL.glob("count_action*.sv")))
 
 
 def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
-    """The top of `datapath` as SystemVerilog.
+    """Return the top of `datapath` as SystemVerilog.
 
     `texts` are the sources by the file names of the locations: where given, the line that a part comes from is
     quoted above it. Raises ValueError when a name is not possible in SystemVerilog, KeyError when a reference
@@ -64,7 +64,7 @@ def _port_list(wiring: Wiring) -> Iterator[str]:
 
 
 def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
-    """The parts of the body, in an order in which everything is declared before it is used."""
+    """Return the parts of the body, in an order in which everything is declared before it is used."""
     yield _declarations(wiring)
     yield _targets(wiring)
     yield from _streams(wiring)
@@ -80,7 +80,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
 
 
 def _title(action: Action) -> str:
-    """Which count an action is on, and what it does, in a few words."""
+    """Return which count an action is on, and what it does, in a few words."""
     what = ".".join(action.clears) if action.clears else action.output
     return f"{action.on}: {action.kind.value} {what}"
 
@@ -109,26 +109,26 @@ def _targets(wiring: Wiring) -> Iterator[str]:
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
-    """Who is ready for which stream, and which beats move (R7)."""
-    asked = _asked(wiring)
+    """Return the lines for who is ready for which stream, and which beats move (R7)."""
+    watched = _watched(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
-            yield _stream(wiring, refs, f"{signal.name}_ready_o", signal.name, asked)
+            yield _stream(wiring, refs, f"{signal.name}_ready_o", signal.name, watched)
     for module in wiring.datapath.modules:
         for action in module.drives(*_STREAMS):
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
             title = f"{module.name}.{action.output}"
             if (module.name, action.output) in wiring.consumed:
-                yield _stream(wiring, [ref], f"{name}_ready", title, asked)
-            elif wiring.source(ref).moved in asked:
+                yield _stream(wiring, [ref], f"{name}_ready", title, watched)
+            elif wiring.source(ref).moved in watched:
                 yield [
                     f"// A beat of {title} leaves when valid and ready are 1.",
                     *_moves(wiring, [ref], f"{name}_ready_i"),
                 ]
 
 
-def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, asked: frozenset[str]) -> Iterator[str]:
+def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: frozenset[str]) -> Iterator[str]:
     """Ready of the streams under one name, and their beats that move if anybody asks."""
     readies = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
@@ -138,7 +138,7 @@ def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, asked: froze
         yield f"assign {ready} = {{"
         yield from listed(reversed(readies))
         yield "};"
-    if wiring.source(refs[0]).moved in asked:
+    if wiring.source(refs[0]).moved in watched:
         yield from _moves(wiring, refs, ready)
 
 
@@ -148,8 +148,8 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
     yield f"assign {source.moved} = {joined(source.valid(ref.index) for ref in refs)} & {ready};"
 
 
-def _asked(wiring: Wiring) -> frozenset[str]:
-    """The wires of moving beats that a count or a sum looks at."""
+def _watched(wiring: Wiring) -> frozenset[str]:
+    """Return the wires of moving beats that a count or a sum looks at."""
     wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.terms}
     for module in wiring.datapath.modules:
         for action in module.drives(ActionKind.EMIT):
@@ -172,10 +172,10 @@ def _status(wiring: Wiring) -> Iterator[str]:
 
 
 def _unused(wiring: Wiring, body: list[str]) -> list[str]:
-    """A sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
+    """Return a sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
     lines = (line.strip() for line in body)
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(("//", "logic ")))
-    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_asked(wiring))]
+    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_watched(wiring))]
     names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
     partly = [name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)]
     if not partly:

@@ -1,4 +1,4 @@
-"""Which wire of the generated top carries what a reference means.
+"""Wires of the generated top, and which of them carries what a reference means.
 
 `Wiring` gives every part of a datapath its name in SystemVerilog and says who takes a stream. It writes no text:
 `verilog` does. Slices of wires are kept apart from their spelling, so that neighbours merge into one range.
@@ -51,7 +51,7 @@ class Slice:
 
 
 def joined(slices: Iterable[Slice]) -> str:
-    """The slices side by side, the first one lowest; neighbours of one wire become one range."""
+    """Return the slices side by side, the first one lowest; neighbours of one wire become one range."""
     merged: list[Slice] = []
     for each in slices:
         last = merged[-1] if merged else None
@@ -64,7 +64,7 @@ def joined(slices: Iterable[Slice]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a reference points at: an external input, or what the actions of a module drive."""
+    """The signal that a reference points at: an external input, or what the actions of a module drive."""
 
     kind: SignalKind
     name: str
@@ -79,11 +79,11 @@ class Source:
         return "i" if self.external else "o"
 
     def valid(self, index: int) -> Slice:
-        """The valid bit of stream `index`."""
+        """Return the valid bit of stream `index`."""
         return Slice(f"{self.name}_valid_{self._end}", self.size, index)
 
     def moves(self, index: int) -> Slice:
-        """Whether a beat of stream `index` moves in this cycle."""
+        """Return whether a beat of stream `index` moves in this cycle."""
         return Slice(self.moved, self.size, index)
 
     @property
@@ -92,7 +92,7 @@ class Source:
         return f"{self.name}_{'moves' if self.external else 'leaves'}"
 
     def sample(self, index: int, lane: int) -> Slice:
-        """A sample of a stream, or the flag or number itself."""
+        """Return a sample of a stream, or the flag or number itself."""
         if self.kind is not SignalKind.STREAM:
             return self.value(index)
         total = self.size * self.lanes * self.width
@@ -100,7 +100,7 @@ class Source:
         return Slice(f"{self.name}_data_{self._end}", total, low, self.width)
 
     def value(self, index: int) -> Slice:
-        """The flag or number `index`."""
+        """Return the flag or number `index`."""
         return Slice(f"{self.name}_{self._end}", self.size * self.width, index * self.width, self.width)
 
 
@@ -132,7 +132,7 @@ class Wiring:
         return takers
 
     def source(self, ref: Ref) -> Source:
-        """What `ref` points at. Raises KeyError when there is no such thing."""
+        """Return what `ref` points at. Raises KeyError when there is no such thing."""
         if ref.module is None:
             signal = self.datapath.input(ref.name)
             return Source(
@@ -167,19 +167,19 @@ class Wiring:
         return prefixes
 
     def prefix(self, module: str, count: str) -> str:
-        """What the wires of a count begin with: module and count, numbered where two would be alike."""
+        """Return what the wires of a count begin with: module and count, numbered where two would be alike."""
         return self._prefixes[module, count]
 
     def fire(self, module: str, count: str) -> str:
-        """The wire that is 1 in the cycle in which the count fires."""
+        """Return the wire that is 1 in the cycle in which the count fires."""
         return f"{self.prefix(module, count)}_fire"
 
     def stall(self, module: str) -> str:
-        """The wire that is 1 while the module is stalled."""
+        """Return the wire that is 1 while the module is stalled."""
         return f"{module}_stall"
 
     def ready(self, stream: Ref) -> str:
-        """When everybody who takes `stream` is ready for it (R7)."""
+        """Return the condition under which everybody who takes `stream` is ready for it (R7)."""
         takers = self.takers.get(stream, {})
         ready = [self.fire(*taker) for taker, kind in takers.items() if kind is CountKind.LEVEL]
         waiting = dict.fromkeys(
@@ -190,7 +190,7 @@ class Wiring:
 
 
 def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
-    """Raises ValueError for names that SystemVerilog, the `blocks` or the ports side by side do not allow."""
+    """Raise ValueError for names that SystemVerilog, the `blocks` or the ports side by side do not allow."""
     top = wiring.datapath.name
     if top in KEYWORDS or top in blocks:
         raise ValueError(
@@ -206,4 +206,6 @@ def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
         )
     for name in (top, *ports):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"{name!r} is no name in SystemVerilog. Use letters, digits and underscores.")
+            raise ValueError(
+                f"{name!r} is not a valid name in SystemVerilog. Use letters, digits and underscores."
+            )

@@ -3,8 +3,10 @@
 | module | what it reads |
 |---|---|
 | `weight_file` | `.npz` of weights w1, w2, ... |
-| `onnx_file` | ONNX files |
-| `torch_module` | modules of `torch.nn` |
+| `onnx` | ONNX files |
+| `torch` | modules of `torch.nn` |
+| `operations` | what every operation becomes |
+| `builder`, `simplify` | a network under construction; nodes that are one |
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lightning.errors import NetworkError
-from lightning.networks.imports.onnx_file import from_onnx
-from lightning.networks.imports.torch_module import from_torch
+from lightning.networks.imports.onnx.file import from_onnx
+from lightning.networks.imports.torch.module import from_torch
 from lightning.networks.imports.weight_file import from_weights
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import check_preprocessing
@@ -22,7 +24,7 @@ __all__ = ["from_torch", "load_network"]
 
 
 def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -> Network:
-    """The network in an `.onnx` file, or of the weights in an `.npz` file.
+    """Return the network in an `.onnx` file, or of the weights in an `.npz` file.
 
     `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`; for `.onnx` what its metadata say, as
     `to_onnx` writes them, else nothing. Raises
@@ -31,12 +33,12 @@ def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -
     """
     path = Path(path)
     if not path.is_file():
-        raise NetworkError(f"there is no file {path}", cure="Check the path")
+        raise NetworkError(f"there is no file {path}", hint="Check the path")
     if path.suffix == ".npz":
         network = from_weights(path, preprocessing)
     elif path.suffix == ".onnx":
         network = from_onnx(path, preprocessing)
     else:
-        raise NetworkError(f"{path.name} is neither .onnx nor .npz", cure="Export the network as ONNX")
+        raise NetworkError(f"{path.name} is neither .onnx nor .npz", hint="Export the network as ONNX")
     check_preprocessing(network.preprocessing, network.input_shape)
     return network

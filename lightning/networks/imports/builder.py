@@ -11,13 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
-from lightning.networks.network import Node
-from lightning.networks.operations import apply
+from lightning.networks.computing import apply
+from lightning.networks.network import LARGEST, Node
 
 Array = npt.NDArray[Any]
-
-LARGEST = 1 << 28
-"""Numbers in one activation of one image; more is a damaged file rather than a network."""
 
 BATCH = (1 << 31) - 1
 """Stands for the number of images in shapes that are computed; a prime that no real shape has as a factor."""
@@ -41,27 +38,27 @@ class Call:
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
-    def refused(self, why: str, cure: str = "Check the export of this node") -> UnsupportedNode:
-        """The error that says why this node cannot be taken."""
-        return UnsupportedNode(f"{self.title} {why}", cure=cure)
+    def refused(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
+        """Return the error that says why this node cannot be taken."""
+        return UnsupportedNode(f"{self.title} {why}", hint=hint)
 
     def given(self, place: int) -> str:
-        """The name of an input, "" where it is left out."""
+        """Return the name of an input, "" where it is left out."""
         return self.inputs[place] if place < len(self.inputs) else ""
 
     def number(self, name: str, default: float) -> float:
-        """A float attribute."""
+        """Return a float attribute."""
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)):
             raise self.refused(f"has {name} = {value!r}", "Give a number")
         return float(value)
 
     def whole(self, name: str, default: int) -> int:
-        """A whole-number attribute."""
+        """Return a whole-number attribute."""
         return int(self.number(name, default))
 
     def wholes(self, name: str, default: Sequence[int], least: int = 0) -> tuple[int, ...]:
-        """An attribute of as many whole numbers as `default` has, each at least `least`."""
+        """Return an attribute of as many whole numbers as `default` has, each at least `least`."""
         value = self.attributes.get(name, default)
         numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
         fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= least for n in numbers)
@@ -106,7 +103,7 @@ class Builder:
         return output
 
     def shape_after(self, node: Node) -> tuple[int, ...]:
-        """Of one image, after `node`; found with no image at all."""
+        """Return the shape of one image after `node`; found with no image at all."""
         empty = {
             name: np.zeros((0, *shape), np.float32)
             for name, shape in self.shapes.items()
@@ -115,12 +112,12 @@ class Builder:
         after = apply(node, empty, self.constants)
         if after.ndim == 0 or after.shape[0] != 0:
             raise NetworkError(
-                f"node {node.name} ({node.operation}) loses the batch axis", cure="Keep it in front"
+                f"node {node.name} ({node.operation}) loses the batch axis", hint="Keep it in front"
             )
         return after.shape[1:]
 
     def reshape(self, tensor: str, shape: Sequence[int], name: str) -> str:
-        """`tensor` with another shape an image; nothing where it has that shape."""
+        """Add a node that gives `tensor` another shape an image; none where it has that shape."""
         wanted = tuple(int(size) for size in shape)
         if wanted == self.shapes[tensor]:
             return tensor
@@ -129,22 +126,22 @@ class Builder:
         return self.emit("Reshape", [tensor], name, {"shape": wanted})
 
     def is_constant(self, tensor: str) -> bool:
-        """Whether a tensor is known before any image is."""
+        """Return whether a tensor is known before any image is."""
         return tensor in self.constants
 
     def rank(self, tensor: str) -> int:
-        """Number of axes with the batch axis."""
+        """Return the number of axes with the batch axis."""
         return len(self.shapes[tensor]) + 1
 
     def activation(self, call: Call, place: int = 0) -> str:
-        """An input that depends on the image. Raises `UnsupportedNode` where it is missing or constant."""
+        """Return an input that depends on the image. Raises `UnsupportedNode` where it is missing or constant."""
         tensor = call.given(place)
         if tensor in self.shapes:
             return tensor
         raise call.refused(f"takes no activation as input {place}, but {tensor or 'nothing'}")
 
     def fixed(self, call: Call, place: int) -> Array:
-        """An input that is constant. Raises `UnsupportedNode` where it is missing or depends on the image."""
+        """Return an input that is constant. Raises `UnsupportedNode` where it is missing or depends on the image."""
         tensor = call.given(place)
         if tensor in self.constants:
             return self.constants[tensor]
@@ -154,11 +151,11 @@ class Builder:
         )
 
     def optional(self, call: Call, place: int) -> Array | None:
-        """As `fixed`, None where it is left out."""
+        """Return the input as `fixed` does, None where it is left out."""
         return self.fixed(call, place) if call.given(place) else None
 
     def axis(self, call: Call, axis: int, rank: int) -> int:
-        """`axis` counted from the front; raises where it is the batch axis or does not exist."""
+        """Return `axis` counted from the front; raise where it is the batch axis or does not exist."""
         counted = axis + rank if axis < 0 else axis
         if not 0 <= counted < rank:
             raise call.refused(f"names axis {axis} of {rank}")
@@ -172,7 +169,7 @@ class Builder:
 
     def _checked(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
-            raise NetworkError(f"{name}: an activation of shape {shape} cannot be", cure="Check the shapes")
+            raise NetworkError(f"{name}: an activation of shape {shape} cannot be", hint="Check the shapes")
         return shape
 
     def _taken(self) -> Container[str]:

@@ -1,4 +1,4 @@
-"""What makes a network smaller and keeps what it computes: folding into products, leaving out what nobody reads."""
+"""Simplification of a network that keeps what it computes: folding into products, leaving out what nobody reads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ class Affine:
 
 
 def finished(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
-    """The network that was built, folded. Raises `NetworkError` where the output does not depend on the input."""
+    """Return the network that was built, folded.
+
+    Raises `NetworkError` where the output does not depend on the input.
+    """
     if output not in builder.shapes:
-        raise NetworkError(f"{name}: the output does not depend on the input", cure="Check what was exported")
+        raise NetworkError(f"{name}: the output does not depend on the input", hint="Check what was exported")
     nodes, output = _folded(builder, output)
     nodes = _needed(_normalisations_apart(builder, nodes), output)
     _check_finite(builder, nodes)
@@ -54,12 +57,12 @@ def _check_finite(builder: Builder, nodes: Sequence[Node]) -> None:
         ):
             raise NetworkError(
                 f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
-                cure="Train it again",
+                hint="Train it again",
             )
 
 
 def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
-    """Nodes in which every scale and shift that follows a product has become part of it.
+    """Return the nodes in which every scale and shift that follows a product has become part of it.
 
     What the output does not need goes first: it must not change a product that the output is.
     """
@@ -103,7 +106,7 @@ class _Folding:
         self.nodes.append(node)
 
     def _drops_a_row(self, node: Node) -> bool:
-        """Whether `node` makes a sequence of an image of one row, as behind a convolution over a sequence."""
+        """Return whether `node` makes a sequence of an image of one row, as behind a convolution over a sequence."""
         if node.operation != "Reshape":
             return False
         before, after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
@@ -111,13 +114,13 @@ class _Folding:
 
 
 def _activation(builder: Builder, node: Node) -> str:
-    """The only activation that `node` reads; "" where there are two."""
+    """Return the only activation that `node` reads; "" where there are two."""
     read = [tensor for tensor in node.inputs if not builder.is_constant(tensor)]
     return read[0] if len(read) == 1 else ""
 
 
 def _affine(builder: Builder, node: Node, product: Node) -> Affine | None:
-    """What `node` does to every row of `product`; None where it does another thing to every value."""
+    """Return what `node` does to every row of `product`; None where it does another thing to every value."""
     source = _activation(builder, node)
     if node.operation not in AFFINE or builder.shapes[node.output] != builder.shapes[source]:
         return None
@@ -146,7 +149,7 @@ AFFINE: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
 
 
 def _by_row(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
-    """A constant (rows,), where it is one value for each row of `product`, which lies behind `source`."""
+    """Return a constant (rows,), where it is one value for each row of `product`, which lies behind `source`."""
     value = builder.constants[tensor]
     rank = builder.rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
@@ -158,7 +161,7 @@ def _by_row(builder: Builder, product: Node, source: str, tensor: str) -> Array 
 
 
 def _absorbed(builder: Builder, product: Node, affine: Affine) -> Node:
-    """`product` with weights and bias scaled and shifted, computed in float64."""
+    """Return `product` with weights and bias scaled and shifted, computed in float64."""
     x, weights, *bias = product.inputs
     kernel = builder.constants[weights].astype(np.float64)
     offset = builder.constants[bias[0]].astype(np.float64) if bias else np.zeros(len(kernel))
@@ -172,7 +175,7 @@ def _absorbed(builder: Builder, product: Node, affine: Affine) -> Node:
 
 
 def _normalisations_apart(builder: Builder, nodes: list[Node]) -> list[Node]:
-    """Every normalisation that could not be folded as a digital `Mul` and `Add`."""
+    """Return the nodes with every normalisation that could not be folded as a digital `Mul` and `Add`."""
     apart: list[Node] = []
     for node in nodes:
         if node.operation != "BatchNormalization":

@@ -35,7 +35,7 @@ DAMAGED = (
 
 
 def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Network:
-    """The network of w1 (outputs, inputs), w2, ... and, where there are any, b1 (outputs,), b2, ...
+    """Return the network of w1 (outputs, inputs), w2, ... and, where there are any, b1 (outputs,), b2, ...
 
     Raises `NetworkError` for a file that is none, and for arrays that do not make a chain.
     """
@@ -66,7 +66,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     except DAMAGED as error:
         raise NetworkError(
             f"{path} cannot be read as arrays: {error}",
-            cure="Write it with numpy.savez(path, w1=..., w2=...)",
+            hint="Write it with numpy.savez(path, w1=..., w2=...)",
         ) from error
 
 
@@ -81,7 +81,7 @@ def _depth(arrays: dict[str, np.ndarray], path: Path) -> int:
             if foreign or lonely
             else f"lacks {', '.join(missing) or 'w1'}"
         )
-        raise NetworkError(f"{path} {wrong}", cure="Name weights w1, w2, ... and biases b1, b2, ...")
+        raise NetworkError(f"{path} {wrong}", hint="Name weights w1, w2, ... and biases b1, b2, ...")
     return depth
 
 
@@ -90,11 +90,11 @@ def _layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats
     if array.dtype.kind not in "iuf" or array.ndim != axes or array.size == 0:
         raise NetworkError(
             f"{path}: {name} is {array.dtype} {array.shape}",
-            cure="Give numbers: weights (outputs, inputs), biases (outputs,)",
+            hint="Give numbers: weights (outputs, inputs), biases (outputs,)",
         )
     floats = np.ascontiguousarray(array, np.float32)
     if not np.isfinite(floats).all():
-        raise NetworkError(f"{path}: {name} holds NaN or infinity", cure="Train it again")
+        raise NetworkError(f"{path}: {name} holds NaN or infinity", hint="Train it again")
     return floats
 
 
@@ -103,7 +103,7 @@ def _check(constants: dict[str, Floats], number: int, terms: int, path: Path) ->
     if weights.shape[1] != terms:
         raise NetworkError(
             f"{path}: w{number} takes {weights.shape[1]} inputs, and {terms} come out of the layer before",
-            cure="Store weights as (outputs, inputs)",
+            hint="Store weights as (outputs, inputs)",
         )
     bias = constants.get(f"b{number}")
     if bias is not None and bias.shape != weights.shape[:1]:

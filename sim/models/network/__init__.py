@@ -1,22 +1,22 @@
 """Flow-level performance of a network: fair shares, fabrics, collectives, iterations of a training job.
 
-| module | what for |
+| module | contents |
 |---|---|
 | `rings` | time of concurrent ring AllReduces on given links, closed form; its names are here, too |
 | `latency` | what a message costs besides its bytes; constants with sources |
-| `flows` | transfers that share links, exact to the byte; links that fail or change their rate |
-| `fabrics` | circulant, Fat-tree, ideal switch, expander, reconfigured circuits; routes and cost |
-| `taskgraph`, `graph_file` | an iteration as a graph of tasks; the `.npz` format |
-| `collectives` | AllReduce as rings, double binary trees, halving and doubling |
-| `fluid` | the same with all rounds as one, and rings on the strides of a circulant; faster |
-| `execution` | runs a task graph on a fabric |
-| `traces`, `timeline` | what happened, as Parquet and as a picture |
+| `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
+| `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
+| `collectives` | AllReduce as rings, double binary trees, halving and doubling; all rounds as one, which is faster |
+| `execution` | runs task graphs on a fabric (`simulate`), transfers that share links (`flows`), switched circuits |
+| `results` | what happened, as Parquet (`traces`) and as a plot (`timeline`) |
+| `engine` | the event loop |
 
 Importing this needs numpy alone; the event loop is compiled where numba is installed, and slower without it.
 """
 
 from __future__ import annotations
 
+from lightbed.moved import keep_importable
 from sim.models.network.rings import (
     FRAMING_BYTES,
     HEADER_BYTES,
@@ -42,3 +42,16 @@ __all__ = [
     "transfer_times_s",
     "wire_efficiency",
 ]
+
+keep_importable(
+    __name__,
+    {
+        "circuits": "execution.circuits",
+        "flows": "execution.flows",
+        "fluid": "collectives.fluid",
+        "graph_file": "taskgraph.file",
+        "lowering": "execution.lowering",
+        "timeline": "results.timeline",
+        "traces": "results.traces",
+    },
+)

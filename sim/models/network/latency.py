@@ -1,4 +1,4 @@
-"""What a message costs besides its bytes: connection, flight, packets, acknowledgement.
+"""Cost of a message besides its bytes: connection, flight, packets, acknowledgement.
 
 One set of constants serves every graph and every fabric. They are those of the packet-level simulator whose
 results are the reference (FlexNetPacket, commit 461b21f), read in its source before anything was compared:
@@ -60,7 +60,7 @@ class Latency:
             raise ValueError("handshakes and single_round_bytes must be 0 or more")
 
     def wire_bytes(self, payload_bytes: Integers) -> Integers:
-        """Bytes of whole packets that carry messages; a message of 0 bytes takes none.
+        """Return bytes of whole packets that carry messages; a message of 0 bytes takes none.
 
         >>> Latency().wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
         [0, 8936, 8936, 17872]
@@ -69,11 +69,11 @@ class Latency:
         return packets * self.packet_bytes
 
     def head_s(self, hops: Any, relays: Any) -> Any:
-        """From the wish to send until the first byte leaves: software and handshake. Numbers or arrays."""
+        """Return the time(s) from the wish to send until the first byte leaves: software and handshake."""
         return self.software_s + self.handshakes * 2 * self._one_way_s(hops, relays)
 
     def tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:
-        """From the last byte's leaving until the sender knows that it arrived. Numbers or arrays.
+        """Return the time from the last byte's leaving until the sender knows that it arrived. Numbers or arrays.
 
         `crossing_s` is the time one packet needs to be sent on over the other links of the path, store and forward.
         """

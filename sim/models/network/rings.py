@@ -33,7 +33,7 @@ def wire_efficiency(
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What carries the data: every link alike, every host alike.
+    """Network that carries the data: every link alike, every host alike.
 
     `rate_mbps` is the wire rate of a link; `efficiency` payload per wire byte (default: MTU 9000).
     The times default to medians measured on Linux hosts in namespaces of one two-core machine:
@@ -57,7 +57,7 @@ class Network:
             raise ValueError("latencies and overheads must be 0 s or more")
 
     def path_latency_s(self, hops: int) -> float:
-        """Time of flight of a small message over `hops` links, forwarded by the hosts between."""
+        """Return time of flight of a small message over `hops` links, forwarded by the hosts between."""
         return hops * self.link_latency_s + (hops - 1) * self.relay_latency_s
 
 
@@ -84,7 +84,7 @@ class RingTraffic:
 
 
 def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
-    """Time until the last of concurrent rings is done.
+    """Return time until the last of concurrent rings is done.
 
     Data time from `transfer_times_s`; each step of a ring adds the flight over its longest path and
     the software of all rings that its busiest member serves.
@@ -103,7 +103,7 @@ def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
 
 
 def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> float:
-    """Bus bandwidth of a large AllReduce, all time but the wires' left out.
+    """Return the bus bandwidth of a large AllReduce, all time but the wires' left out.
 
     nccl-tests' measure: 2(n-1)/n times the bits of a member's whole tensor, over the time. Rings of
     one set of members share its tensor; with several groups side by side, the slowest counts.
@@ -119,9 +119,9 @@ def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> 
 
 
 def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[np.float64]:
-    """When the data of each of concurrent rings is through, shape (rings,).
+    """Return the time when the data of each of concurrent rings is through, shape (rings,).
 
-    Whenever a ring ends, the others share its links anew.
+    Whenever a ring ends, the others share its links again.
     """
     usage = link_usage(rings)
     left = np.array([ring.bytes_per_hop * 8 for ring in rings])
@@ -142,7 +142,7 @@ def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[
 
 
 def link_usage(rings: Sequence[RingTraffic]) -> NDArray[np.float64]:
-    """How many hops of each ring pass over each link, shape (links, rings)."""
+    """Return the number of hops of each ring pass over each link, shape (links, rings)."""
     links = 1 + max((link for ring in rings for path in ring.paths for link in path), default=-1)
     usage = np.zeros((links, len(rings)))
     for column, ring in enumerate(rings):
@@ -178,7 +178,7 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
 
 
 def _steps_s(ring: RingTraffic, busy: Counter[int], network: Network) -> float:
-    """What messages cost besides their bytes, over all steps of a ring."""
+    """Return the cost of messages besides their bytes, over all steps of a ring."""
     flight_s = max(network.path_latency_s(len(path)) for path in ring.paths)
     served = max(busy[member] for member in ring.members)
     return ring.steps * (flight_s + served * network.message_overhead_s)

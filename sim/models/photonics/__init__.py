@@ -16,7 +16,7 @@
     noise          shot, thermal and relative intensity noise, their sum; drawing noise
     amplifier      gain, saturation, noise figure
     converter      quantisation, clipping, effective bits, aperture jitter
-    link           all noise in one table, in steps of 255
+    link           all noise in one table, in LSB
 
 Parameters are frozen dataclasses that refuse what cannot be built; formulas are plain functions that take a number or
 an array. Units stand in the names: `_v`, `_w`, `_a`, `_hz`, `_s`, `_m`, `_rad`, `_db`. Nothing here draws a random

@@ -33,8 +33,10 @@ class Amplifier:
 
 
 def amplified_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
-    """Output: g v / (1 + |g v / V_sat|^(2p))^(1 / (2p)) (C. Rapp, "Effects of HPA-nonlinearity on a
-    4-DPSK/OFDM-signal", 2nd European Conference on Satellite Communications, 1991).
+    """Return the output, g v / (1 + |g v / V_sat|^(2p))^(1 / (2p)).
+
+    C. Rapp, "Effects of HPA-nonlinearity on a 4-DPSK/OFDM-signal", 2nd European Conference on Satellite
+    Communications, 1991.
 
     By hand with p = 1, where the linear output is V_sat: V_sat / sqrt(2).
 
@@ -49,8 +51,9 @@ def amplified_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
 
 
 def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
-    """Volts at the output for a volt more at the input, with which noise passes: the derivative of `amplified_v`,
-    g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
+    """Return volts at the output for a volt more at the input, with which noise passes.
+
+    The derivative of `amplified_v`: g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
 
     By hand with p = 1, where the linear output is V_sat: g / 2^(3/2).
 
@@ -67,8 +70,9 @@ def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
 
 
 def compression_point_v(amplifier: Amplifier, compression_db: float = 1.0) -> float:
-    """Output at which the gain is `compression_db` below that for small signals: the equation above solved, with
-    c = 10^(-dB/20): V_sat (1 - c^(2p))^(1 / (2p)).
+    """Return the output at which the gain is `compression_db` below that for small signals.
+
+    The equation above solved, with c = 10^(-dB/20): V_sat (1 - c^(2p))^(1 / (2p)).
 
     >>> f"{compression_point_v(Amplifier(saturation_v=1.0, knee=1.0)):.4f}"
     '0.4535'
@@ -79,10 +83,10 @@ def compression_point_v(amplifier: Amplifier, compression_db: float = 1.0) -> fl
 
 
 def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 50.0) -> float:
-    """Variance of the noise that the amplifier adds at its output: input noise k T0 (F - 1) B into a matched
-    `resistance_ohm`, hence k T0 (F - 1) B R g^2 (H. T. Friis, Proc. IRE 32 (1944) 419).
+    """Return the variance of the noise that the amplifier adds at its output, k T0 (F - 1) B R g^2.
 
-    10 dB in 4 GHz at 50 ohm and a gain of 12: 1.3806e-23 * 290 * 9 * 4e9 * 50 * 144 gives 1.02 mV.
+    Input noise k T0 (F - 1) B into a matched `resistance_ohm` (H. T. Friis, Proc. IRE 32 (1944) 419). 10 dB
+    in 4 GHz at 50 ohm and a gain of 12: 1.3806e-23 * 290 * 9 * 4e9 * 50 * 144 gives 1.02 mV.
 
     >>> f"{noise_v2(Amplifier(), 4e9) ** 0.5 * 1e3:.2f} mV"
     '1.02 mV'
@@ -95,9 +99,9 @@ def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 
 
 
 def cascade_db(*stages: tuple[float, float]) -> float:
-    """Noise figure of stages in a row, each (noise figure, power gain) in dB: F1 + (F2 - 1) / G1 + ... (Friis).
+    """Return the noise figure of stages in a row, each (noise figure, power gain) in dB.
 
-    3 dB with 20 dB of gain before 10 dB: 1.995 + 9 / 100 = 2.085, 3.19 dB.
+    F1 + (F2 - 1) / G1 + ... (Friis). 3 dB with 20 dB of gain before 10 dB: 1.995 + 9 / 100 = 2.085, 3.19 dB.
 
     >>> f"{cascade_db((3.0, 20.0), (10.0, 0.0)):.2f}"
     '3.19'

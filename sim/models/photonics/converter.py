@@ -63,15 +63,16 @@ def voltages_v(converter: Converter, code: npt.ArrayLike) -> Array:
 
 
 def is_clipped(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Where a voltage lies more than half a step outside the range, so that its code is not the nearest."""
+    """Return a mask of voltages more than half a step outside the range, whose code is not the nearest."""
     steps = np.asarray(voltage_v, dtype=np.float64) / converter.step_v
     half = 1 << (converter.bits - 1)
     return np.asarray((steps < -half - 0.5) | (steps > half - 0.5))
 
 
 def quantisation_v2(converter: Converter) -> float:
-    """Variance of the rounding of a busy signal: step^2 / 12 (W. R. Bennett, "Spectra of quantized signals", Bell
-    System Technical Journal 27 (1948) 446).
+    """Return the variance of the rounding of a busy signal: step^2 / 12.
+
+    W. R. Bennett, "Spectra of quantized signals", Bell System Technical Journal 27 (1948) 446.
 
     >>> f"{quantisation_v2(Converter(bits=12)) ** 0.5 * 1e6:.1f} uV"
     '70.5 uV'
@@ -80,10 +81,10 @@ def quantisation_v2(converter: Converter) -> float:
 
 
 def converter_v2(converter: Converter) -> float:
-    """Variance of all noise of the converter: that of an ideal one of ENOB bits, (full scale / 2^ENOB)^2 / 12 (IEEE
-    Standard 1241, definition of the effective number of bits).
+    """Return the variance of all noise of the converter: that of an ideal one of ENOB bits.
 
-    9 bits of 255 steps: 255 / (3.4641 * 512) = 0.144 steps.
+    (full scale / 2^ENOB)^2 / 12 (IEEE Standard 1241, definition of the effective number of bits). 9 bits of
+    255 LSB: 255 / (3.4641 * 512) = 0.144 LSB.
 
     >>> f"{converter_v2(Converter(full_scale_v=255.0)) ** 0.5:.4f}"
     '0.1438'
@@ -92,7 +93,7 @@ def converter_v2(converter: Converter) -> float:
 
 
 def excess_v2(converter: Converter) -> float:
-    """Variance to add before rounding so that both together are `converter_v2`; 0 for an ideal converter.
+    """Return variance to add before rounding so that both together are `converter_v2`; 0 for an ideal converter.
 
     >>> ideal = Converter(bits=12, effective_bits=12.0)
     >>> excess_v2(ideal)
@@ -102,10 +103,10 @@ def excess_v2(converter: Converter) -> float:
 
 
 def jitter_v2(converter: Converter, slope_v_s: npt.ArrayLike) -> Array:
-    """Variance of the error by a jittered instant, (dV/dt t_j)^2, in first order (W. Kester, Analog Devices tutorial
-    MT-007, "Aperture time, aperture jitter, aperture delay time").
+    """Return the variance of the error by a jittered instant, (dV/dt t_j)^2, in first order.
 
-    A step of 1 V in 100 ps, 100 fs of jitter: 1 mV.
+    W. Kester, Analog Devices tutorial MT-007, "Aperture time, aperture jitter, aperture delay time". A step
+    of 1 V in 100 ps, 100 fs of jitter: 1 mV.
 
     >>> f"{jitter_v2(Converter(jitter_s=100e-15), 1e10) ** 0.5 * 1e3:.1f} mV"
     '1.0 mV'
@@ -127,8 +128,9 @@ def jitter_snr_db(frequency_hz: float, jitter_s: float) -> float:
 
 
 def snr_of_bits_db(bits: float) -> float:
-    """Signal to quantisation noise of a full-scale sine: 6.02 N + 1.76 dB (W. Kester, Analog Devices tutorial MT-001);
-    exactly 10 log10(3/2 * 4^N).
+    """Return signal to quantisation noise of a full-scale sine: 10 log10(3/2 * 4^N), or 6.02 N + 1.76 dB.
+
+    W. Kester, Analog Devices tutorial MT-001.
 
     >>> f"{snr_of_bits_db(12.0):.2f}"
     '74.01'
@@ -137,5 +139,5 @@ def snr_of_bits_db(bits: float) -> float:
 
 
 def bits_of_snr(snr_db: float) -> float:
-    """Bits of the ideal converter with this signal to noise: the inverse of `snr_of_bits_db`."""
+    """Return bits of the ideal converter with this signal to noise: the inverse of `snr_of_bits_db`."""
     return (snr_db / 10.0 - math.log10(1.5)) / math.log10(4.0)

@@ -18,7 +18,7 @@ def power_ratio(value_db: float) -> float:
 
 
 def passed(loss_db: float) -> float:
-    """Fraction of the power that a loss in dB (a positive number) lets through.
+    """Return fraction of the power that a loss in dB (a positive number) lets through.
 
     >>> f"{passed(4.0):.4f}"
     '0.3981'
@@ -49,7 +49,7 @@ def decibels(ratio: float) -> float:
 
 
 def watts(power_dbm: float) -> float:
-    """Power in W of a power in dBm.
+    """Return power in W of a power in dBm.
 
     >>> f"{watts(0.0):.3f} {watts(10.0):.3f}"
     '0.001 0.010'
@@ -58,7 +58,7 @@ def watts(power_dbm: float) -> float:
 
 
 def dbm(power_w: float) -> float:
-    """Power in dBm of a power in W. Raises ValueError unless above zero.
+    """Return power in dBm of a power in W. Raises ValueError unless above zero.
 
     >>> f"{dbm(0.5e-3):.2f}"
     '-3.01'

@@ -31,7 +31,7 @@ class Detector:
 
     @property
     def pole_hz(self) -> float:
-        """Where the power of a sine has fallen to a half: 2 / pi of the noise bandwidth."""
+        """Frequency at which the power of a sine has fallen to a half: 2 / pi of the noise bandwidth."""
         return pole.pole_of_noise_bandwidth_hz(self.noise_bandwidth_hz)
 
 
@@ -46,7 +46,7 @@ def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
 
 
 def received_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:
-    """Current behind the pole, dark current included, of light (samples,) sampled at `rate_hz`.
+    """Return current behind the pole, dark current included, of light (samples,) sampled at `rate_hz`.
 
     One sample after a step from dark to 1 mW, at 3.072 GS/s: 1 - exp(-5.208) = 0.9945 of 1 mA.
 

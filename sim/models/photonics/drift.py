@@ -36,7 +36,7 @@ class OrnsteinUhlenbeck:
 
 
 def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: float) -> float:
-    """Where the process is `elapsed_s` after it was at `value`, for one standard normal number.
+    """Return the value of the process `elapsed_s` after it was at `value`, for one standard normal number.
 
     By hand: after tau ln 2 half of the distance to the mean is left, and sqrt(3/4) of the standing deviation was drawn.
 
@@ -51,7 +51,7 @@ def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: flo
 
 
 def path(process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: npt.ArrayLike) -> Array:
-    """The same for many steps of one length: (steps,) values after 1, 2, ... intervals from `start`.
+    """Return the same for many steps of one length: (steps,) values after 1, 2, ... intervals from `start`.
 
     >>> bias = OrnsteinUhlenbeck(deviation=0.1, time_constant_s=1.0)
     >>> [round(v, 4) for v in path(bias, 0.2, math.log(2.0), [0.0, 0.0]).tolist()]
@@ -65,7 +65,7 @@ def path(process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: n
 
 
 def _left_and_drawn(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:
-    """e, and s sqrt(1 - e^2), of the module docstring."""
+    """Return e, and s sqrt(1 - e^2), of the module docstring."""
     checks.not_negative(elapsed_s=elapsed_s)
     times = elapsed_s / process.time_constant_s
     return math.exp(-times), process.deviation * math.sqrt(-math.expm1(-2.0 * times))
@@ -73,7 +73,7 @@ def _left_and_drawn(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float
 
 @dataclass(frozen=True, slots=True)
 class BiasDrift:
-    """How the null of a modulator moves: by itself and with temperature."""
+    """Drift of the null of a modulator: by itself and with temperature."""
 
     wander: OrnsteinUhlenbeck = field(
         default_factory=lambda: OrnsteinUhlenbeck(deviation=0.05, time_constant_s=1800.0)

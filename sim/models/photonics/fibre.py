@@ -100,21 +100,20 @@ class FractionalDelay:
         return kernel_taps(self.kernel, fraction) if fraction else np.ones(1)
 
     def span(self, first: int, count: int) -> tuple[int, int]:
-        """(first, count) of the input samples that decide output samples `first` to `first + count - 1`."""
+        """Return (first, count) of the input samples that decide output samples `first` to `first + count - 1`."""
         if self.delay_samples == self.whole:
             return first - self.whole, count
         reach = _REACH[self.kernel]
         return first - self.whole - reach, count + 2 * reach - 1
 
     def apply(self, samples: npt.ArrayLike) -> Array:
-        """Delayed samples (count,) of the input samples that `span` names."""
+        """Return delayed samples (count,) of the input samples that `span` names."""
         x = np.asarray(samples, dtype=np.float64)
         return x.copy() if self.delay_samples == self.whole else np.convolve(x, self.taps, mode="valid")
 
 
 def kernel_taps(kernel: Kernel, fraction: float) -> Array:
-    """Weights for a delay by `fraction` of a sample (0 to 1): tap k of n is for the input
-    k - (n/2 - 1) samples ago.
+    """Return weights for a delay by `fraction` of a sample (0 to 1): tap k of n is k - (n/2 - 1) back.
 
     >>> kernel_taps("linear", 0.25).tolist()
     [0.75, 0.25]
@@ -128,13 +127,14 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
 
 
 def _lagrange_taps(fraction: float, places: npt.NDArray[np.int_]) -> Array:
-    """h_k = product over j other than k of (d - j) / (k - j) (Laakso and others, on Lagrange interpolation)."""
+    """Return h_k = product over j other than k of (d - j) / (k - j) (Laakso and others, on Lagrange interpolation)."""
     return np.array([math.prod((fraction - j) / (k - j) for j in places if j != k) for k in places])
 
 
 def _sinc_taps(fraction: float, places: npt.NDArray[np.int_]) -> Array:
-    """sinc(k - d) under a Kaiser window centred on d (A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal
-    Processing, on Kaiser windows), scaled to a sum of one.
+    """Return sinc(k - d) under a Kaiser window centred on d, scaled to a sum of one.
+
+    A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal Processing, on Kaiser windows.
     """
     away = places - fraction
     window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(away / _REACH["sinc"]), 0.0, 1.0)))

@@ -32,7 +32,7 @@ class Point(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Modulator:
-    """What tells one modulator from another. Raises ValueError for what cannot be built."""
+    """Parameters of one modulator. Raises ValueError for what cannot be built."""
 
     half_wave_v: float = 5.0
     """V_pi: from least to most light."""
@@ -87,7 +87,7 @@ def transmission(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
 
 
 def slope_per_v(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
-    """dT/dV = L (1 - r) pi / (2 V_pi) sin(pi (V - V_null) / V_pi), in 1/V: the derivative of `transmission`.
+    """Return dT/dV = L (1 - r) pi / (2 V_pi) sin(pi (V - V_null) / V_pi), in 1/V: the derivative of `transmission`.
 
     At quadrature of a perfect modulator it is pi / (2 V_pi), so that one step of 255 is 0.25 % of V_pi: 12.5 mV of 5 V.
 

@@ -12,7 +12,8 @@ Formulas that are plain arithmetic take a number or an array and give the same b
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +32,10 @@ Quantity = TypeVar("Quantity", float, Array)
 
 
 def shot_a2(current_a: Quantity, bandwidth_hz: float) -> Quantity:
-    """Shot noise 2 q I B (W. Schottky 1918; S. Kumar and M. J. Deen, Fiber Optic Communications, equation 5.70). The
-    current is the whole one, dark current included (equation 5.72).
+    """Return shot noise, 2 q I B, of the whole current, dark current included.
 
-    1 mA in 4 GHz: 2 * 1.602e-19 * 1e-3 * 4e9 = 1.282e-12 A^2, a deviation of 1.13 uA.
+    W. Schottky 1918; S. Kumar and M. J. Deen, Fiber Optic Communications, equations 5.70 and 5.72. 1 mA in 4
+    GHz: 2 * 1.602e-19 * 1e-3 * 4e9 = 1.282e-12 A^2, a deviation of 1.13 uA.
 
     >>> f"{shot_a2(1e-3, 4e9) ** 0.5 * 1e6:.3f} uA"
     '1.132 uA'
@@ -43,7 +44,7 @@ def shot_a2(current_a: Quantity, bandwidth_hz: float) -> Quantity:
 
 
 def thermal_a2(density_a_rthz: float, bandwidth_hz: float) -> float:
-    """Noise of the transimpedance amplifier, i_n^2 B, of its input-referred density in A per root Hz (data sheets).
+    """Return noise of the transimpedance amplifier, i_n^2 B, of its input-referred density in A per root Hz.
 
     20 pA per root Hz in 4 GHz: 20e-12 * 63246 = 1.265 uA.
 
@@ -56,10 +57,10 @@ def thermal_a2(density_a_rthz: float, bandwidth_hz: float) -> float:
 def resistor_a_rthz(
     resistance_ohm: float, temperature_k: float = ROOM_TEMPERATURE_K, noise_figure_db: float = 0.0
 ) -> float:
-    """Density of a load resistor's noise with an amplifier behind it, sqrt(4 k T F / R) (H. Nyquist, Phys. Rev. 32
-    (1928) 110; with the noise figure, G. P. Agrawal, Fiber-Optic Communication Systems, on receiver noise).
+    """Return the density of a load resistor's noise with an amplifier behind it, sqrt(4 k T F / R).
 
-    50 ohm at 290 K: 17.9 pA per root Hz.
+    H. Nyquist, Phys. Rev. 32 (1928) 110; with the noise figure, G. P. Agrawal, Fiber-Optic Communication
+    Systems, on receiver noise. 50 ohm at 290 K: 17.9 pA per root Hz.
 
     >>> f"{resistor_a_rthz(50.0) * 1e12:.1f}"
     '17.9'
@@ -70,10 +71,10 @@ def resistor_a_rthz(
 
 
 def intensity_a2(current_a: Quantity, rin_db_hz: float, bandwidth_hz: float) -> Quantity:
-    """Relative intensity noise of the laser, 10^(RIN/10) I^2 B (Agrawal, on intensity noise: sigma_I = R P r_I with
-    r_I^2 the integral of RIN). The current is that of the light alone.
+    """Return relative intensity noise of the laser, 10^(RIN/10) I^2 B, of the light's current I alone.
 
-    -140 dB/Hz in 4 GHz: sqrt(1e-14 * 4e9) = 0.632 % of the current.
+    Agrawal, on intensity noise: sigma_I = R P r_I with r_I^2 the integral of RIN. -140 dB/Hz in 4 GHz:
+    sqrt(1e-14 * 4e9) = 0.632 % of the current.
 
     >>> f"{intensity_a2(1e-3, -140.0, 4e9) ** 0.5 * 1e6:.3f} uA"
     '6.325 uA'
@@ -81,26 +82,44 @@ def intensity_a2(current_a: Quantity, rin_db_hz: float, bandwidth_hz: float) -> 
     return power_ratio(rin_db_hz) * bandwidth_hz * current_a * current_a
 
 
+Noise = Callable[[Detector, float, Any], Any]
+"""Detector, RIN of the laser in dB/Hz and current of the light in A (a number or an array) to a variance in A^2."""
+
+
+def _shot(detector: Detector, _: float, current_a: Quantity) -> Quantity:
+    return shot_a2(current_a + detector.dark_current_a, detector.noise_bandwidth_hz)
+
+
+def _thermal(detector: Detector, _: float, __: Quantity) -> float:
+    return thermal_a2(detector.thermal_a_rthz, detector.noise_bandwidth_hz)
+
+
+def _intensity(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
+    return intensity_a2(current_a, rin_db_hz, detector.noise_bandwidth_hz)
+
+
+NOISES: Mapping[str, Noise] = {"shot": _shot, "thermal": _thermal, "intensity": _intensity}
+"""Sources of a receiver's noise. The simulated kit, the budget of a link and its page follow from this table."""
+
+
 def receiver_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
-    """Sum of shot noise (of light and dark current), thermal and intensity noise, for the light's current.
+    """Return the sum of shot noise (of light and dark current), thermal and intensity noise, for the light's current.
 
     By hand at 1 mA: 1.132^2 + 1.265^2 + 6.325^2 = 42.88 uA^2, a deviation of 6.548 uA.
 
     >>> f"{receiver_a2(Detector(), -140.0, 1e-3) ** 0.5 * 1e6:.3f} uA"
     '6.548 uA'
     """
-    band_hz = detector.noise_bandwidth_hz
-    shot = shot_a2(current_a + detector.dark_current_a, band_hz)
-    thermal = thermal_a2(detector.thermal_a_rthz, band_hz)
-    return shot + thermal + intensity_a2(current_a, rin_db_hz, band_hz)
+    total: Quantity = sum(noise(detector, rin_db_hz, current_a) for noise in NOISES.values())
+    return total
 
 
 def correlated_normals(generator: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
-    """Normal numbers of variance 1 whose neighbours along the last axis are correlated: a stationary autoregression of
-    first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins, Time Series Analysis).
+    """Draw normal numbers of variance 1 whose neighbours along the last axis are correlated.
 
-    What white noise is behind a pole, sampled; multiply by the deviation of each sample. Raises ValueError for a
-    correlation outside 0..1 or of 1 (which is not noise).
+    A stationary autoregression of first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins,
+    Time Series Analysis). What white noise is behind a pole, sampled; multiply by the deviation of each
+    sample. Raises ValueError for a correlation outside 0..1 or of 1 (which is not noise).
     """
     if not 0.0 <= correlation < 1.0:
         raise ValueError(f"correlation is {correlation}: it must be at least 0 and below 1")

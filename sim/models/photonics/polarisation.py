@@ -32,7 +32,7 @@ class Polariser:
 
 
 def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
-    """cos^2(angle) + sin^2(angle) 10^(-extinction/10).
+    """Return cos^2(angle) + sin^2(angle) 10^(-extinction/10).
 
     By hand, 0.3 rad off: 0.91267 + 0.08733 / 1000 = 0.91276, a loss of 0.40 dB.
 
@@ -46,8 +46,9 @@ def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
 
 
 def step_rad(polariser: Polariser, angle_rad: float, elapsed_s: float, normal: float) -> float:
-    """Angle after `elapsed_s` of a random walk, for one standard normal number: variance D t (A. Einstein, Ann. Phys.
-    17 (1905) 549, with D counted per angle: no factor 2).
+    """Return the angle after `elapsed_s` of a random walk of variance D t, for one standard normal number.
+
+    A. Einstein, Ann. Phys. 17 (1905) 549, with D counted per angle: no factor 2.
 
     By hand: sqrt(1e-8 rad^2/s * 3600 s) = 6 mrad.
 
@@ -59,8 +60,9 @@ def step_rad(polariser: Polariser, angle_rad: float, elapsed_s: float, normal: f
 
 
 def mean_transmission(polariser: Polariser, angle_rad: float, elapsed_s: float) -> float:
-    """Expected transmission after walking: cos^2 averaged over a normal angle of variance v is
-    (1 + cos(2 angle) exp(-2 v)) / 2 (characteristic function of the normal distribution).
+    """Return expected transmission after a random walk of variance v: (1 + cos(2 angle) exp(-2 v)) / 2.
+
+    cos^2 averaged over a normal angle (characteristic function of the normal distribution).
 
     >>> perfect = Polariser(extinction_db=200.0, diffusion_rad2_s=1e-8)
     >>> f"{mean_transmission(perfect, 0.0, 1e7):.4f}"

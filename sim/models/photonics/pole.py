@@ -33,7 +33,7 @@ def noise_bandwidth_hz(pole_hz: float) -> float:
 
 
 def pole_of_noise_bandwidth_hz(bandwidth_hz: float) -> float:
-    """f_3dB of the pole whose noise-equivalent bandwidth this is.
+    """Return f_3dB of the pole whose noise-equivalent bandwidth this is.
 
     >>> f"{pole_of_noise_bandwidth_hz(4e9) / 1e9:.3f} GHz"
     '2.546 GHz'
@@ -42,7 +42,7 @@ def pole_of_noise_bandwidth_hz(bandwidth_hz: float) -> float:
 
 
 def memory(pole_hz: float, rate_hz: float) -> float:
-    """What is left of a level one sample later: exp(-2 pi f_3dB / rate).
+    """Return the part of a level that is left one sample later: exp(-2 pi f_3dB / rate).
 
     It is the intersymbol memory of a staircase, and just so the correlation of neighbouring samples of white noise
     behind the pole (the autocorrelation of such noise is exp(-2 pi f_3dB |t|): A. Papoulis, Probability, Random
@@ -57,10 +57,10 @@ def memory(pole_hz: float, rate_hz: float) -> float:
 
 
 def response(levels: npt.ArrayLike, kept: float, before: float | None = None) -> Array:
-    """What a pole makes of a staircase: y[n] = kept * y[n-1] + (1 - kept) * x[n], exact at the end of each step.
+    """Return the response of a pole to a staircase, exact at the end of each step.
 
-    `levels` (samples,) is held at x[n] from sample n-1 to sample n; `kept` is `memory`. Before the first sample the
-    pole had settled at `before` (x[0] unless given).
+    y[n] = kept * y[n-1] + (1 - kept) * x[n]. `levels` (samples,) is held at x[n] from sample n-1 to sample n;
+    `kept` is `memory`. Before the first sample the pole had settled at `before` (x[0] unless given).
 
     By hand, from 0 to 1 with a memory of a half: 1 - 1/2, 1 - 1/4, 1 - 1/8.
 
@@ -76,7 +76,7 @@ def response(levels: npt.ArrayLike, kept: float, before: float | None = None) ->
 
 
 def accumulated(drive: npt.ArrayLike, kept: float) -> Array:
-    """y[n] = kept * y[n-1] + drive[n] from rest, along the last axis: the recursion under all that remembers.
+    """Return y[n] = kept * y[n-1] + drive[n] from rest, along the last axis: the recursion under all that remembers.
 
     Every pass doubles how far back the sum reaches, so that numpy does it in a few passes instead of a loop over
     samples.
@@ -93,11 +93,10 @@ def accumulated(drive: npt.ArrayLike, kept: float) -> Array:
 
 
 def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, kept: float, fraction: float) -> Array:
-    """The response a `fraction` (0 to 1) of a sample after each sample, exact for a staircase: skew of a
-    receiver's clock.
+    """Return the response a `fraction` (0 to 1) of a sample after each sample: skew of a receiver's clock.
 
-    `ends` are y[n] of `response` and `levels` x[n+1], the step that follows each:
-    y(n + f) = x[n+1] + (y[n] - x[n+1]) * kept^f. Half way with a memory of 1/4, from 0 towards 1:
+    Exact for a staircase. `ends` are y[n] of `response` and `levels` x[n+1], the step that follows each: y(n
+    + f) = x[n+1] + (y[n] - x[n+1]) * kept^f. Half way with a memory of 1/4, from 0 towards 1:
 
     >>> within_step([0.0], [1.0], 0.25, 0.5).tolist()
     [0.5]
@@ -109,7 +108,7 @@ def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, kept: float, fractio
 
 
 def decimated_deviation(deviation: float, correlation: float, count: int) -> float:
-    """Deviation of the mean of `count` neighbouring samples whose noise is an autoregression of first order.
+    """Return deviation of the mean of `count` neighbouring samples whose noise is an autoregression of first order.
 
     Variance of a mean: (s^2 / n) (1 + 2 sum over k of (1 - k/n) rho^k) (G. E. P. Box and G. M. Jenkins, Time Series
     Analysis). Without correlation it is s / sqrt(n):

@@ -35,8 +35,10 @@ class Demultiplexer:
 
 
 def crosstalk(demultiplexer: Demultiplexer) -> Array:
-    """X (channels, channels): share of the power of channel j that arrives at output i, X_ij = 10^(-isolation/10),
-    1 for its own (the insertion loss stands elsewhere). Received powers are X @ sent powers.
+    """Return X (channels, channels): the share of the power of channel j that arrives at output i.
+
+    X_ij = 10^(-isolation/10), 1 for its own (the insertion loss stands elsewhere). Received powers are X @
+    sent powers.
 
     >>> crosstalk(Demultiplexer(channels=3, adjacent_isolation_db=20, other_isolation_db=30)).round(
     ...     4
@@ -54,11 +56,12 @@ def crosstalk(demultiplexer: Demultiplexer) -> Array:
 def combined_w(
     first_w: npt.ArrayLike, second_w: npt.ArrayLike, phase_rad: npt.ArrayLike, visibility: float = 1.0
 ) -> Array:
-    """Power of two lights on one detector: P1 + P2 + 2 |g| sqrt(P1 P2) cos(phase) (B. E. A. Saleh and M. C. Teich,
-    Fundamentals of Photonics, interference equation; |g|: their section on partial coherence).
+    """Return the power of two lights on one detector: P1 + P2 + 2 |g| sqrt(P1 P2) cos(phase).
 
-    A `visibility` of 0 is two wavelengths far apart. By hand, a leak of 25 dB of the same wavelength in phase:
-    1 + 0.00316 + 2 * 0.05623 = 1.1156; out of phase 0.8907. As power alone it would be 1.0032.
+    B. E. A. Saleh and M. C. Teich, Fundamentals of Photonics, interference equation; |g|: their section on
+    partial coherence. A `visibility` of 0 is two wavelengths far apart. By hand, a leak of 25 dB of the same
+    wavelength in phase: 1 + 0.00316 + 2 * 0.05623 = 1.1156; out of phase 0.8907. As power alone it would be
+    1.0032.
 
     >>> leak = 10**-2.5
     >>> (
@@ -75,10 +78,10 @@ def combined_w(
 
 
 def coherence(linewidth_hz: float, late_s: float) -> float:
-    """|g| of light that meets itself `late_s` later: exp(-pi linewidth |delay|), of a Lorentzian line (J. W. Goodman,
-    Statistical Optics, on temporal coherence).
+    """Return |g| of light that meets itself `late_s` later: exp(-pi linewidth |delay|), of a Lorentzian line.
 
-    100 kHz and 1 m of fibre (4.9 ns): all of it. 10 MHz and 10 m: 0.215.
+    J. W. Goodman, Statistical Optics, on temporal coherence. 100 kHz and 1 m of fibre (4.9 ns): all of it. 10
+    MHz and 10 m: 0.215.
 
     >>> f"{coherence(100e3, 4.9e-9):.4f} {coherence(10e6, 49e-9):.3f}"
     '0.9985 0.215'
@@ -87,7 +90,7 @@ def coherence(linewidth_hz: float, late_s: float) -> float:
 
 
 def beat_through(offset_hz: float, pole_hz: float) -> float:
-    """What a detector's pole leaves of the beat of two lights `offset_hz` apart: 1 / sqrt(1 + (offset / f_3dB)^2).
+    """Return the share of a beat that a detector's pole leaves: 1 / sqrt(1 + (offset / f_3dB)^2).
 
     Two lasers a grid place (100 GHz) apart, detector of 2.546 GHz: 2.5 %, at a frequency the converter folds.
 

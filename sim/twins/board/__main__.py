@@ -18,7 +18,7 @@ from sim.twins.board.space import DEFAULT_BASE, Slot
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m sim.twins.board", description="A simulated board that serves PYNQ.remote."
     )
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     except ImportError as error:
         parser.exit(
-            1, f"cannot serve: {error}. Cure: pip install 'lightbed[pynq]', in an environment of its own\n"
+            1, f"cannot serve: {error}. Hint: pip install 'lightbed[pynq]', in an environment of its own\n"
         )
     except (OSError, ValueError) as error:
         parser.exit(1, f"cannot serve: {error}\n")

@@ -30,7 +30,7 @@ class Buffers:
         self._next = _FIRST
 
     def allocate(self, size: int, *, cacheable: bool) -> str:
-        """The identifier of new memory, all 0. Raises NoBuffer."""
+        """Return the identifier of new memory, all 0. Raises NoBuffer."""
         held = sum(len(each.data) for each in self._buffers.values())
         if held + size > _LIMIT_BYTES:
             raise NoBuffer(f"{size} bytes are not free: {held} of {_LIMIT_BYTES} are taken")
@@ -47,15 +47,15 @@ class Buffers:
         buffer.data[start : start + len(data)] = data
 
     def read(self, name: str) -> bytes:
-        """All bytes of a buffer. Raises NoBuffer."""
+        """Return all bytes of a buffer. Raises NoBuffer."""
         return bytes(self._find(name).data)
 
     def address(self, name: str) -> int:
-        """The physical address. Raises NoBuffer."""
+        """Return the physical address. Raises NoBuffer."""
         return self._find(name).address
 
     def cacheable(self, name: str) -> bool:
-        """As it was asked for. Raises NoBuffer."""
+        """Return True if it was asked for as cacheable. Raises NoBuffer."""
         return self._find(name).cacheable
 
     def free(self, name: str) -> None:

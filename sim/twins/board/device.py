@@ -18,7 +18,7 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
         self.space = AddressSpace(slot)
 
     def read_registers(self, address: int, length: int) -> bytes:
-        """Words from a physical address on, least significant byte first."""
+        """Return words from a physical address on, least significant byte first."""
         words = (self.space.read32(address + place) for place in range(0, length, 4))
         return b"".join(word.to_bytes(4, "little") for word in words)[:length]
 
@@ -32,7 +32,7 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
         self.space.close()
 
     def describe(self, name: str) -> dict[str, Any]:
-        """What `pynq.DefaultIP` is made from: the datapath as an IP of an overlay."""
+        """Return the description for `pynq.DefaultIP`: the datapath as an IP of an overlay."""
         slot = self.space.slot
         return {
             "phys_addr": slot.base,

@@ -22,11 +22,11 @@ class BoardFiles:
         }
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Return True if there is a file."""
         return path in self._files
 
     def read(self, path: str) -> bytes:
-        """All of a file; nothing of one that is not there."""
+        """Return all of a file; nothing of one that is not there."""
         return self._files.get(path, b"")
 
     def write(self, path: str, content: bytes) -> None:

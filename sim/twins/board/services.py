@@ -41,7 +41,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         return mmio_pb2.GetMmioResponse(status=True, mmio_id=name)
 
     def read(self, request: Any, context: Any) -> Any:
-        """One word; the answer has no room for two."""
+        """Read one word; the answer has no room for two."""
         try:
             address = self._address(request.mmio_id, request.offset, request.length)
             word = self._space.read32(address)
@@ -50,10 +50,10 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         return mmio_pb2.ReadResponse(status=True, data=word & ((1 << 8 * request.length) - 1))
 
     def write(self, request: Any, context: Any) -> Any:
-        """Words one after the other."""
+        """Write words one after the other."""
         try:
             address = self._address(request.mmio_id, request.offset, 4)
-            self._require_whole_words(request)
+            self._check_whole_words(request)
             for place in range(0, len(request.data), 4):
                 word = int.from_bytes(request.data[place : place + 4], "little")
                 self._space.write32(address + place, word)
@@ -61,7 +61,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
             return mmio_pb2.WriteResponse(status=False, msg=str(error))
         return mmio_pb2.WriteResponse(status=True)
 
-    def _require_whole_words(self, request: Any) -> None:
+    def _check_whole_words(self, request: Any) -> None:
         size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
         if size % 4 or size > room:
             raise ValueError(
@@ -84,7 +84,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         self._buffers = buffers
 
     def allocate(self, request: Any, context: Any) -> Any:
-        """New memory."""
+        """Allocate memory."""
         try:
             name = self._buffers.allocate(request.size, cacheable=request.cacheable)
         except NoBuffer as error:
@@ -92,7 +92,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.AllocateResponse(buffer_id=name)
 
     def write(self, request_iterator: Iterator[Any], context: Any) -> Any:
-        """All bytes of a buffer, piece by piece."""
+        """Write all bytes of a buffer, piece by piece."""
         written = 0
         try:
             for request in request_iterator:
@@ -103,7 +103,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.BufferWriteResponse()
 
     def read(self, request: Any, context: Any) -> Iterator[Any]:
-        """All bytes of a buffer, piece by piece."""
+        """Read all bytes of a buffer, piece by piece."""
         try:
             data = self._buffers.read(request.buffer_id)
         except NoBuffer as error:
@@ -125,22 +125,22 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.FlushResponse(msg=self._missing(request.buffer_id))
 
     def invalidate(self, request: Any, context: Any) -> Any:
-        """As `flush`."""
+        """Return the same as `flush`."""
         return buffer_pb2.InvalidateResponse(msg=self._missing(request.buffer_id))
 
     def physical_address(self, request: Any, context: Any) -> Any:
-        """Where the logic finds the buffer."""
+        """Return the buffer's address for the logic."""
         try:
             return buffer_pb2.AddressResponse(address=self._buffers.address(request.buffer_id))
         except NoBuffer as error:
             return buffer_pb2.AddressResponse(msg=str(error))
 
     def virtual_address(self, request: Any, context: Any) -> Any:
-        """Where the board's processor finds it: the same."""
+        """Return the buffer's address for the board's processor: the same."""
         return self.physical_address(request, context)
 
     def cacheable(self, request: Any, context: Any) -> Any:
-        """As it was allocated."""
+        """Return True if it was allocated as cacheable."""
         try:
             return buffer_pb2.CacheableResponse(cacheable=self._buffers.cacheable(request.buffer_id))
         except NoBuffer as error:
@@ -161,17 +161,17 @@ class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignor
         self._files = files
 
     def existsfile(self, request: Any, context: Any) -> Any:
-        """Whether there is a file."""
+        """Return True if there is a file."""
         return remote_device_pb2.ExistsFileResponse(exists=self._files.exists(request.file_path))
 
     def readfile(self, request: Any, context: Any) -> Iterator[Any]:
-        """A file, piece by piece."""
+        """Read a file, piece by piece."""
         data = self._files.read(request.file_path)
         for place in range(0, len(data), _CHUNK):
             yield remote_device_pb2.ReadFileResponse(data=data[place : place + _CHUNK])
 
     def writefile(self, request_iterator: Iterator[Any], context: Any) -> Any:
-        """A file, piece by piece."""
+        """Write a file, piece by piece."""
         path, content = "", b""
         for request in request_iterator:
             path, content = request.file_path, content + request.data
@@ -180,13 +180,13 @@ class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignor
         return remote_device_pb2.WriteFileResponse()
 
     def set_bitstream_attrs(self, request: Any, context: Any) -> Any:
-        """What follows is of a bitstream: the files say the same."""
+        """Accept that what follows is of a bitstream: the files say the same."""
         return remote_device_pb2.SetBitstreamAttrsResponse(status=True)
 
     def set_pl_clk(self, request: Any, context: Any) -> Any:
-        """The simulated logic has no frequency."""
+        """Accept a frequency: the simulated logic has none."""
         return remote_device_pb2.SetPlClkResponse(status=True)
 
     def shutdown(self, request: Any, context: Any) -> Any:
-        """Nothing is to be stopped."""
+        """Do nothing: nothing is to be stopped."""
         return remote_device_pb2.ShutdownResponse(status=True)

@@ -1,6 +1,4 @@
-"""What answers at the physical addresses of the board: registers in the programmable logic, and those of the
-processor, which are plain memory here.
-"""
+"""Address space of the board: registers in the programmable logic; the processor's are plain memory here."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class NothingThere(Exception):
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a datapath is in the address space, and how one is made when the logic is loaded."""
+    """Place of a datapath in the address space, and how one is made when the logic is loaded."""
 
     make: Callable[[], RegisterBus]
     base: int = DEFAULT_BASE
@@ -45,7 +43,7 @@ class AddressSpace:
         self._bus = slot.make()
 
     def read32(self, address: int) -> int:
-        """The word at `address`. Raises NothingThere and BusError."""
+        """Return the word at `address`. Raises NothingThere and BusError."""
         with self._lock:
             if address in self.slot.addresses:
                 return self._bus.read32(address - self.slot.base)
@@ -65,7 +63,7 @@ class AddressSpace:
         raise self._nothing(address)
 
     def reload(self) -> None:
-        """The logic is loaded anew: the datapath begins from power-on."""
+        """Load the logic again: the datapath begins from power-on."""
         with self._lock:
             self._bus.close()
             self._bus = self.slot.make()

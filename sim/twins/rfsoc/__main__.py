@@ -19,7 +19,7 @@ from sim.twins.rfsoc.address import AddressError
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m sim.twins.rfsoc", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "address", nargs="?", default="sim://kit", help="sim://kit, sim://loopback?delay_ns=35.5"

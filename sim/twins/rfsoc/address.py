@@ -1,4 +1,4 @@
-"""Where a twin is asked for: `sim://kit?seed=1&adc_bits=16`, taken apart."""
+"""Addresses of twins: `sim://kit?seed=1&adc_bits=16`, taken apart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What is cabled to the board, which board, and options."""
+    """Address of a twin: what is cabled to the board, which board, and options."""
 
     plant: str
     profile: str
@@ -27,7 +27,7 @@ class Address:
 
 
 def parsed(address: str) -> Address:
-    """Raises `AddressError`.
+    """Raise `AddressError`.
 
     >>> parsed("sim://kit?seed=2&profile=zcu216")
     Address(plant='kit', profile='zcu216', options={'seed': '2'})
@@ -35,7 +35,7 @@ def parsed(address: str) -> Address:
     parts = urlsplit(address)
     if parts.scheme != "sim" or parts.netloc not in PLANTS or parts.path not in {"", "/"}:
         raise AddressError(
-            f"{address!r} is no twin; there are " + " and ".join(f"sim://{name}" for name in PLANTS)
+            f"{address!r} is not a valid twin; there are " + " and ".join(f"sim://{name}" for name in PLANTS)
         )
     try:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
@@ -45,7 +45,7 @@ def parsed(address: str) -> Address:
 
 
 def whole(name: str, text: str, low: int = 0) -> int:
-    """The whole number that an option is. Raises `ValueError`.
+    """Return the whole number that an option is. Raises `ValueError`.
 
     >>> whole("seed", "7")
     7
@@ -56,7 +56,7 @@ def whole(name: str, text: str, low: int = 0) -> int:
 
 
 def profiles() -> list[str]:
-    """Names of the boards that there are configurations of."""
+    """Return names of the boards that there are configurations of."""
     folder = resources.files(__package__) / "profiles"
     return sorted(
         entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")
@@ -64,7 +64,7 @@ def profiles() -> list[str]:
 
 
 def configuration(profile: str) -> dict[str, Any]:
-    """A board's configuration, as QICK writes it. Raises `AddressError`."""
+    """Return a board's configuration, as QICK writes it. Raises `AddressError`."""
     if profile not in profiles():
         raise AddressError(f"no board {profile!r}; there are {', '.join(profiles())}")
     text = (resources.files(__package__) / "profiles" / f"{profile}.json").read_text(encoding="utf-8")

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
-from sim.twins.rfsoc.board import Board, refuse_unknown
-from sim.twins.rfsoc.knobs import BoardKnobs
+from sim.twins.rfsoc.board.board import Board
+from sim.twins.rfsoc.board.knobs import BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
+from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant
+from sim.twins.rfsoc.signals.playback import HOST_TUNED, PROGRAM_TUNED
 
 CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
 """Of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
@@ -25,13 +27,13 @@ class TunablePlant(Plant, Protocol):
 
     @property
     def knobs(self) -> MutableMapping[str, Any]:
-        """What can be set, by name."""
+        """Knobs by name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What a twin consists of."""
+    """Parts of a twin."""
 
     identity: str
     plant: TunablePlant
@@ -40,10 +42,10 @@ class Assembly:
 
 
 def assembled(address: str) -> Assembly:
-    """The twin that an address describes. Raises `AddressError`, `NotSimulated`."""
+    """Return the twin that an address describes. Raises `AddressError`, `NotSimulated`."""
     where = parsed(address)
     cfg = configuration(where.profile)
-    refuse_unknown(cfg)
+    check_blocks(cfg)
     options = {name: value for name, value in where.options.items() if name in KNOB_OPTIONS}
     with _told_of(where):
         seed = whole("seed", where.options.get("seed", "1"))
@@ -56,7 +58,7 @@ def assembled(address: str) -> Assembly:
 
 
 def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
-    """What is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
+    """Return the plant that is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
     options = {name: value for name, value in where.options.items() if name not in BOARD_OPTIONS}
     if where.plant == "kit":
         from sim.twins.rfsoc.kit import photonic_kit
@@ -72,8 +74,15 @@ def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
 
 @contextmanager
 def _told_of(where: Address) -> Iterator[None]:
-    """What an option of an address cannot be, told as the address's mistake."""
+    """Report what an option of an address cannot be as a mistake of the address."""
     try:
         yield
     except (KeyError, ValueError) as error:
         raise AddressError(f"sim://{where.plant}: {error.args[0]}") from error
+
+
+def check_blocks(cfg: Mapping[str, Any]) -> None:
+    """Raise `NotSimulated` for readouts of types that the twin has not."""
+    for readout in cfg["readouts"]:
+        if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:
+            raise NotSimulated(f"a readout of type {readout['ro_type']}")

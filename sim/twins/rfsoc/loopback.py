@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sim.models.photonics.fibre import kernel_taps
 from sim.twins.rfsoc.plant import Outputs, Received
-from sim.twins.rfsoc.timeline import whole_ratio
+from sim.twins.rfsoc.signals.timeline import whole_ratio
 
 Samples = npt.NDArray[np.float64]
 
@@ -48,10 +48,10 @@ class Cable:
 
 
 class LoopbackKnobs(MutableMapping[str, Any]):
-    """`delay_ns`, `gain`, `phase_deg` of all cables, the same of one (`gain_0_1`: generator 0, readout 1),
-    `noise` ("on", "off") and `noise_rms` (fraction of full scale).
+    """Apply knobs: `delay_ns`, `gain`, `phase_deg` of all cables, or of one (`gain_0_1`: output 0, input 1).
 
-    Raises `KeyError` for a knob that is none, `ValueError` for a value that cannot be.
+    Noise: `noise` ("on", "off") and `noise_rms` (fraction of full scale). Raises `KeyError` for a knob that
+    is none, `ValueError` for a value that cannot be.
     """
 
     def __init__(self, generators: int, readouts: int) -> None:
@@ -67,7 +67,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
         return 0.0 if self._noise["noise"] == "off" else float(self._noise["noise_rms"])
 
     def cable(self, generator: int, readout: int) -> Cable:
-        """As set now."""
+        """Return the same as set now."""
         return Cable(*(self._own.get((name, generator, readout), self._common[name]) for name in DEFAULTS))
 
     def __getitem__(self, name: str) -> Any:
@@ -150,10 +150,10 @@ class Loopback:
         return self.knobs.version
 
     def elapse(self, seconds: float) -> None:
-        """Cables do not age."""
+        """Do nothing: cables do not age."""
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """See `Plant`."""
+        """Return the samples that arrive, as `Plant` does."""
         level = np.zeros(count)
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)
@@ -165,7 +165,7 @@ class Loopback:
 def carried(
     outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int
 ) -> Samples:
-    """(count,) of what a generator gave, delayed and turned by a cable (its gain left out)."""
+    """Return (count,) of what a generator gave, delayed and turned by a cable (its gain left out)."""
     own_hz = outputs.rate_hz(generator)
     step, lanes = whole_ratio(own_hz / rate_hz)
     place = first * step / lanes - cable.delay_ns * 1e-9 * own_hz
@@ -188,7 +188,7 @@ def _turned(outputs: Outputs, generator: int, radians: float, start: int, count:
 
 
 def _picked(samples: Samples, place: float, step: int, lanes: int, count: int) -> Samples:
-    """`count` values, `step / lanes` samples apart, the first at `place`.
+    """Return `count` values, `step / lanes` samples apart, the first at `place`.
 
     Of each lane all values lie at the same fraction of a sample, `step` samples apart: one filter serves them all.
     """
@@ -204,7 +204,7 @@ def _picked(samples: Samples, place: float, step: int, lanes: int, count: int) -
 
 @lru_cache(maxsize=256)
 def interpolation(late: float) -> Samples:
-    """Taps for the value `late` of a sample behind tap TAPS / 2 - 1: a sinc in a Kaiser window, sum 1.
+    """Return the taps for the value `late` of a sample behind tap TAPS / 2 - 1: a sinc in a Kaiser window, sum 1.
 
     >>> [round(abs(tap), 6) for tap in interpolation(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""What a board has and its twin has not is refused by name, never imitated by silence."""
+"""Refusals: a feature that a board has and its twin has not is refused by name, never imitated by silence."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from __future__ import annotations
 class NotSimulated(NotImplementedError):
     """A function of the board that the twin lacks.
 
-    `what` names it as the board's own documentation does, `cure` says what to do instead.
+    `what` names it as the board's own documentation does, `hint` says what to do instead.
     """
 
-    def __init__(self, what: str, cure: str = "use a board for it, or leave it out of the program") -> None:
-        super().__init__(f"{what} is not simulated: {cure}")
+    def __init__(self, what: str, hint: str = "use a board for it, or leave it out of the program") -> None:
+        super().__init__(f"{what} is not simulated: {hint}")
         self.what = what
-        self.cure = cure
+        self.hint = hint
 
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:
-        """An exception that came over a wire (Pyro pickles it) is rebuilt with both of its parts."""
-        return type(self), (self.what, self.cure)
+        """Return the parts from which Pyro's pickle rebuilds the exception behind a wire."""
+        return type(self), (self.what, self.hint)
 
 
 class NotSimulatedAttribute(NotSimulated, AttributeError):

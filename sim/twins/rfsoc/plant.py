@@ -1,8 +1,8 @@
-"""What lies between the outputs and the inputs of the board: cables, or the photonic kit.
+"""The plant between the outputs and the inputs of the board: cables, or the photonic kit.
 
 A plant is asked for what arrives at one input over a stretch of samples, and asks in its turn what the outputs
 gave. It answers with the noiseless level and how large the noise of each sample is, that of light and receiver
-and that of the converter; the board draws the noise, anew for each round, and converts.
+and that of the converter; the board draws the noise, again for each round, and converts.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ import numpy.typing as npt
 
 
 class Outputs(Protocol):
-    """What the digital-to-analogue converters put out, on one time line that begins with the program."""
+    """Output of the digital-to-analogue converters, on one time line that begins with the program."""
 
     def rate_hz(self, generator: int) -> float:
-        """Samples per second of this generator's converter."""
+        """Return samples per second of this generator's converter."""
         ...
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """`count` samples from number `first` on (which may be negative: before the program there is silence),
-        as fractions of the converter's full scale, -1 to 1.
+        """Return `count` samples from number `first` on, as fractions of the converter's full scale, -1 to 1.
+
+        `first` may be negative: before the program there is silence.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What arrives at one analogue-to-digital converter, sample by sample, as fractions of its full scale."""
+    """Signal at one analogue-to-digital converter, sample by sample, as fractions of its full scale."""
 
     level: npt.NDArray[np.float64]
     """(samples,) without noise."""
@@ -49,9 +50,7 @@ class Plant(Protocol):
 
     @property
     def version(self) -> int:
-        """Changes with every change of the plant (drift, a knob, an instrument): a noiseless trace may be reused
-        while it stands.
-        """
+        """Number that changes with the plant (drift, a knob); until then a trace may be reused."""
         ...
 
     def elapse(self, seconds: float) -> None:
@@ -59,5 +58,5 @@ class Plant(Protocol):
         ...
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """What the input of this readout gets in `count` samples from number `first` on, at `rate_hz`."""
+        """Return the input of this readout in `count` samples from number `first` on, at `rate_hz`."""
         ...

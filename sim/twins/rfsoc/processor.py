@@ -1,4 +1,4 @@
-"""What a timed processor does with a program: words on its output ports, levels on its pins, counts in its memory.
+"""Interface of a timed processor: words on its output ports, levels on its pins, counts in its memory.
 
 Both processors of QICK firmware (`tproc_v1`, `tproc_v2`) are machines of this one shape. They know nothing of
 generators, readouts or light: they turn a compiled program into a `Run`, and the board (`soc`) reads that.
@@ -41,9 +41,9 @@ class Run:
 
 
 def endless(done: str, steps: int) -> str:
-    """What is said of a program that has done so much, in so many instructions, and is held to be endless.
+    """Return the message about a program that has done so much, in so many instructions, and is held to be endless.
 
-    The cure names the address's option, with ten times as many.
+    The hint names the address's option, with ten times as many.
     """
     return (
         f"the program has not ended after {done}; see that its loops end, or, where it is only long, give the twin "
@@ -75,7 +75,7 @@ class Processor(Protocol):
         ...
 
     def reset(self) -> None:
-        """Registers zero, program counter at the beginning; memories stay."""
+        """Set registers to zero and the program counter to the beginning; memories stay."""
         ...
 
     def run(self, read: ReadInput) -> Run:

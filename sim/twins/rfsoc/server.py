@@ -1,4 +1,4 @@
-"""QICK's own Pyro4 server with a twin in the place of the board, and a name server beside it.
+"""QICK's own Pyro4 server with a twin in the place of the board, and a name server with it.
 
 Both speak pickle and know no passwords: whoever reaches their ports can run anything here. So they are bound to the
 loopback interface, and nothing else is offered.
@@ -19,7 +19,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where a twin is served."""
+    """Place where a twin is served."""
 
     port: int
     """Of the name server."""
@@ -38,7 +38,7 @@ def serve(address: str, *, port: int = 0, name: str = "myqick") -> Serving:
     QICK's server prints to standard output while it starts. Raises what `connect` does, `OSError` for a port that is
     taken, `ModuleNotFoundError` without Pyro4, and `RuntimeError` when the server does not come up.
     """
-    from sim.twins.rfsoc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc.soc import SimulatedSoc
 
     served = SimulatedSoc(address)
     taken = _name_server(port)
@@ -64,7 +64,7 @@ def _serve_board(served: object, port: int, name: str, failures: list[BaseExcept
 
     try:
         pyro.start_server(HOST, ns_port=port, proxy_name=name, soc_class=lambda: served, iface=INTERFACE)
-    except Exception as error:  # noqa: BLE001 - told by whoever waits
+    except Exception as error:  # noqa: BLE001 - reported by whoever waits
         failures.append(error)
 
 

@@ -1,1 +1,1 @@
-"""What every simulated switch has in common: state, motion, light, faults, clients, and the way to serve them."""
+"""Common parts of every simulated switch: state, motion, light, faults, clients, and the way to serve them."""

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from sim.models.clock import Clock
 from sim.models.light import DARK_FLOOR_DBM, Attenuator
 from sim.twins.plant import Plant
-from sim.twins.switch.faults import Faults
 from sim.twins.switch.matrix import Connections, Matrix, Pair, Reason
+from sim.twins.switch.switch_faults import SwitchFaults
 
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
@@ -30,7 +30,7 @@ _FAULT_OF_A_PORT: Mapping[Reason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one command did to the configuration, whoever gave it."""
+    """Change of the configuration by one command, whoever gave it."""
 
     removed: tuple[Pair, ...]
     made: tuple[Pair, ...]
@@ -55,7 +55,7 @@ class SwitchDevice:
         switch_time_s: float,
         hitless: bool,
         boot_mode: BootMode,
-        faults: Faults,
+        faults: SwitchFaults,
         latching: bool = False,
     ) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class SwitchDevice:
 
     @property
     def boot_mode(self) -> BootMode:
-        """What a power cycle leaves."""
+        """Mode that says what a power cycle leaves."""
         return self._boot_mode
 
     @property
@@ -103,20 +103,20 @@ class SwitchDevice:
         }
 
     def fibre(self, source: int) -> int:
-        """The input whose light really comes in at `source`: another one where two fibres were swapped."""
+        """Return the input whose light really comes in at `source`: another one where two fibres were swapped."""
         return self.faults.swapped.get(source, source)
 
     @property
     def really(self) -> Connections:
-        """Where the light of each input really goes: the configuration, seen through swapped fibres."""
+        """Output that the light of each input really reaches: the configuration, seen through swapped fibres."""
         return {self.fibre(source): output for source, output in self.lit.items()}
 
     def is_moving(self, source: int) -> bool:
-        """Whether the mirrors of an input are still on their way."""
+        """Return True if the mirrors of an input are still on their way."""
         return source in self._moving
 
     def power_dbm(self, port: int) -> float:
-        """What the power monitor of a port reads. Raises `Refused` for an unknown port."""
+        """Return the reading of the power monitor of a port reads. Raises `Refused` for an unknown port."""
         if self.matrix.is_input(port):
             if self.fibre(port) in self.faults.dark_inputs:
                 self.faults.fired["dark_input"] += 1
@@ -136,7 +136,7 @@ class SwitchDevice:
 
     @property
     def fired(self) -> Counter[str]:
-        """How often each fault really bit, by name; a port that refuses counts for its fault."""
+        """Number of times that each fault took effect, by name; a port that refuses counts for its fault."""
         refusals = {name: self.matrix.refusals[reason] for reason, name in _FAULT_OF_A_PORT.items()}
         return self.faults.fired + Counter(refusals)
 

@@ -1,8 +1,8 @@
-"""What a Polatis switch would accept: ports, their states, and the arithmetic of cross-connects.
+"""Rules of a switch: ports, their states, and the arithmetic of cross-connects.
 
 Pure: every operation gives the configuration that would follow, or raises `Refused` and nothing has happened.
 All wire languages share these rules and translate `Refused` into their own codes. Inputs are 1..N, outputs
-N+1..N+M for every family; a front translates from and to the names of its vendor.
+N+1..N+M for every family; a frontend translates from and to the names of its vendor.
 """
 
 from __future__ import annotations
@@ -64,82 +64,82 @@ class Matrix:
         return range(1, self.inputs + self.outputs + 1)
 
     def is_input(self, port: int) -> bool:
-        """Whether a port is on the input side. Raises `Refused` when it does not exist."""
-        self.require_port(port)
+        """Return True if a port is on the input side. Raises `Refused` when it does not exist."""
+        self.check_port(port)
         return port <= self.inputs
 
-    def require_input(self, port: int) -> None:
+    def check_input(self, port: int) -> None:
         """Raise `Refused` unless this is an input."""
-        self._require_side(port, is_input=True)
+        self._check_side(port, is_input=True)
 
-    def require_port(self, port: int) -> None:
+    def check_port(self, port: int) -> None:
         """Raise `Refused` when there is no such port."""
         if port not in self.ports:
             raise Refused(Reason.NO_SUCH_PORT, port)
 
     def state(self, port: int) -> Literal["D", "E", "F"]:
-        """The device's letter for a port: disabled, enabled or failed."""
-        self.require_port(port)
+        """Return the device's letter for a port: disabled, enabled or failed."""
+        self.check_port(port)
         if port in self.failed:
             return "F"
         return "D" if port in self.disabled else "E"
 
     def peer(self, port: int) -> int | None:
-        """The other end of the connection on a port."""
+        """Return the other end of the connection on a port."""
         if self.is_input(port):
             return self.connections.get(port)
         return next((source for source, output in self.connections.items() if output == port), None)
 
     def passes(self, pair: Pair) -> bool:
-        """Whether both ports let light through."""
+        """Return True if both ports let light through."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
     def added(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
-        """The connections after connecting `inputs` to `outputs` one by one, keeping the others."""
+        """Return the connections after connecting `inputs` to `outputs` one by one, keeping the others."""
         new = self._pairs(inputs, outputs)
         kept = dict(self.connections)
         for source, output in self._in_the_way(new):
             if (when_occupied or self.when_occupied) == "reject":
                 raise Refused(Reason.OCCUPIED, source if source in new else output)
-            self._require_unlocked((source, output))
+            self._check_unlocked((source, output))
             del kept[source]
         return kept | new
 
     def only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
-        """The connections when nothing but these pairs is to be connected."""
+        """Return the connections when nothing but these pairs is to be connected."""
         new = self._pairs(inputs, outputs)
         for pair in self.connections.items() - new.items():
-            self._require_unlocked(pair)
+            self._check_unlocked(pair)
         return new
 
     def without(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
-        """The connections without those of `inputs`; `outputs` is empty or names their other ends.
+        """Return the connections without those of `inputs`; `outputs` is empty or names their other ends.
 
         An input without a connection is no error, a wrong other end is.
         """
         if outputs and len(outputs) != len(inputs):
             raise Refused(Reason.UNEQUAL)
         for port in inputs:
-            self._require_side(port, is_input=True)
+            self._check_side(port, is_input=True)
         for source, output in zip(inputs, outputs, strict=False):
-            self._require_side(output, is_input=False)
+            self._check_side(output, is_input=False)
             if self.connections.get(source, output) != output:
                 raise Refused(Reason.NOT_CONNECTED, source)
         return self._dropping(inputs)
 
     def without_ports(self, ports: Iterable[int]) -> Connections:
-        """The connections without those on `ports`, whichever side they name."""
+        """Return the connections without those on `ports`, whichever side they name."""
         named = set(ports)
         for port in named:
-            self.require_port(port)
+            self.check_port(port)
         return self._dropping(
             source for source, output in self.connections.items() if named & {source, output}
         )
 
     def emptied(self) -> Connections:
-        """No connections at all."""
+        """Return no connections at all."""
         return self._dropping(tuple(self.connections))
 
     def _dropping(self, inputs: Iterable[int]) -> Connections:
@@ -147,7 +147,7 @@ class Matrix:
         for source in inputs:
             output = kept.pop(source, None)
             if output is not None:
-                self._require_unlocked((source, output))
+                self._check_unlocked((source, output))
         return kept
 
     def _in_the_way(self, new: Mapping[int, int]) -> list[Pair]:
@@ -162,19 +162,19 @@ class Matrix:
         if len(inputs) != len(outputs):
             raise Refused(Reason.UNEQUAL)
         for is_input, ports in ((True, inputs), (False, outputs)):
-            self._require_usable(ports, is_input=is_input)
+            self._check_usable(ports, is_input=is_input)
         return dict(zip(inputs, outputs, strict=True))
 
-    def _require_usable(self, ports: Sequence[int], *, is_input: bool) -> None:
+    def _check_usable(self, ports: Sequence[int], *, is_input: bool) -> None:
         seen: set[int] = set()
         for port in ports:
-            self._require_side(port, is_input=is_input)
+            self._check_side(port, is_input=is_input)
             if port in seen:
                 raise Refused(Reason.REPEATED, port)
             seen.add(port)
-            self._require_healthy(port)
+            self._check_healthy(port)
 
-    def _require_healthy(self, port: int) -> None:
+    def _check_healthy(self, port: int) -> None:
         for reason, ports in (
             (Reason.FAILED, self.failed),
             (Reason.DISABLED, self.disabled),
@@ -183,11 +183,11 @@ class Matrix:
             if port in ports:
                 raise self._counted(reason, port)
 
-    def _require_side(self, port: int, *, is_input: bool) -> None:
+    def _check_side(self, port: int, *, is_input: bool) -> None:
         if self.is_input(port) != is_input:
             raise Refused(Reason.WRONG_SIDE, port)
 
-    def _require_unlocked(self, pair: Pair) -> None:
+    def _check_unlocked(self, pair: Pair) -> None:
         for port in pair:
             if port in self.locked:
                 raise self._counted(Reason.LOCKED, port)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sim.models.clock import VirtualClock
-from sim.twins.control import Reply, Request, Verb, VerbError
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.fault_board import FaultBoard
+from sim.twins.switch.faults_by_name import FaultBoard
 from sim.twins.switch.matrix import Refused
-from sim.twins.switch.transcript import Transcript
+from sim.twins.wire.control import Reply, Request, Verb, VerbError
+from sim.twins.wire.transcript import Transcript
 
 
 class PowerSwitch(Protocol):
-    """What the panel may do to the device as a whole."""
+    """Actions of the panel on the device as a whole."""
 
     async def power_cycle(self, off_s: float) -> None:
         """Off, and on again."""
@@ -23,7 +23,7 @@ class PowerSwitch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Translates requests of the control socket into deeds on one switch."""
+    """Verbs of the control socket, carried out on one switch."""
 
     power: PowerSwitch
     device: SwitchDevice
@@ -32,7 +32,7 @@ class Panel:
     own: Mapping[str, Verb] = field(default_factory=dict)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """All verbs, for `sim.twins.control.ControlServer`: those of every switch and the family's own."""
+        """Return all verbs, for `sim.twins.wire.control.ControlServer`: those of every switch and the family's own."""
         return {
             "truth": lambda _: self._truth(),
             "advance": self._advance,

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from sim.twins.control import Reply, Request, Verb, VerbError
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.fault_board import Fault
+from sim.twins.switch.faults_by_name import Fault
 from sim.twins.switch.matrix import Connections, Pair, Refused
+from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 Kind = Literal["connect", "disconnect"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
@@ -30,7 +30,7 @@ _KEPT_JOBS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What somebody asked for, as it stands at one moment. `why` tells why it failed."""
+    """Request to the robot at one moment. `why` tells why it failed."""
 
     number: int
     kind: Kind
@@ -84,7 +84,7 @@ class Robot:
         return tuple(self._jobs[number] for number in turns)
 
     def job(self, number: int) -> Job:
-        """A job as it stands now. Raises `KeyError` when it never was, or ended long ago."""
+        """Return a job as it stands now. Raises `KeyError` when it never was, or ended long ago."""
         return self._jobs[number]
 
     def listen(self, listener: Listener) -> None:
@@ -131,11 +131,11 @@ class Robot:
     # -- for the control socket
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Verbs of the control socket: another user's job, and how the robot is."""
+        """Return verbs of the control socket: another user's job, and how the robot is."""
         return {"queue_job": self._queue_job, "robot": lambda _: self._truth()}
 
     def faults(self) -> Mapping[str, Fault]:
-        """Faults of the control socket: `jam`, after `count` more moves."""
+        """Return faults of the control socket: `jam`, after `count` more moves."""
         return {
             "jam": Fault(
                 lambda request: self.jam_after(request.whole("count", 0)), lambda _: self._unjam(), "count"
@@ -159,7 +159,7 @@ class Robot:
         }
 
     def _unjam(self) -> None:
-        """A technician calls the jam off, or frees the arm by hand."""
+        """Clear the jam, or free the arm as a technician does by hand."""
         self.jam_after(None)
         self._free("freed by hand")
         self._go()
@@ -208,7 +208,7 @@ class Robot:
         await self._plug(job)
 
     async def _plug(self, job: Job) -> None:
-        """The fibre is where it belongs; let the panel have it, and its light."""
+        """Plug the fibre where it belongs, with its light."""
         try:
             settling = self.device.change(self._after(job))
         except Refused as refusal:  # somebody has changed the panel meanwhile
@@ -221,7 +221,7 @@ class Robot:
         self._end(job, "done")
 
     def _after(self, job: Job) -> Connections:
-        """The connections when a job is done. Raises `Refused`."""
+        """Return the connections when a job is done. Raises `Refused`."""
         (source, output), matrix = job.pair, self.device.matrix
         if job.kind == "connect":
             return matrix.added([source], [output])
@@ -265,7 +265,7 @@ class Robot:
         self._tell("homed", None)
 
     def _lose_power(self) -> None:
-        """The device has stopped the arm; what it held is plugged back by whoever comes first."""
+        """Stop the arm; what it held is plugged back by whoever comes first."""
         self.homing, self.enabled = False, True
         self._worker = self._homing_run = None
         self._let_go()

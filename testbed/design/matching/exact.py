@@ -31,7 +31,7 @@ class Matching(NamedTuple):
 
 
 def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> Matching:
-    """The heaviest matching of undirected edges (parallel ones count as the heaviest, zeros as absent).
+    """Return the heaviest matching of undirected edges (parallel ones count as the heaviest, zeros as absent).
 
     Exact: integer weights below 2^52 are taken as they are, others are rounded to 2^-52 of the largest.
     """
@@ -55,7 +55,7 @@ def _search() -> Callable[[Any], None]:
 
 
 def _merged(nodes: int, one: Integers, other: Integers, weight: Floats) -> tuple[Integers, Integers, Floats]:
-    """Each pair once, the smaller node first, in order, with its greatest weight."""
+    """Return each pair once, the smaller node first, in order, with its greatest weight."""
     low, high = np.minimum(one, other), np.maximum(one, other)
     key = low * nodes + high
     order = np.lexsort((-weight, key))
@@ -66,7 +66,7 @@ def _merged(nodes: int, one: Integers, other: Integers, weight: Floats) -> tuple
 
 
 def _scale(weight: Floats) -> float:
-    """1 for weights that are integers as they stand, else what makes the largest about 2^52."""
+    """Return 1 for weights that are integers as they stand, else what makes the largest about 2^52."""
     largest = float(weight.max(initial=0.0))
     if largest < _SCALE and bool(np.all(weight == np.rint(weight))):
         return 1.0
@@ -76,8 +76,8 @@ def _scale(weight: Floats) -> float:
 
 
 def _prepare(nodes: int, one: Integers, other: Integers, whole: Integers) -> Any:
-    """The state before the first stage: nobody matched, duals at half of the heaviest edge."""
-    from sim.models.network.compiled import AVAILABLE
+    """Return the state before the first stage: nobody matched, duals at half of the heaviest edge."""
+    from lightbed.compiled import AVAILABLE
     from testbed.design.matching.state import State
 
     tail, head = np.concatenate([one, other]), np.concatenate([other, one])

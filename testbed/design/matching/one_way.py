@@ -8,7 +8,7 @@ from testbed.design.matching.exact import Floats, Integers, match_edges
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
-    """To whom each node sends, -1 for nobody: the heaviest assignment of the given arcs, exact.
+    """Return to whom each node sends, -1 for nobody: the heaviest assignment of the given arcs, exact.
 
     Every node is split into a sender and a receiver (the bipartite double cover), where a matching
     is such an assignment.

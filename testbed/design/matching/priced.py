@@ -19,7 +19,7 @@ _PAIRS_PER_NODE = 8
 
 
 def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
-    """A matching of the symmetric `weights`, shape (n, n), that weighs at least `wanted` of the heaviest.
+    """Return a matching of the symmetric `weights`, shape (n, n), that weighs at least `wanted` of the heaviest.
 
     `bound` is what no matching outweighs: `weight / bound` is the part that was proven, at least `wanted`.
     """
@@ -42,13 +42,13 @@ def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
 
 
 def _bound(found: Matching, excess: Floats) -> float:
-    """The sum of duals when each node's price is raised by half of the most that it is beaten by."""
+    """Return the sum of duals when each node's price is raised by half of the most that it is beaten by."""
     raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
     return found.bound + float(raised.sum()) / 2
 
 
 def _heaviest_of_each(weights: Floats, count: int) -> NDArray[np.bool_]:
-    """Which pairs are among the heaviest `count` of either node; of equals those nearest ahead on Z_n."""
+    """Return which pairs are among the heaviest `count` of either node; of equals those nearest ahead on Z_n."""
     nodes = len(weights)
     ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
     turned = np.take_along_axis(weights, ahead, axis=1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from heapq import heappop
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from testbed.design.matching.state import (
     EVEN,
     NONE,

@@ -1,4 +1,4 @@
-"""What a search for a heaviest matching knows: duals, mates, and blossoms as rings of children.
+"""State of a search for a heaviest matching: duals, mates, and blossoms as rings of children.
 
 Plain arrays in a named tuple, so that the same text runs compiled or interpreted. Ids below n are nodes, ids
 from n on are blossoms; an id that lies in no blossom is a *top*. Duals are kept as they were when their top got
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from typing import NamedTuple
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 
 Ints = MutableSequence[int]
 
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
 @compiled
 def value(state: State, node: int, now: int) -> int:
-    """The dual of a node at time `now` of a stage: even nodes fall, odd ones rise."""
+    """Return the dual of a node at time `now` of a stage: even nodes fall, odd ones rise."""
     top = state.top[node]
     if state.label[top] == EVEN:
         return state.dual[node] - (now - state.since[top])
@@ -138,7 +138,7 @@ def dissolve(state: State, blossom: int) -> None:
 
 @compiled
 def place_on_ring(state: State, blossom: int, child: int) -> int:
-    """How many children stand before `child`, counted from the one that holds the base."""
+    """Return how many children stand before `child`, counted from the one that holds the base."""
     place = 0
     at = state.child[blossom]
     while at != child:
@@ -149,7 +149,7 @@ def place_on_ring(state: State, blossom: int, child: int) -> int:
 
 @compiled
 def child_with(state: State, blossom: int, node: int) -> int:
-    """The child of a blossom that holds a node."""
+    """Return the child of a blossom that holds a node."""
     child = node
     while state.outer[child] != blossom:
         child = state.outer[child]

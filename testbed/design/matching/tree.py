@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from testbed.design.matching.state import EVEN, ODD, Ints, State, join, settle, value
 
 #: (time, what): an arc, or the number of arcs plus the id of an odd blossom.
@@ -78,7 +78,7 @@ def look_back(state: State, top: int, clock: Ints, events: Events) -> None:
 
 @compiled
 def meet(state: State, here: int, there: int) -> int:
-    """The nearest even top that the ways from two even tops to the root have in common."""
+    """Return the nearest even top that the ways from two even tops to the root have in common."""
     state.stamp[-1] += 1
     mark = state.stamp[-1]
     one, other = state.top[here], state.top[there]
@@ -116,7 +116,7 @@ def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Int
 
 @compiled
 def look_around_inside(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
-    """`look_around` for the nodes of one child alone: the others were even before."""
+    """Do `look_around` for the nodes of one child alone: the others were even before."""
     head, tail = state.leaf_head[blossom], state.leaf_tail[blossom]
     state.leaf_head[blossom], state.leaf_tail[blossom] = state.leaf_head[child], state.leaf_tail[child]
     look_around(state, blossom, clock, events)

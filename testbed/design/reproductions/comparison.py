@@ -12,7 +12,7 @@ Source = Literal["S", "C", "mem"]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published. `value` is None where only a direction or nothing is known; `told` says it in words."""
+    """A published figure. `value` is None where only a direction or nothing is known; `told` says it in words."""
 
     told: str
     source: Source | None = None
@@ -55,6 +55,6 @@ HEADER = ("quantity", "published", "ours", "difference", "note")
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
-    """The lines as a table in Markdown."""
+    """Return the lines as a table in Markdown."""
     rows = [HEADER, ("---",) * len(HEADER), *(line.cells for line in comparisons)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

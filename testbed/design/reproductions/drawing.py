@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from testbed.design.reproductions.picture import Panel, Picture
+from testbed.design.reproductions.plot import Panel, Plot
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
 _MARKS = "osD^vXP"
 
 
-def draw(picture: Picture, path: Path) -> Path:
-    """Write the picture; the ending of the name says the format (`.svg`, `.png`).
+def draw(plot: Plot, path: Path) -> Path:
+    """Write the plot; the ending of the name says the format (`.svg`, `.png`).
 
-    Raises `ModuleNotFoundError` that names the cure when matplotlib is missing.
+    Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
     """
     try:
         import matplotlib as mpl
@@ -23,18 +23,18 @@ def draw(picture: Picture, path: Path) -> Path:
         raise ModuleNotFoundError(
             "drawing needs matplotlib: pip install 'lightbed[testbed]'", name=error.name
         ) from error
-    wide = min(picture.wide, len(picture.panels))
-    high = -(-len(picture.panels) // wide)
+    wide = min(plot.wide, len(plot.panels))
+    high = -(-len(plot.panels) // wide)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 9}):
         figure = Figure(figsize=(3.6 * wide + 0.4, 2.9 * high + 0.5), layout="constrained")
-        figure.suptitle(picture.title)
+        figure.suptitle(plot.title)
         axes = list(figure.subplots(high, wide, squeeze=False).flat)
-        for axis, panel in zip(axes, picture.panels, strict=False):
+        for axis, panel in zip(axes, plot.panels, strict=False):
             _PLOTS[panel.kind](axis, panel)
             _label(axis, panel)
-        for axis in axes[len(picture.panels) :]:
+        for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
-        _legend(figure, picture, high)
+        _legend(figure, plot, high)
         figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
@@ -90,13 +90,13 @@ def _label(axis: Any, panel: Panel) -> None:
     axis.grid(alpha=0.3)
 
 
-def _legend(figure: Any, picture: Picture, high: int) -> None:
-    """One legend under all panels when they show the same series, else one in each."""
-    named = {tuple(series.name for series in panel.series) for panel in picture.panels}
+def _legend(figure: Any, plot: Plot, high: int) -> None:
+    """Draw one legend under all panels when they show the same series, else one in each."""
+    named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        columns = min(len(labels), 2 * min(picture.wide, len(picture.panels)))
+        columns = min(len(labels), 2 * min(plot.wide, len(plot.panels)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
-    for axis in figure.axes[: len(picture.panels)]:
+    for axis in figure.axes[: len(plot.panels)]:
         axis.legend(frameon=False, fontsize=8 if high == 1 else 7)

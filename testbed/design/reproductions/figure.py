@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from testbed.design.reproductions.comparison import Comparison
-from testbed.design.reproductions.picture import Picture
+from testbed.design.reproductions.plot import Plot
 from testbed.design.reproductions.table import Table
 
 Scale = TypeVar("Scale")
@@ -23,8 +23,8 @@ class Figure(Generic[Scale]):
     title: str
     make: Callable[[Scale, Progress], Table]
     compare: Callable[[Table], tuple[Comparison, ...]]
-    draw: Callable[[Table], Picture]
+    draw: Callable[[Table], Plot]
 
 
 def silent(_done: int, _total: int, _text: str) -> None:
-    """Progress for those who do not watch."""
+    """Ignore progress."""

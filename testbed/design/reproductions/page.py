@@ -11,11 +11,11 @@ from testbed.design.reproductions.table import Table
 Scale = TypeVar("Scale")
 
 
-def page(figure: Figure[Scale], table: Table, picture: str) -> str:
-    """Title, picture (a file beside the page) and comparison; the numbers are in the CSV beside it."""
+def page(figure: Figure[Scale], table: Table, plot: str) -> str:
+    """Return the page: title, plot (a file beside the page) and comparison; the numbers are in the CSV beside it."""
     return (
         f"# Figure {figure.number}: {figure.title}\n\n"
-        f"![{figure.title}]({picture})\n\n"
+        f"![{figure.title}]({plot})\n\n"
         f"{markdown(figure.compare(table))}\n"
         f"All numbers: [figure{figure.number}.csv](figure{figure.number}.csv).\n"
     )

@@ -27,7 +27,7 @@ class Table:
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
-        """The table, numbers rounded. Raises `ValueError` for a row of another length."""
+        """Return the table, numbers rounded. Raises `ValueError` for a row of another length."""
         names = tuple(columns)
         rounded = tuple(tuple(_rounded(cell) for cell in row) for row in rows)
         wrong = next((row for row in rounded if len(row) != len(names)), None)
@@ -37,7 +37,7 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Table:
-        """What `csv` wrote; whatever reads as a number is one. Raises `ValueError` as `of`."""
+        """Return what `csv` wrote; whatever reads as a number is one. Raises `ValueError` as `of`."""
         columns, *rows = csv.reader(io.StringIO(text))
         return cls.of(columns, [[_number_or_word(cell) for cell in row] for row in rows])
 
@@ -56,20 +56,20 @@ class Table:
         return tuple(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def where(self, **wanted: Cell) -> Table:
-        """The rows in which these columns have these values."""
+        """Return the rows in which these columns have these values."""
         rows = [row for row, record in zip(self.rows, self.records, strict=True) if _fits(record, wanted)]
         return Table(self.columns, tuple(rows))
 
     def numbers(self, column: str) -> tuple[float, ...]:
-        """A column as numbers. Raises `ValueError` where it holds words."""
+        """Return a column as numbers. Raises `ValueError` where it holds words."""
         return tuple(float(record[column]) for record in self.records)
 
     def values(self, column: str) -> tuple[Cell, ...]:
-        """The different values of a column, in the order of their first appearance."""
+        """Return the different values of a column, in the order of their first appearance."""
         return tuple(dict.fromkeys(record[column] for record in self.records))
 
     def number(self, column: str, **wanted: Cell) -> float:
-        """The one number of a column where others have these values. Raises `ValueError` unless it is one."""
+        """Return the one number of a column where others have these values. Raises `ValueError` unless it is one."""
         found = self.where(**wanted).numbers(column)
         if len(found) != 1:
             raise ValueError(f"{len(found)} rows have {wanted}, where one was expected")

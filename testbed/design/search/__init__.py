@@ -3,14 +3,14 @@
 | module | what for |
 |---|---|
 | `planner` | `optimise`: the whole search, from a workload to a strategy, a topology and reasons |
-| `problem` | what a chain walks over, as a protocol |
+| `objective` | what a chain walks over, as a protocol |
 | `chain` | Metropolis chains with topology search in the loop |
-| `crew` | chains side by side: in processes, and on machines with Dask |
+| `worker_pool` | chains side by side: in processes, and on machines with Dask |
 | `checkpoint` | where a search stands, in a file |
 | `stop` | what ends a search before its time |
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
-| `exchange_links` | other links for the best, as long as the closed form gets shorter |
+| `edge_swap` | other links for the best, as long as the closed form gets shorter |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
 | `exhaustive` | all strategies on all topologies, where they can be enumerated |
 

@@ -1,4 +1,4 @@
-"""What an iteration costs in closed form: each operator in its order, on queues of servers and links; no events.
+"""Cost of an iteration in closed form: each operator in its order, on queues of servers and links; no events.
 
 A server computes one thing after the other. What is sent between two operators, or summed in a group, is one load:
 each link carries its part of it for bytes over rate, one load after the other, and the load is through with the
@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.search.paths import Paths
+from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Program, Sending, Summing, Work
-from testbed.design.search.setting import Setting
-from testbed.design.workloads.traffic import Group
+from testbed.design.workloads.iteration.traffic_model import Group
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,17 +45,17 @@ class _Rows(NamedTuple):
 class Costs:
     """Costs of programs on one topology; what each piece of work puts on its links is remembered."""
 
-    def __init__(self, setting: Setting, paths: Paths) -> None:
+    def __init__(self, problem: Problem, paths: Paths) -> None:
         self._paths = paths
-        self._latency = setting.latency
-        self._cluster = setting.cluster
-        self._packet_s = setting.latency.packet_bytes * 8 / (setting.rate_gbps * 1e9)
-        if setting.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
+        self._latency = problem.latency
+        self._cluster = problem.cluster
+        self._packet_s = problem.latency.packet_bytes * 8 / (problem.rate_gbps * 1e9)
+        if problem.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
             self._packet_s = 0.0
         self._rows: dict[tuple[Work, int], _Rows] = {}
 
     def seconds(self, program: Program) -> float:
-        """The time of an iteration."""
+        """Return the time of an iteration."""
         from testbed.design.search.recurrence import finish_s
 
         rows = self._rows_of(program)
@@ -79,7 +79,7 @@ class Costs:
         return max(last, float(busy[program.nodes :, 3].max(initial=0.0)))
 
     def _rows_of(self, program: Program) -> list[_Rows]:
-        """The rows of all items; each message and each sum takes the set of paths after that of the one before."""
+        """Return rows of all items; each message and each sum takes the set of paths after that of the one before."""
         found, choice, known, sets = [], 0, self._rows, self._paths.sets
         for work, _, _ in program.items:
             rows = known.get((work, choice)) or self._remember(work, choice)
@@ -114,7 +114,7 @@ class Costs:
         return self._load(none, members, seconds, members, extra_s, len(work.groups))
 
     def _rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
-        """Rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
+        """Return rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
         size, strides = len(members), self._paths.strides(members)
         rounds = 2 * (size - 1)
         sent = -(-size_bytes // (len(strides) * size))
@@ -147,7 +147,7 @@ class Costs:
         return _Rows(index, amount, lengths, extra_s, messages)
 
     def _flight_s(self, hops: int) -> float:
-        """What a message over so many links takes besides its bytes."""
+        """Return what a message over so many links takes besides its bytes."""
         if hops == 0:
             return 0.0
         relays, crossing_s = hops - 1, (hops - 1) * self._packet_s

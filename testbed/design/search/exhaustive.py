@@ -1,6 +1,6 @@
 """All strategies on all topologies, where they can be enumerated: the proven optimum that a search is measured by.
 
-Optimal under the closed-form cost, over every legal layout of every operator and every connected graph in which each
+Optimal under the closed-form cost, over every legal sharding of every operator and every connected graph in which each
 server has exactly its number of duplex links, parallel ones included. AllReduces run as the planner runs them: on the
 strides that a graph holds as rings, or over its shortest paths.
 """
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from testbed.design.hops import hop_table
 from testbed.design.model import Topology
+from testbed.design.search.chains.objective import Point
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
-from testbed.design.search.problem import Point
-from testbed.design.search.setting import Setting
-from testbed.design.search.strategies import StrategyProblem
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import StrategyObjective
+from testbed.design.topology.hops import hop_table
 from testbed.errors import SearchError
 
 MOST = 2_000_000
@@ -38,21 +38,23 @@ class Optimum:
     tried: int
 
 
-def optimum(setting: Setting) -> Optimum:
-    """The cheapest strategy and topology of all.
+def optimum(problem: Problem) -> Optimum:
+    """Return the cheapest strategy and topology of all.
 
     Raises `SearchError` for one-way links, where there is no graph, and for more than `MOST` pairs to try.
     """
-    if setting.simplex:
+    if problem.simplex:
         raise SearchError("all topologies are listed for duplex links only: leave simplex out")
-    problem = StrategyProblem(setting)
+    objective = StrategyObjective(problem)
     points = [
-        point for point in product(*(range(len(known)) for known in problem.layouts)) if problem.fits(point)
+        point
+        for point in product(*(range(len(known)) for known in objective.shardings))
+        if objective.fits(point)
     ]
-    graphs = list(all_graphs(setting.nodes, setting.degree))
+    graphs = list(all_graphs(problem.nodes, problem.degree))
     if not graphs:
         raise SearchError(
-            f"no connected graph has {setting.nodes} servers with {setting.degree} duplex links each: take 2 or more "
+            f"no connected graph has {problem.nodes} servers with {problem.degree} duplex links each: take 2 or more "
             f"servers, an even number of ends, and 2 links or more where there are more than 2 servers"
         )
     tried = len(points) * len(graphs)
@@ -61,18 +63,18 @@ def optimum(setting: Setting) -> Optimum:
             f"{len(points)} strategies on {len(graphs)} topologies are more than {MOST} to try: take fewer servers "
             f"or operators"
         )
-    best = Optimum(math.inf, problem.start(), graphs[0], tried)
+    best = Optimum(math.inf, objective.start(), graphs[0], tried)
     for topology in graphs:
-        costs = Costs(setting, paths_over(topology, setting.rate_gbps))
+        costs = Costs(problem, paths_over(topology, problem.rate_gbps))
         for point in points:
-            cost_s = costs.seconds(problem.program(point))
+            cost_s = costs.seconds(objective.program(point))
             if cost_s < best.cost_s:
                 best = Optimum(cost_s, point, topology, tried)
     return best
 
 
 def all_graphs(nodes: int, degree: int) -> Iterator[Topology]:
-    """Every connected duplex graph in which each node has exactly `degree` links, parallel ones included.
+    """Yield every connected duplex graph in which each node has exactly `degree` links, parallel ones included.
 
     >>> [len(list(all_graphs(nodes, 2))) for nodes in (3, 4, 5)]  # cycles through all nodes: (n-1)!/2
     [1, 3, 12]
@@ -84,7 +86,7 @@ def all_graphs(nodes: int, degree: int) -> Iterator[Topology]:
 
 
 def _completed(nodes: int, free: list[int], node: int, other: int) -> Iterator[tuple[Edge, ...]]:
-    """All ways to use up the links that are `free`, from the pair (node, other) on."""
+    """Yield all ways to use up the links that are `free`, from the pair (node, other) on."""
     if node == nodes - 1 or other == nodes:
         if node == nodes - 1:
             if not free[node]:
@@ -101,7 +103,7 @@ def _completed(nodes: int, free: list[int], node: int, other: int) -> Iterator[t
 
 
 def _strides(nodes: int, edges: tuple[Edge, ...]) -> tuple[int, ...]:
-    """The strides that the graph holds from every node, parallel ones as often."""
+    """Return the strides that the graph holds from every node, parallel ones as often."""
     copies = Counter(edges)
     held: list[int] = []
     for stride in range(1, nodes // 2 + 1):

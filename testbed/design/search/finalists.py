@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
+from sim.models.network.collectives.fluid import fluid_ring
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
-from sim.models.network.fluid import fluid_ring
-from testbed.design.fabric_choice import fabric_by_name
-from testbed.design.finder import Finding
-from testbed.design.search.exchange_links import SHORTER, Tries, improved, starts
-from testbed.design.search.setting import Setting
-from testbed.design.search.stop import Stop
-from testbed.design.search.strategies import Proposal, StrategyProblem
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Strategy
+from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import Proposal, StrategyObjective
+from testbed.design.topology.finder import Finding
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.sharding.sharding import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Ranked:
 
 
 def rank(
-    setting: Setting, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
+    problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
 ) -> tuple[Ranked, ...]:
-    """Every strategy simulated, the fastest first; of equals the one that came first.
+    """Return every strategy simulated, the fastest first; of equals the one that came first.
 
     Ends of flows are rounded here, by 1 % of their duration: so many simulations have to be quick. A strategy that is
     proposed on several topologies counts on the fastest of them. A `stop` ends it with those that are ready; when
@@ -42,7 +42,7 @@ def rank(
     stop = Stop() if stop is None else stop
     pending: list[Future[Ranked]] = []
     with stop:
-        pending.extend(executor.submit(simulated_proposal, setting, proposal, True) for proposal in proposals)
+        pending.extend(executor.submit(simulated_proposal, problem, proposal, True) for proposal in proposals)
         wait(pending)
         for future in pending:
             future.result()
@@ -51,32 +51,32 @@ def rank(
     ranked = [one.result() for one in pending if one.done() and not one.cancelled() and not one.exception()]
     if not ranked:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
-        ranked = [simulated_proposal(setting, cheapest, rounded=True)]
+        ranked = [simulated_proposal(problem, cheapest, rounded=True)]
     fastest: dict[Strategy, Ranked] = {}
     for one in sorted(ranked, key=lambda one: one.simulated_s):
         fastest.setdefault(one.strategy, one)
     return tuple(fastest.values())
 
 
-def wirings(problem: StrategyProblem, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
-    """A strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
+def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
+    """Return a strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
 
     The one to take has the fewest links for pairs of those that are as fast as the fastest, to `SHORTER`. Links for
     pairs are so bought exactly when the simulated iteration, of exact ends, gets shorter by more than that. With each
     number the pairs and strides are TopologyFinder's own, or others when the iteration is then shorter by more than
     `SHORTER`. A `stop` ends it with what was simulated until then.
     """
-    setting, tries, known = problem.setting, Tries(), {best.finding: best}
+    problem, tries, known = objective.problem, Tries(), {best.finding: best}
     usual: list[Finding] = []
     with Stop() if stop is None else stop:
         known[best.finding] = simulated_proposal(
-            setting, Proposal(best.strategy, best.finding, best.closed_form_s)
+            problem, Proposal(best.strategy, best.finding, best.closed_form_s)
         )
-        for start in starts(problem, best.strategy):
+        for start in starts(objective, best.strategy):
             usual.append(start.finding)
-            for proposal in (start, improved(problem, start, tries)):
+            for proposal in (start, improved(objective, start, tries)):
                 if proposal.finding not in known:
-                    known[proposal.finding] = simulated_proposal(setting, proposal)
+                    known[proposal.finding] = simulated_proposal(problem, proposal)
     fastest: dict[int, Ranked] = {}
     for finding in dict.fromkeys([*usual, *known]):
         if finding in known:
@@ -90,28 +90,28 @@ def wirings(problem: StrategyProblem, best: Ranked, stop: Stop | None = None) ->
     return (chosen, *(one for one in others if one is not chosen))
 
 
-def simulated(setting: Setting, strategy: Strategy, finding: Finding, *, rounded: bool = False) -> Execution:
-    """One iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds.
+def simulated(problem: Problem, strategy: Strategy, finding: Finding, *, rounded: bool = False) -> Execution:
+    """Run one iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds.
 
     `rounded` lets flows end up to 1 % of their duration late, which takes less time to simulate.
     """
-    nodes, topology = setting.nodes, finding.topology
-    chosen = fabric_by_name("direct", nodes, setting.degree, setting.rate_gbps, topology=topology)
+    nodes, topology = problem.nodes, finding.topology
+    chosen = fabric_by_name("direct", nodes, problem.degree, problem.rate_gbps, topology=topology)
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
-    graph = iteration(setting.workload, strategy, setting.cluster)
-    return chosen.run(graph, latency=setting.latency)
+    graph = iteration(problem.workload, strategy, problem.cluster)
+    return chosen.run(graph, latency=problem.latency)
 
 
-def simulated_proposal(setting: Setting, proposal: Proposal, rounded: bool = False) -> Ranked:
-    """A proposal with what it takes when simulated."""
-    done = simulated(setting, proposal.strategy, proposal.finding, rounded=rounded)
+def simulated_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
+    """Return a proposal with what it takes when simulated."""
+    done = simulated(problem, proposal.strategy, proposal.finding, rounded=rounded)
     return Ranked(
         proposal.strategy, proposal.finding, proposal.closed_form_s, done.iteration_s, done.bandwidth_tax
     )
 
 
-def ideal_switch_s(setting: Setting, strategy: Strategy) -> float:
-    """The same iteration on a switch that never blocks, with one link of degree times the rate a server."""
-    fabric = ideal_switch(setting.nodes, setting.degree * setting.rate_gbps)
-    graph = iteration(setting.workload, strategy, setting.cluster)
-    return simulate(graph, fabric, latency=setting.latency, allreduce=fluid_ring).iteration_s
+def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
+    """Return the same iteration on a switch that never blocks, with one link of degree times the rate a server."""
+    fabric = ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
+    graph = iteration(problem.workload, strategy, problem.cluster)
+    return simulate(graph, fabric, latency=problem.latency, allreduce=fluid_ring).iteration_s

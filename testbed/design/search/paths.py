@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
-from testbed.design.fabric_choice import ring_strides
+from testbed.design.fabrics.by_name import ring_strides
 from testbed.design.model import Topology
-from testbed.design.next_hops import next_hops
-from testbed.design.strides import directed_strides
-from testbed.design.topology import circulant_edges
+from testbed.design.routing.next_hops import next_hops
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.strides import directed_strides
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ class Paths:
     def seconds(
         self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
     ) -> tuple[Floats, int]:
-        """What each link needs for these bytes, and the links of the longest path."""
+        """Return what each link needs for these bytes, and the links of the longest path."""
         from testbed.design.search.recurrence import add_loads
 
         load = np.zeros(self.byte_s.size)
@@ -53,7 +53,7 @@ class Paths:
 
 
 def paths_over(topology: Topology, rate_gbps: float) -> Paths:
-    """The paths of a topology: as the simulator routes on a circulant, by the next-hop table on any other graph."""
+    """Return paths of a topology: as the simulator routes on a circulant, by the next-hop table on any other graph."""
 
     def strides(members: Sequence[int]) -> tuple[int, ...]:
         return ring_strides(topology, members)
@@ -71,7 +71,7 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
 
 @lru_cache(_CIRCULANTS)
 def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple[Integers, Integers, Floats]:
-    """The simulator's own routes, all sets of them; and the seconds a byte takes on each link."""
+    """Return the simulator's own routes, all sets of them; and the seconds a byte takes on each link."""
     fabric = circulant(nodes, steps, rate_gbps)
     choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
     source, target = np.divmod(pair, nodes)

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim.models.network.latency import Latency
-from testbed.design.distance import mean_hops
-from testbed.design.finder import Finding
-from testbed.design.search import checkpoint as checkpoints
-from testbed.design.search.chain import AlphaUnit, ChainState, Rules, Visit, merge
-from testbed.design.search.crew import Here, Job, crew, first_states, run_chains
-from testbed.design.search.exchange_links import exchanged
+from testbed.design.search.chains import checkpoint as checkpoints
+from testbed.design.search.chains.chain import AlphaUnit, ChainState, Rules, Visit, merge
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
+from testbed.design.search.edge_swap import with_edge_swaps
 from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
+from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import reasons
-from testbed.design.search.setting import Setting
-from testbed.design.search.stop import Stop
-from testbed.design.search.strategies import Proposal, StrategyProblem, StrategyRecipe
-from testbed.design.workloads.layout import Strategy
+from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
+from testbed.design.topology.distance import mean_hops
+from testbed.design.topology.finder import Finding
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import SearchError
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is: steps of all chains together, and the least cost so far in closed form."""
+    """Progress of a search: steps of all chains together, and the least cost so far in closed form."""
 
     steps: int
     of: int
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What the plan will do: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
+    """Predicted times of a plan: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
 
     `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` between any two servers; `ideal_switch_s` the
     same strategy on a switch that never blocks, with one link of degree times the rate a server.
@@ -90,11 +90,11 @@ def optimise(
     alpha_per: AlphaUnit = "ms",
     latency: Latency | None = None,
 ) -> Found:
-    """The best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
+    """Return the best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
 
     `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
     `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
-    `finalists` are simulated, also with links exchanged, and the best of these on topologies with every possible
+    `finalists` are simulated, also with edges swapped, and the best of these on topologies with every possible
     number of links for pairs. `alpha` is how unwilling chains are to take a longer iteration, per ms or, with
     `alpha_per="permille"`, per thousandth of what the start takes.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
@@ -106,13 +106,13 @@ def optimise(
     Raises `SearchError` for options, checkpoints and workers that do not serve, `OutOfMemory` when nothing fits,
     `TopologyError` when no such topology exists.
     """
-    setting = Setting(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
+    problem = Problem(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
     rules = Rules(steps=steps, alpha=alpha, keep=finalists, per=alpha_per)
     if resume and not checkpoint:
         raise SearchError("to resume is to go on from a checkpoint: say which file it is in")
-    problem = StrategyProblem(setting)
-    name = checkpoints.fingerprint(setting, rules, seed, chains, problem.layouts)
-    job = Job(name, StrategyRecipe(setting), rules)
+    objective = StrategyObjective(problem)
+    name = checkpoints.fingerprint(problem, rules, seed, chains, objective.shardings)
+    job = ChainTask(name, StrategyRecipe(problem), rules)
 
     def report(now: Sequence[ChainState]) -> None:
         if checkpoint:
@@ -121,20 +121,20 @@ def optimise(
             progress(_progress(now, rules))
 
     stop = Stop()
-    with crew(workers, scheduler) as executor:
+    with worker_pool(workers, scheduler) as executor:
         if checkpoint and resume:
             states = checkpoints.read(checkpoint, name, chains)
-            checkpoints.check(checkpoint, states, problem, rules)
+            checkpoints.check(checkpoint, states, objective, rules)
         else:
             states = first_states(job, seed, chains)
         report(states)
         states = run_chains(job, states, executor, until=until, report=report, stop=stop)
-        ranking = _ranking(problem, _best(states, rules), Here() if stop.lost else executor, stop)
-    return _conclude(problem, ranking, states, rules, stop)
+        ranking = _ranking(objective, _best(states, rules), Here() if stop.lost else executor, stop)
+    return _conclude(objective, ranking, states, rules, stop)
 
 
 def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
-    """The best of all chains."""
+    """Return the best of all chains."""
     best: tuple[Visit, ...] = ()
     for state in states:
         for visit in state.best:
@@ -143,28 +143,28 @@ def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
 
 
 def _ranking(
-    problem: StrategyProblem, visits: Sequence[Visit], executor: Executor, stop: Stop
+    objective: StrategyObjective, visits: Sequence[Visit], executor: Executor, stop: Stop
 ) -> tuple[Ranked, ...]:
-    """What the chains found best, also with links exchanged, by simulated time."""
+    """Return what the chains found best, also with edges swapped, by simulated time."""
     proposals: list[Proposal] = []
     with stop:
-        proposals.extend(map(problem.proposal, visits))
-    proposals = proposals or [problem.proposal(visits[0])]
-    return rank(problem.setting, [*proposals, *exchanged(problem, proposals, stop)], executor, stop)
+        proposals.extend(map(objective.proposal, visits))
+    proposals = proposals or [objective.proposal(visits[0])]
+    return rank(objective.problem, [*proposals, *with_edge_swaps(objective, proposals, stop)], executor, stop)
 
 
 def _conclude(
-    problem: StrategyProblem,
+    objective: StrategyObjective,
     ranking: tuple[Ranked, ...],
     states: Sequence[ChainState],
     rules: Rules,
     stop: Stop,
 ) -> Found:
-    """The fastest of the ranking with the links for pairs that serve it best, and what is to be said about it."""
-    setting = problem.setting
-    wired = wirings(problem, ranking[0], stop)
+    """Return the fastest with the links for pairs that serve it best, and the reasons for it."""
+    problem = objective.problem
+    wired = wirings(objective, ranking[0], stop)
     chosen = wired[0]
-    ideal_s = _ideal_s(setting, chosen, stop)
+    ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return Found(
         strategy=chosen.strategy,
@@ -176,7 +176,7 @@ def _conclude(
             mean_hops=mean_hops(chosen.finding.topology),
             ideal_switch_s=ideal_s,
         ),
-        why=(*reasons(setting, wired, ideal_s), *_cut_short(stop, steps, budget)),
+        why=(*reasons(problem, wired, ideal_s), *_cut_short(stop, steps, budget)),
         ranking=ranking,
         wirings=wired,
         steps=steps,
@@ -184,11 +184,11 @@ def _conclude(
     )
 
 
-def _ideal_s(setting: Setting, chosen: Ranked, stop: Stop) -> float:
-    """The time on an ideal switch; the first Ctrl-C makes it begin again, since a plan without it cannot be read."""
+def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
+    """Return the time on an ideal switch; the first Ctrl-C starts it again, since a plan without it cannot be read."""
     with stop:
-        return ideal_switch_s(setting, chosen.strategy)
-    return ideal_switch_s(setting, chosen.strategy)
+        return ideal_switch_s(problem, chosen.strategy)
+    return ideal_switch_s(problem, chosen.strategy)
 
 
 def _cut_short(stop: Stop, steps: int, budget: int) -> Iterator[str]:

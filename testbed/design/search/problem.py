@@ -1,33 +1,45 @@
-"""What a chain walks over: points, and topologies that are made for points."""
+"""The problem of a search: all that a search depends on besides its seed."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass, field
 
-import numpy as np
+from sim.models.network.latency import Latency
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.profile import check_profile
+from testbed.design.workloads.roofline import Cluster
+from testbed.errors import SearchError
 
-Point = tuple[int, ...]
-"""A strategy as numbers: for each operator the place of its layout among the legal ones."""
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
 
-class Problem(Protocol):
-    """Points with a cost on topologies. Everything follows from the arguments, so that a chain can be repeated.
-
-    A topology is named by its *origin*: the point for whose traffic it was made.
+    `microbatches` are those of every strategy that is tried. Raises `SearchError` for a rate that is none,
+    `WorkloadError` for a profile of another workload.
     """
 
-    def start(self) -> Point:
-        """Where every chain begins; its cost on its own topology must be finite."""
+    workload: Workload
+    cluster: Cluster
+    degree: int
+    rate_gbps: float
+    simplex: bool = False
+    microbatches: int = 1
+    latency: Latency = field(default_factory=Latency)
 
-    def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """A point like this one in all but one number."""
+    def __post_init__(self) -> None:
+        if not 0 < self.rate_gbps < float("inf"):
+            raise SearchError(f"rate_gbps is {self.rate_gbps}: a link's rate must be finite and above 0")
+        check_profile(self.workload, self.cluster.profile)
 
-    def cost_s(self, point: Point, origin: Point) -> float:
-        """Seconds of an iteration; infinite for a point that cannot be, as when memory does not suffice."""
+    @property
+    def nodes(self) -> int:
+        """Number of servers."""
+        return self.cluster.nodes
 
-
-class Recipe(Protocol):
-    """What a problem is made from, small enough to be sent to another process."""
-
-    def problem(self) -> Problem:
-        """The problem, with everything that is remembered still to be found out."""
+    @property
+    def matching_degrees(self) -> tuple[int, ...]:
+        """Numbers of links of a server that may go to pairs; what is left are rings, which duplex come in twos."""
+        least = 1 if self.simplex or self.degree == 1 else 2
+        rings = range(self.degree - 1, least - 1, -1)
+        return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

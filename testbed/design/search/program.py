@@ -1,6 +1,6 @@
 """An iteration as a list of work in the order of `workloads.iteration`, quickly made for one strategy after another.
 
-What an operator computes, what passes between two layouts and what a group sums is worked out once and remembered;
+What an operator computes, what passes between two shardings and what a group sums is worked out once and remembered;
 a strategy that differs in one operator costs little more than naming the parts again.
 """
 
@@ -14,21 +14,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.search.setting import Setting
-from testbed.design.workloads.iteration import BUCKET_BYTES
-from testbed.design.workloads.layout import Layout
-from testbed.design.workloads.moves import (
-    Moves,
-    backward_moves,
+from testbed.design.search.problem import Problem
+from testbed.design.workloads.iteration.task_graph import BUCKET_BYTES
+from testbed.design.workloads.iteration.traffic_model import Group
+from testbed.design.workloads.roofline import operator_seconds
+from testbed.design.workloads.sharding.resharding import (
+    Resharding,
+    backward_resharding,
     cut,
-    dispatch_moves,
-    forward_moves,
-    reversed_moves,
+    dispatch_resharding,
+    forward_resharding,
+    reversed_resharding,
     row_samples,
 )
-from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.steps import microbatch_samples, replica_groups, shard_bytes, trainable
-from testbed.design.workloads.traffic import Group
+from testbed.design.workloads.sharding.sharding import Sharding
+from testbed.design.workloads.sharding.steps import microbatch_samples, replica_groups, shard_bytes, trainable
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -96,13 +96,13 @@ class _Bucket(NamedTuple):
 
 
 class Programs:
-    """Makes programs for the strategies of one setting, and remembers their parts."""
+    """Makes programs for the strategies of one problem, and remembers their parts."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        workload = setting.workload
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        workload = problem.workload
         self._operators = workload.operators
-        self._samples = microbatch_samples(workload.batch, setting.microbatches)
+        self._samples = microbatch_samples(workload.batch, problem.microbatches)
         self._trainable = trainable(workload)
         self._fed_by: list[list[int]] = [[] for _ in self._operators]
         self._feeds: list[list[int]] = [[] for _ in self._operators]
@@ -114,33 +114,33 @@ class Programs:
         self._computing = lru_cache(_REMEMBERED)(self._find_computing)
         self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
 
-    def program(self, layouts: Sequence[Layout]) -> Program:
-        """The program of a strategy of these layouts."""
-        items = list(self._forward(layouts))
-        if self._setting.workload.training:
-            items += self._backward(layouts)
-        return Program(self._setting.nodes, 4 * len(self._operators) * len(self._samples), tuple(items))
+    def program(self, shardings: Sequence[Sharding]) -> Program:
+        """Return the program of a strategy of these shardings."""
+        items = list(self._forward(shardings))
+        if self._problem.workload.training:
+            items += self._backward(shardings)
+        return Program(self._problem.nodes, 4 * len(self._operators) * len(self._samples), tuple(items))
 
-    def _forward(self, layouts: Sequence[Layout]) -> Iterator[Item]:
+    def _forward(self, shardings: Sequence[Sharding]) -> Iterator[Item]:
         for microbatch, samples in enumerate(self._samples):
             for place in self._order:
-                layout, stage = layouts[place], self._stage(FORWARD, microbatch, place)
+                sharding, stage = shardings[place], self._stage(FORWARD, microbatch, place)
                 for producer in self._fed_by[place]:
-                    size = self._setting.workload.edge_bytes((producer, place))
-                    sliced = self._setting.workload.sliced((producer, place))
-                    work = _sending(FORWARD, layouts[producer], layout, samples, size, sliced)
+                    size = self._problem.workload.edge_bytes((producer, place))
+                    sliced = self._problem.workload.sliced((producer, place))
+                    work = _sending(FORWARD, shardings[producer], sharding, samples, size, sliced)
                     yield Item(work, self._stage(FORWARD, microbatch, producer), stage)
-                yield from self._pass(FORWARD, place, layout, samples, stage)
+                yield from self._pass(FORWARD, place, sharding, samples, stage)
 
-    def _backward(self, layouts: Sequence[Layout]) -> Iterator[Item]:
-        buckets = {bucket.last: bucket for bucket in self._buckets(layouts)}
+    def _backward(self, shardings: Sequence[Sharding]) -> Iterator[Item]:
+        buckets = {bucket.last: bucket for bucket in self._buckets(shardings)}
         for microbatch, samples in enumerate(self._samples):
             for place in reversed(self._order):
                 if not self._trainable[place]:
                     continue
                 stage = self._stage(BACKWARD, microbatch, place)
-                yield from self._begin_backward(layouts, place, microbatch, samples)
-                yield from self._pass(BACKWARD, place, layouts[place], samples, stage)
+                yield from self._begin_backward(shardings, place, microbatch, samples)
+                yield from self._pass(BACKWARD, place, shardings[place], samples, stage)
                 if place in buckets and microbatch == len(self._samples) - 1:
                     bucket = buckets[place]
                     for size, members in zip(bucket.size_bytes, bucket.groups, strict=True):
@@ -148,57 +148,60 @@ class Programs:
                             yield Item(_summing((members,), (size,)), stage, _NOWHERE)
 
     def _begin_backward(
-        self, layouts: Sequence[Layout], place: int, microbatch: int, samples: int
+        self, shardings: Sequence[Sharding], place: int, microbatch: int, samples: int
     ) -> Iterator[Item]:
-        """After the forward pass of the same microbatch, where nothing follows of all; and with the gradients."""
-        layout, workload = layouts[place], self._setting.workload
+        """Yield work after the forward pass of a microbatch (of all where nothing follows) and with the gradients."""
+        sharding, workload = shardings[place], self._problem.workload
         stage = self._stage(BACKWARD, microbatch, place)
         after = microbatch if self._feeds[place] else len(self._samples) - 1
-        yield Item(_waiting(layout), self._stage(FORWARD, after, place), stage)
+        yield Item(_waiting(sharding), self._stage(FORWARD, after, place), stage)
         for consumer in self._feeds[place]:
             size, sliced = workload.edge_bytes((place, consumer)), workload.sliced((place, consumer))
-            work = _sending(BACKWARD, layout, layouts[consumer], samples, size, sliced)
+            work = _sending(BACKWARD, sharding, shardings[consumer], samples, size, sliced)
             yield Item(work, self._stage(BACKWARD, microbatch, consumer), stage)
 
-    def _pass(self, direction: int, place: int, layout: Layout, samples: int, stage: int) -> Iterator[Item]:
+    def _pass(
+        self, direction: int, place: int, sharding: Sharding, samples: int, stage: int
+    ) -> Iterator[Item]:
         """Compute; of experts, send samples there and back; of shards, sum their outputs."""
         operator = self._operators[place]
-        computing = self._computing(place, layout, samples, direction)
-        if layout.way == "expert":
-            there, back = _dispatching(layout, samples, operator.output_bytes * operator.routed)
+        computing = self._computing(place, sharding, samples, direction)
+        if sharding.way == "expert":
+            there, back = _dispatching(sharding, samples, operator.output_bytes * operator.routed)
             yield Item(there, stage, stage + 1)
             yield Item(computing, stage + 1, _NOWHERE)
             yield Item(back, stage + 1, stage)
             return
         yield Item(computing, stage, _NOWHERE)
         size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
-        if layout.way == "tensor" and layout.shards > 1 and size:
-            counts = np.diff(cut(samples, layout.replicas)).tolist()
+        if sharding.way == "tensor" and sharding.shards > 1 and size:
+            counts = np.diff(cut(samples, sharding.replicas)).tolist()
             sums = [
                 (tuple(sorted(row)), count * size)
-                for row, count in zip(layout.grid, counts, strict=True)
+                for row, count in zip(sharding.grid, counts, strict=True)
                 if count
             ]
             yield Item(_summing(*zip(*sums, strict=True)), stage, stage)
 
     def _stage(self, direction: int, microbatch: int, place: int) -> int:
-        """A stage of an operator; the one after it is where its experts compute."""
+        """Return a stage of an operator; the one after it is where its experts compute."""
         return 4 * (microbatch * len(self._operators) + place) + 2 * direction
 
-    def _find_computing(self, place: int, layout: Layout, samples: int, direction: int) -> Computing:
-        operator, cluster = self._operators[place], self._setting.cluster
-        rows = row_samples(layout, samples)
+    def _find_computing(self, place: int, sharding: Sharding, samples: int, direction: int) -> Computing:
+        operator, cluster = self._operators[place], self._problem.cluster
+        rows = row_samples(sharding, samples)
         counts, where = np.unique(rows, return_inverse=True)
         seconds = [
-            operator_seconds(operator, count, layout.shards, cluster)[direction] for count in counts.tolist()
+            operator_seconds(operator, count, sharding.shards, cluster)[direction]
+            for count in counts.tolist()
         ]
-        return Computing(np.array(layout.servers), np.array(seconds)[where])
+        return Computing(np.array(sharding.servers), np.array(seconds)[where])
 
-    def _buckets(self, layouts: Sequence[Layout]) -> Iterator[_Bucket]:
-        """As `workloads.steps.gradient_buckets`, with what each operator adds remembered."""
+    def _buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
+        """Yield what `workloads.steps.gradient_buckets` does, with what each operator adds remembered."""
         opened: dict[tuple[Group, ...], _Bucket] = {}
-        for place in reversed(range(len(layouts))):
-            sizes, groups = self._gradients(place, layouts[place])
+        for place in reversed(range(len(shardings))):
+            sizes, groups = self._gradients(place, shardings[place])
             if not any(sizes):
                 continue
             bucket = opened.pop(groups, None)
@@ -211,13 +214,16 @@ class Programs:
             opened[groups] = _Bucket(last, sizes, groups)
         yield from opened.values()
 
-    def _find_gradients(self, place: int, layout: Layout) -> tuple[tuple[int, ...], tuple[Group, ...]]:
-        groups = tuple(tuple(sorted(group)) for group in replica_groups(layout))
-        return shard_bytes(self._operators[place], layout), groups
+    def _find_gradients(self, place: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
+        groups = tuple(tuple(sorted(group)) for group in replica_groups(sharding))
+        return shard_bytes(self._operators[place], sharding), groups
 
 
 def _by_depth(fed_by: Sequence[Sequence[int]]) -> list[int]:
-    """Operators in the order in which servers come to them: side branches side by side, not one after the other."""
+    """Return operators in the order in which servers come to them.
+
+    Side branches side by side, not one after the other.
+    """
     depth: list[int] = []
     for producers in fed_by:
         depth.append(1 + max((depth[producer] for producer in producers), default=0))
@@ -226,22 +232,25 @@ def _by_depth(fed_by: Sequence[Sequence[int]]) -> list[int]:
 
 @lru_cache(_REMEMBERED)
 def _sending(
-    direction: int, producer: Layout, consumer: Layout, samples: int, output_bytes: int, sliced: bool
+    direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
 ) -> Sending:
-    between = backward_moves if direction else forward_moves
+    between = backward_resharding if direction else forward_resharding
     return _as_sending(between(producer, consumer, samples, output_bytes, sliced))
 
 
 @lru_cache(_REMEMBERED)
-def _dispatching(layout: Layout, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
-    moves = dispatch_moves(layout, samples, sample_bytes)
-    return _as_sending(moves), _as_sending(reversed_moves(moves))
+def _dispatching(sharding: Sharding, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
+    resharding = dispatch_resharding(sharding, samples, sample_bytes)
+    return _as_sending(resharding), _as_sending(reversed_resharding(resharding))
 
 
-def _as_sending(moves: Moves) -> Sending:
-    there = moves.source != moves.target
+def _as_sending(resharding: Resharding) -> Sending:
+    there = resharding.source != resharding.target
     return Sending(
-        moves.source[there], moves.target[there], moves.size_bytes[there], np.unique(moves.target[~there])
+        resharding.source[there],
+        resharding.target[there],
+        resharding.size_bytes[there],
+        np.unique(resharding.target[~there]),
     )
 
 
@@ -251,7 +260,7 @@ def _summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Summing:
 
 
 @lru_cache(_REMEMBERED)
-def _waiting(layout: Layout) -> Sending:
-    """Nothing is sent: every server goes on with what it has."""
+def _waiting(sharding: Sharding) -> Sending:
+    """Return work in which nothing is sent: every server goes on with what it has."""
     none = np.zeros(0, dtype=np.int64)
-    return Sending(none, none, none, np.array(layout.servers))
+    return Sending(none, none, none, np.array(sharding.servers))

@@ -6,45 +6,45 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from testbed.design.search.finalists import Ranked
-from testbed.design.search.setting import Setting
-from testbed.design.workloads.layout import Layout
+from testbed.design.search.problem import Problem
+from testbed.design.workloads.sharding.sharding import Sharding
 
 _TOLD = 5e-4
 """Less than so much longer is as long: it would be told as 0.0 %."""
 
 
-def reasons(setting: Setting, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
-    """Sentences on the strategy, the links and the time, from the wirings that were simulated, the best first."""
+def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
+    """Return sentences on strategy, links and time, from the wirings that were simulated, the best first."""
     best = wirings[0]
-    if setting.nodes == 1:
+    if problem.nodes == 1:
         return (
             f"One server computes everything in {_ms(best.simulated_s)}: nothing is sent, no link is needed.",
         )
-    return (_strategy(best), *_links(setting, wirings), _time(setting, best, ideal_s))
+    return (_strategy(best), *_links(problem, wirings), _time(problem, best, ideal_s))
 
 
 def _strategy(best: Ranked) -> str:
-    ways = Counter(_laid_out(layout) for layout in best.strategy.layouts)
+    ways = Counter(_laid_out(sharding) for sharding in best.strategy.shardings)
     parts = [f"{count} {words}" for words, count in ways.most_common()]
-    return f"Of {_counted(len(best.strategy.layouts), 'operator')}, {_listed(parts)}."
+    return f"Of {_counted(len(best.strategy.shardings), 'operator')}, {_listed(parts)}."
 
 
-def _laid_out(layout: Layout) -> str:
-    count = f"{layout.replicas} times" if layout.replicas > 1 else "once"
+def _laid_out(sharding: Sharding) -> str:
+    count = f"{sharding.replicas} times" if sharding.replicas > 1 else "once"
     return {
-        "data": f"data parallel on {layout.replicas} servers",
-        "tensor": f"cut over {layout.shards} servers, {count}",
-        "place": f"placed on {layout.shards} server{'s' if layout.shards > 1 else ' each'}",
-        "expert": f"spread over {layout.shards} servers as experts, {count}",
-    }[layout.way]
+        "data": f"data parallel on {sharding.replicas} servers",
+        "tensor": f"cut over {sharding.shards} servers, {count}",
+        "place": f"placed on {sharding.shards} server{'s' if sharding.shards > 1 else ' each'}",
+        "expert": f"spread over {sharding.shards} servers as experts, {count}",
+    }[sharding.way]
 
 
-def _links(setting: Setting, wirings: Sequence[Ranked]) -> Iterator[str]:
+def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
     best, finding = wirings[0], wirings[0].finding
-    strides = ", ".join(f"{'+' if setting.simplex else '±'}{stride}" for stride in finding.topology.strides)
+    strides = ", ".join(f"{'+' if problem.simplex else '±'}{stride}" for stride in finding.topology.strides)
     pairs = finding.matching_degree
     yield (
-        f"{finding.ring_degree} of {_counted(setting.degree, 'link')} a server "
+        f"{finding.ring_degree} of {_counted(problem.degree, 'link')} a server "
         f"{'makes' if finding.ring_degree == 1 else 'make'} rings of strides {strides}; "
         f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
     )
@@ -57,11 +57,11 @@ def _links(setting: Setting, wirings: Sequence[Ranked]) -> Iterator[str]:
             )
 
 
-def _time(setting: Setting, best: Ranked, ideal_s: float) -> str:
+def _time(problem: Problem, best: Ranked, ideal_s: float) -> str:
     more = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
     return (
         f"The simulated iteration takes {_ms(best.simulated_s)}; a switch that never blocks, with "
-        f"{setting.degree * setting.rate_gbps:g} Gb/s a server, would need {_ms(ideal_s)}. Each byte passes "
+        f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {_ms(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
         + (f", which makes it {_percent(more)} than on the switch." if more >= _TOLD else ".")
     )

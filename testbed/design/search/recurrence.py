@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 
 
 @compiled
 def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any) -> float:
-    """When the last item of a program is done, in seconds.
+    """Return when the last item of a program is done, in seconds.
 
     An item has the stages `items[i]` that it reads and writes (-1 for none), and four runs of rows from
     `bounds[i, k]` to `bounds[i, k + 1]`: servers that compute for `amount` seconds; servers that keep what they have;
@@ -59,7 +59,7 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
 
 @compiled
 def _serve(queue: Any, wish: float, length: float) -> float:
-    """When a queue (busy until, gap from, gap to) has served something that is there from `wish` on."""
+    """Return when a queue (busy until, gap from, gap to) has served something that is there from `wish` on."""
     begin = max(wish, queue[1])
     if begin + length <= queue[2]:
         queue[1] = begin + length
@@ -74,7 +74,7 @@ def _serve(queue: Any, wish: float, length: float) -> float:
 
 @compiled
 def _serve_beside(queue: Any, wish: float, length: float) -> float:
-    """As `_serve`, on a link that may have gradients to carry meanwhile: both then take longer."""
+    """Do as `_serve`, on a link that may have gradients to carry meanwhile: both then take longer."""
     begin = wish if wish >= queue[1] and wish + length <= queue[2] else max(wish, queue[0])
     both = min(length, max(queue[3] - begin, 0.0))
     queue[3] += both
@@ -83,7 +83,7 @@ def _serve_beside(queue: Any, wish: float, length: float) -> float:
 
 @compiled
 def _serve_behind(queue: Any, wish: float, length: float) -> float:
-    """When the second queue of a link has served something that is there from `wish` on."""
+    """Return when the second queue of a link has served something that is there from `wish` on."""
     begin = max(wish, queue[3])
     both = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
     queue[3] = begin + length + both

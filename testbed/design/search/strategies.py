@@ -11,24 +11,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.demand import Demand
-from testbed.design.finder import Finding, find
-from testbed.design.search.chain import Visit
+from testbed.design.search.chains.chain import Visit
+from testbed.design.search.chains.objective import Point
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
-from testbed.design.search.problem import Point
+from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program, Programs
-from testbed.design.search.setting import Setting
-from testbed.design.workloads.layout import Layout, Strategy
+from testbed.design.topology.demand import Demand
+from testbed.design.topology.finder import Finding, find
+from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, operator_memory
-from testbed.design.workloads.strategies import fitting_strategy, legal_layouts
-from testbed.design.workloads.tally import traffic
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
+from testbed.design.workloads.strategies.strategies import fitting_strategy, legal_shardings
 
 _TOPOLOGIES = 16
 _PROGRAMS = 64
-_LAYOUTS = 1 << 14
+_SHARDINGS = 1 << 14
 FEW_NODES = 32
-"""Up to so many servers all numbers of links for pairs are tried in a chain, and links exchanged at its end; beyond,
+"""Up to so many servers all numbers of links for pairs are tried in a chain, and edges swapped at its end; beyond,
 the published number and none."""
 
 
@@ -42,45 +42,47 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StrategyRecipe:
-    """A setting, as workers get it."""
+    """A problem, as workers get it."""
 
-    setting: Setting
+    problem: Problem
 
-    def problem(self) -> StrategyProblem:
-        """Its strategies."""
-        return StrategyProblem(self.setting)
+    def objective(self) -> StrategyObjective:
+        """Return its strategies."""
+        return StrategyObjective(self.problem)
 
 
-class StrategyProblem:
-    """Strategies of one setting as points, their costs, and the topologies made for them.
+class StrategyObjective:
+    """Strategies of one problem as points, their costs, and the topologies made for them.
 
     Raises `OutOfMemory` when not even the strategy that chains start from fits.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        workload, nodes = setting.workload, setting.nodes
-        first = fitting_strategy(workload, setting.cluster).layouts
-        self.layouts = tuple(
-            tuple(dict.fromkeys([*legal_layouts(operator, nodes), layout]))
-            for operator, layout in zip(workload.operators, first, strict=True)
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        workload, nodes = problem.workload, problem.nodes
+        first = fitting_strategy(workload, problem.cluster).shardings
+        self.shardings = tuple(
+            tuple(dict.fromkeys([*legal_shardings(operator, nodes), sharding]))
+            for operator, sharding in zip(workload.operators, first, strict=True)
         )
-        self._start = tuple(known.index(layout) for known, layout in zip(self.layouts, first, strict=True))
-        self._shapes = tuple(_by_shape(known) for known in self.layouts)
-        self._free = [place for place, known in enumerate(self.layouts) if len(known) > 1]
-        check_memory(workload, self.strategy(self._start), setting.cluster)
-        self._memory = lru_cache(_LAYOUTS)(self._find_memory)
-        self._programs = Programs(setting)
+        self._start = tuple(
+            known.index(sharding) for known, sharding in zip(self.shardings, first, strict=True)
+        )
+        self._shapes = tuple(_by_shape(known) for known in self.shardings)
+        self._free = [place for place, known in enumerate(self.shardings) if len(known) > 1]
+        check_memory(workload, self.strategy(self._start), problem.cluster)
+        self._memory = lru_cache(_SHARDINGS)(self._find_memory)
+        self._programs = Programs(problem)
         self.program = lru_cache(_PROGRAMS)(self._find_program)
         self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
         self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
 
     def start(self) -> Point:
-        """The usual strategy, or where memory does not hold it, everything cut."""
+        """Return the usual strategy, or where memory does not hold it, everything cut."""
         return self._start
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """A random operator laid out in another way.
+        """Return a random operator laid out in another way.
 
         The shape is drawn first, then the servers: else the hundred servers on which a table may be placed would
         leave no chance to cutting it over all of them.
@@ -94,72 +96,75 @@ class StrategyProblem:
         return (*point[:place], shape[int(chance.integers(len(shape)))], *point[place + 1 :])
 
     def cost_s(self, point: Point, origin: Point) -> float:
-        """Seconds of an iteration in closed form on the topology made for `origin`; infinite beyond the memory."""
+        """Return seconds of an iteration in closed form on the topology made for `origin`.
+
+        Infinite beyond the memory.
+        """
         if not self.fits(point):
             return math.inf
         return self._costs(self.finding(origin)).seconds(self.program(point))
 
     def cost_on(self, point: Point, finding: Finding) -> float:
-        """The same on any topology."""
+        """Return the same on any topology."""
         return self._costs(finding).seconds(self.program(point)) if self.fits(point) else math.inf
 
     def demand(self, point: Point) -> Demand:
-        """What the strategy sends, for topology search."""
-        return traffic(self.setting.workload, self.strategy(point), self.setting.cluster).demand
+        """Return what the strategy sends, for topology search."""
+        return traffic(self.problem.workload, self.strategy(point), self.problem.cluster).demand
 
     def fits(self, point: Point) -> bool:
-        """Whether every server holds what the strategy puts there."""
+        """Return whether every server holds what the strategy puts there."""
         used = sum(self._memory(place, at) for place, at in enumerate(point))
-        return bool(np.max(used) <= self.setting.cluster.memory_bytes)
+        return bool(np.max(used) <= self.problem.cluster.memory_bytes)
 
     def strategy(self, point: Point) -> Strategy:
-        """The strategy that a point stands for."""
-        return Strategy(self._layouts(point), self.setting.microbatches)
+        """Return the strategy that a point stands for."""
+        return Strategy(self._shardings(point), self.problem.microbatches)
 
     def point(self, strategy: Strategy) -> Point:
-        """The point that stands for a strategy of this search."""
+        """Return the point that stands for a strategy of this search."""
         return tuple(
-            known.index(layout) for known, layout in zip(self.layouts, strategy.layouts, strict=True)
+            known.index(sharding) for known, sharding in zip(self.shardings, strategy.shardings, strict=True)
         )
 
     def proposal(self, visit: Visit) -> Proposal:
-        """What a chain visited, with all that its numbers stand for."""
+        """Return what a chain visited, with all that its numbers stand for."""
         return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
 
     def published(self, point: Point) -> Finding:
-        """The topology for what a strategy sends, links split between rings and pairs as published."""
-        return find(self.demand(point), self.setting.degree, simplex=self.setting.simplex)
+        """Return the topology for what a strategy sends, links split between rings and pairs as published."""
+        return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
 
     def _find_memory(self, place: int, at: int) -> NDArray[np.float64]:
-        """Bytes on each server that an operator takes in one of its layouts."""
-        workload, layout = self.setting.workload, self.layouts[place][at]
-        operator, nodes = workload.operators[place], self.setting.nodes
-        return operator_memory(operator, layout, workload.batch, nodes, training=workload.training)
+        """Return bytes on each server that an operator takes in one of its shardings."""
+        workload, sharding = self.problem.workload, self.shardings[place][at]
+        operator, nodes = workload.operators[place], self.problem.nodes
+        return operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)
 
-    def _layouts(self, point: Point) -> tuple[Layout, ...]:
-        return tuple(known[at] for known, at in zip(self.layouts, point, strict=True))
+    def _shardings(self, point: Point) -> tuple[Sharding, ...]:
+        return tuple(known[at] for known, at in zip(self.shardings, point, strict=True))
 
     def _find_program(self, point: Point) -> Program:
-        return self._programs.program(self._layouts(point))
+        return self._programs.program(self._shardings(point))
 
     def _find_finding(self, origin: Point) -> Finding:
-        """Links for pairs by the published split, or another number of them, whichever costs least."""
-        setting, demand, split = self.setting, self.demand(origin), self.published(origin)
-        degrees = setting.matching_degrees if 1 < setting.nodes <= FEW_NODES else (0,)
+        """Return links for pairs by the published split, or another number of them, whichever costs least."""
+        problem, demand, split = self.problem, self.demand(origin), self.published(origin)
+        degrees = problem.matching_degrees if 1 < problem.nodes <= FEW_NODES else (0,)
         others = [
-            find(demand, setting.degree, simplex=setting.simplex, matching_degree=degree)
+            find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees
             if degree != split.matching_degree
         ]
         return min((split, *others), key=lambda finding: self.cost_on(origin, finding))
 
     def _find_costs(self, finding: Finding) -> Costs:
-        return Costs(self.setting, paths_over(finding.topology, self.setting.rate_gbps))
+        return Costs(self.problem, paths_over(finding.topology, self.problem.rate_gbps))
 
 
-def _by_shape(layouts: Sequence[Layout]) -> list[list[int]]:
-    """Places of the layouts, those of one way and size together."""
+def _by_shape(shardings: Sequence[Sharding]) -> list[list[int]]:
+    """Return places of the shardings, those of one way and size together."""
     shapes: dict[tuple[str, int, int], list[int]] = {}
-    for at, layout in enumerate(layouts):
-        shapes.setdefault((layout.way, layout.replicas, layout.shards), []).append(at)
+    for at, sharding in enumerate(shardings):
+        shapes.setdefault((sharding.way, sharding.replicas, sharding.shards), []).append(at)
     return list(shapes.values())

@@ -3,17 +3,17 @@
 | module | what for |
 |---|---|
 | `model` | operators and workloads |
-| `layout` | where an operator runs; what a strategy is |
+| `sharding` | where an operator runs; what a strategy is |
 | `strategies` | the usual strategies, what a search may try, whether a strategy fits |
 | `roofline` | how long computing takes, and what fits into memory |
 | `profile` | measured times instead |
-| `moves` | what passes between operators that are laid out differently |
+| `resharding` | what passes between operators that are laid out differently |
 | `pipeline` | strategies that cut a workload into stages |
 | `steps` | what runs as one task, whose gradients are summed together |
 | `stages` | what servers finish for a microbatch before they take up the next |
 | `bundles` | which edges send together |
 | `iteration` | a workload under a strategy as a task graph |
-| `tally` | what an iteration sends, without the graph, corrected operator by operator |
+| `totals` | what an iteration sends, without the graph, corrected operator by operator |
 | `traffic` | the sums, and the demand made of them |
 | `heat_map` | the same as a picture |
 | `catalogue` | DLRM, CANDLE Uno, BERT, NCF, ResNet50, VGG16, GPT, mixture of experts, serving |

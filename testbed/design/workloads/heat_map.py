@@ -16,7 +16,7 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
     """Write the picture of bytes from row to column, as of `Traffic.matrix`; the ending of the name says the format.
 
     Sources run downwards, targets to the right; colours are logarithmic. A matrix in which nothing is sent gives
-    an empty picture. Raises `ModuleNotFoundError` that names the cure when matplotlib is missing.
+    an empty picture. Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
     """
     try:
         import matplotlib as mpl

@@ -1,4 +1,4 @@
-"""What a training job or a served model computes, before anybody says where: operators and who feeds whom.
+"""Workloads, before anybody says where they run: operators of a training job or a served model, and who feeds whom.
 
 An operator is what a strategy places as a whole: a layer, a block of a transformer, an embedding table. All sizes
 are for one sample unless said otherwise; a sample is what the batch counts: an image, a sequence, a click.
@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from testbed.errors import WorkloadError
 
 Way = Literal["data", "tensor", "place", "expert"]
-"""How an operator may be spread: see `layout.Layout`."""
+"""How an operator may be spread: see `sharding.Sharding`."""
 
 Edge = tuple[int, int]
 """Producer and consumer, by place among the operators."""
@@ -70,7 +70,7 @@ class Operator:
 
     @property
     def side(self) -> str:
-        """Which of `SIDES` it belongs to; empty where there are none."""
+        """The one of `SIDES` to which it belongs; empty where there are none."""
         first = self.name.partition(".")[0]
         return first if first in SIDES else ""
 
@@ -117,7 +117,7 @@ class Workload:
         self._check_volume()
 
     def _check_volume(self) -> None:
-        """Whole numbers of bytes stay below what 64 bits, and floating point, hold exactly."""
+        """Check that whole numbers of bytes stay below what 64 bits, and floating point, hold exactly."""
         sent = sum(self.edge_bytes(edge) for edge in self.edges)
         for operator in self.operators:
             sent += operator.output_bytes * operator.routed
@@ -139,11 +139,11 @@ class Workload:
         return sum(operator.parameter_bytes for operator in self.operators)
 
     def sliced(self, edge: Edge) -> bool:
-        """Whether both sides of an edge work on slices alone: caches of keys and values."""
+        """Return whether both sides of an edge work on slices alone: caches of keys and values."""
         return all(self.operators[place].kind == CUT_BY_HEADS for place in edge)
 
     def edge_bytes(self, edge: Edge) -> int:
-        """What passes along an edge, a sample: the producer's output.
+        """Return what passes along an edge, a sample: the producer's output.
 
         Into a cache go the keys and values that it keeps, which attention makes beside its output.
         """
@@ -153,7 +153,7 @@ class Workload:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is an integer, Python's or numpy's."""
+    """Return whether it is an integer, Python's or numpy's."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -165,7 +165,7 @@ _SIZES = tuple(
 
 
 def _check_operator(operator: Operator, workload: str) -> None:
-    """Sizes are numbers of 0 or more, a sample goes to 1 expert or more, and there is a way to lay it out."""
+    """Check that sizes are numbers of 0 or more, a sample goes to 1 expert or more, and some sharding is legal."""
     sizes = [(name, 0) for name in (*_RATES, *_SIZES)] + [("routed", 1)]
     if operator.most_shards is not None:
         sizes.append(("most_shards", 1))

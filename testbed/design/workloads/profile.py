@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.steps import trainable
+from testbed.design.workloads.sharding.steps import trainable
 from testbed.errors import WorkloadError
 
 _VERSION = "lightbed-profile"
@@ -61,20 +61,20 @@ class Profile:
 
 
 def read_profile(path: str | Path) -> Profile:
-    """The profile in a file. Raises `WorkloadError` that names the file, the operator and what is wrong."""
+    """Return the profile in a file. Raises `WorkloadError` that names the file, the operator and what is wrong."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise WorkloadError(f"profile {path}: {error.strerror}: give a file that can be read") from error
     except ValueError as error:
         raise WorkloadError(
-            f"profile {path} is no JSON: {error}: mend that place, or measure anew"
+            f"profile {path} is not valid JSON: {error}; correct that place, or measure again"
         ) from error
     return profile_of(document, name=str(path))
 
 
 def profile_of(document: Any, *, name: str = "profile") -> Profile:
-    """The profile in a parsed document. Raises `WorkloadError`."""
+    """Return the profile in a parsed document. Raises `WorkloadError`."""
     if not isinstance(document, dict) or document.get(_VERSION) != 1:
         raise WorkloadError(f'{name}: no profile of version 1: it begins with {{"{_VERSION}": 1, ...}}')
     operators = document.get("operators")

@@ -1,4 +1,4 @@
-"""How long a server computes, from a roofline, and what fits into its memory.
+"""Seconds that a server computes, from a roofline, and what fits into its memory.
 
 A pass over an operator takes what the slower of arithmetic and memory needs, plus a fixed overhead (Williams,
 Waterman and Patterson, 2009). A server counts as one big device: arithmetic, bandwidth and memory of its devices
@@ -24,10 +24,10 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.workloads.layout import Layout, Strategy
 from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload, is_whole
-from testbed.design.workloads.moves import row_samples
 from testbed.design.workloads.profile import Profile
+from testbed.design.workloads.sharding.resharding import row_samples
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
 from testbed.errors import OutOfMemory, WorkloadError
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ class Device:
             raise WorkloadError(f"device {self.name}: an overhead of {self.overhead_s} s: give 0 or more")
 
     def pass_seconds(self, flops: float, moved_bytes: float, devices: int) -> float:
-        """Seconds of one pass over so many devices at once.
+        """Return seconds of one pass over so many devices at once.
 
         156 GFLOP at half of 156 TFLOP/s take 2 ms, and 10 us of overhead:
 
@@ -107,7 +107,7 @@ class Cluster:
 def operator_seconds(
     operator: Operator, samples: float, shards: int, cluster: Cluster
 ) -> tuple[float, float]:
-    """Seconds of one server for its shard of `samples` samples: forward, backward. No samples take no time.
+    """Return seconds of one server for its shard of `samples` samples: forward, backward. No samples take no time.
 
     Nor does an operator that only keeps something. Backward reads and writes everything twice: activations and their
     gradients, parameters and theirs.
@@ -128,7 +128,7 @@ def operator_seconds(
 
 
 def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Bytes on each server, (nodes,): parameters, state beside them, and outputs kept for the backward pass.
+    """Return bytes on each server, (nodes,): parameters, state beside them, and outputs kept for the backward pass.
 
     Serving keeps no outputs but caches of keys and values.
     """
@@ -137,25 +137,25 @@ def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floa
 
 
 def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Bytes of each operator on each server, (operators, nodes)."""
+    """Return bytes of each operator on each server, (operators, nodes)."""
     rows = [
-        operator_memory(operator, layout, workload.batch, cluster.nodes, training=workload.training)
-        for operator, layout in zip(workload.operators, strategy.layouts, strict=True)
+        operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
+        for operator, sharding in zip(workload.operators, strategy.shardings, strict=True)
     ]
     return np.array(rows).reshape(-1, cluster.nodes)
 
 
 @lru_cache(maxsize=1 << 14)
 def operator_memory(
-    operator: Operator, layout: Layout, batch: int, nodes: int, *, training: bool = True
+    operator: Operator, sharding: Sharding, batch: int, nodes: int, *, training: bool = True
 ) -> Floats:
-    """Bytes that one operator takes on each server, (nodes,); do not write to it."""
-    servers, samples = np.array(layout.servers), row_samples(layout, batch)
-    cuts_outputs = layout.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
-    outputs = operator.output_bytes * operator.routed * samples / (layout.shards if cuts_outputs else 1)
+    """Return bytes that one operator takes on each server, (nodes,); do not write to it."""
+    servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
+    cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
+    outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
     kept = training or operator.kind == CUT_BY_HEADS
     use = np.zeros(nodes)
-    use[servers] = (operator.parameter_bytes + operator.state_bytes) / layout.shards + kept * outputs
+    use[servers] = (operator.parameter_bytes + operator.state_bytes) / sharding.shards + kept * outputs
     use.flags.writeable = False
     return use
 

@@ -41,14 +41,14 @@ def dense(name, size=1 << 22, ways=("data", "tensor"), **sizes):
 
 @pytest.fixture(scope="module")
 def little():
-    """Two tables and three dense layers."""
+    """Return two tables and three dense layers."""
     operators = (table("t0"), table("t1"), dense("bottom"), dense("top0"), dense("top1"))
     return Workload("little", operators, ((0, 3), (1, 3), (2, 3), (3, 4)), batch=64)
 
 
 @pytest.fixture
 def random_workload():
-    """A chain of layers and some tables that feed its middle, of random sizes, from a generator."""
+    """Return a chain of layers and some tables that feed its middle, of random sizes, from a generator."""
 
     def make(chance: np.random.Generator, layers=3, tables=2):
         def size(low, high):

@@ -1,34 +1,39 @@
 import numpy as np
 import pytest
 
+from sim.models.network.collectives.fluid import rings_on
 from sim.models.network.execution import simulate
-from sim.models.network.fluid import rings_on
 from sim.models.network.latency import NO_LATENCY
-from testbed.design.fabric_choice import fabric_of, ring_strides
-from testbed.design.finder import find
+from testbed.design.fabrics.by_name import fabric_of, ring_strides
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
+from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Programs, Sending, Summing
-from testbed.design.search.setting import Setting
-from testbed.design.search.strategies import StrategyProblem
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Strategy, data_layout, place_layout, spaced_layout
+from testbed.design.search.strategies import StrategyObjective
+from testbed.design.topology.finder import find
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.strategies import data_parallel
-from testbed.design.workloads.tally import traffic
+from testbed.design.workloads.sharding.sharding import (
+    Strategy,
+    data_sharding,
+    place_sharding,
+    spaced_sharding,
+)
+from testbed.design.workloads.strategies.strategies import data_parallel
 
 
-def closed_form_s(setting, strategy, topology):
-    costs = Costs(setting, paths_over(topology, setting.rate_gbps))
-    return costs.seconds(Programs(setting).program(strategy.layouts))
+def closed_form_s(problem, strategy, topology):
+    costs = Costs(problem, paths_over(topology, problem.rate_gbps))
+    return costs.seconds(Programs(problem).program(strategy.shardings))
 
 
-def simulated_s(setting, strategy, topology):
+def simulated_s(problem, strategy, topology):
     rings = rings_on(lambda group: ring_strides(topology, group))
-    graph = iteration(setting.workload, strategy, setting.cluster)
-    fabric = fabric_of(topology, setting.rate_gbps)
-    return simulate(graph, fabric, latency=setting.latency, allreduce=rings).iteration_s
+    graph = iteration(problem.workload, strategy, problem.cluster)
+    fabric = fabric_of(topology, problem.rate_gbps)
+    return simulate(graph, fabric, latency=problem.latency, allreduce=rings).iteration_s
 
 
 def layer(name, **sizes):
@@ -46,16 +51,16 @@ def test_one_sum_over_all_takes_its_bytes_over_all_rings():
     """8 servers, 4 rings of 10 Gb/s: 2 * 7/8 * 8 MB / 4 over 10 Gb/s are 2.8 ms."""
     operator = layer("all", parameter_bytes=8_000_000, gradient_bytes=8_000_000)
     workload = Workload("sum", (operator,), (), batch=8)
-    setting = Setting(workload, Cluster(8, devices_per_server=1), 4, 10, latency=NO_LATENCY)
+    problem = Problem(workload, Cluster(8, devices_per_server=1), 4, 10, latency=NO_LATENCY)
     strategy = data_parallel(workload, 8)
-    topology = find(traffic(workload, strategy, setting.cluster).demand, 4).topology
-    computing = sum(_seconds(setting, strategy))
-    assert closed_form_s(setting, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-9)
-    assert simulated_s(setting, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-6)
+    topology = find(traffic(workload, strategy, problem.cluster).demand, 4).topology
+    computing = sum(_seconds(problem, strategy))
+    assert closed_form_s(problem, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-9)
+    assert simulated_s(problem, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-6)
 
 
-def _seconds(setting, strategy):
-    for item in Programs(setting).program(strategy.layouts).items:
+def _seconds(problem, strategy):
+    for item in Programs(problem).program(strategy.shardings).items:
         if isinstance(item.work, Computing):
             yield item.work.seconds.max()
 
@@ -65,16 +70,16 @@ def test_bytes_between_two_servers_pass_the_links_between_them():
     workload = Workload(
         "pipe", (layer("a", output_bytes=10**6, ways=("place",)), layer("b", ways=("place",))), ((0, 1),), 4
     )
-    setting = Setting(workload, Cluster(5), 2, 10, latency=NO_LATENCY)
+    problem = Problem(workload, Cluster(5), 2, 10, latency=NO_LATENCY)
     topology = find(traffic(workload, _pipe(0, 1), Cluster(5)).demand, 2, matching_degree=0).topology
     assert topology.strides == (1,)
     for far in (1, 2):
-        computing = sum(_seconds(setting, _pipe(0, far)))
-        assert closed_form_s(setting, _pipe(0, far), topology) - computing == pytest.approx(3.2e-3, rel=1e-9)
+        computing = sum(_seconds(problem, _pipe(0, far)))
+        assert closed_form_s(problem, _pipe(0, far), topology) - computing == pytest.approx(3.2e-3, rel=1e-9)
 
 
 def _pipe(first, second):
-    return Strategy((place_layout((first,)), place_layout((second,))))
+    return Strategy((place_sharding((first,)), place_sharding((second,))))
 
 
 def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
@@ -82,11 +87,11 @@ def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
         "t", parameter_bytes=64, forward_reduce_bytes=10**6, backward_reduce_bytes=10**6, ways=("tensor",)
     )
     workload = Workload("cut", (operator,), (), batch=4)
-    setting = Setting(workload, Cluster(8, devices_per_server=1), 2, 10, latency=NO_LATENCY)
-    strategy = Strategy((spaced_layout("tensor", 8, 4),))
-    computing = sum(_seconds(setting, strategy))
+    problem = Problem(workload, Cluster(8, devices_per_server=1), 2, 10, latency=NO_LATENCY)
+    strategy = Strategy((spaced_sharding("tensor", 8, 4),))
+    computing = sum(_seconds(problem, strategy))
     own, other = (
-        closed_form_s(setting, strategy, find_strides(8, strides)) - computing for strides in ((1, 2), (3,))
+        closed_form_s(problem, strategy, find_strides(8, strides)) - computing for strides in ((1, 2), (3,))
     )
     assert other == pytest.approx(2 * own, rel=5e-3)
 
@@ -103,10 +108,10 @@ def test_groups_without_rings_of_links_cost_what_the_simulator_says(shards, with
         for name in "abc"
     )  # fmt: skip
     workload = Workload("cut", operators, ((0, 1), (1, 2)), batch=12)
-    setting = Setting(workload, Cluster(12), 4, 10, latency=NO_LATENCY)
-    strategy, topology = Strategy((spaced_layout("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
-    closed = closed_form_s(setting, strategy, topology)
-    assert closed == pytest.approx(simulated_s(setting, strategy, topology), rel=within)
+    problem = Problem(workload, Cluster(12), 4, 10, latency=NO_LATENCY)
+    strategy, topology = Strategy((spaced_sharding("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
+    closed = closed_form_s(problem, strategy, topology)
+    assert closed == pytest.approx(simulated_s(problem, strategy, topology), rel=within)
 
 
 def test_messages_take_the_paths_that_the_simulator_gives_them():
@@ -125,7 +130,7 @@ def test_messages_take_the_paths_that_the_simulator_gives_them():
 
 def find_strides(nodes, strides):
     from testbed.design.model import Topology
-    from testbed.design.topology import circulant_edges
+    from testbed.design.topology.circulants import circulant_edges
 
     steps = [step for stride in strides for step in (stride, nodes - stride)]
     return Topology(
@@ -139,12 +144,12 @@ def test_gradients_share_links_with_what_others_wait_for():
     pipe = [layer(name, output_bytes=output, parameter_bytes=8, ways=("place",)) for name in "ab"]
     big = layer("big", parameter_bytes=gradient, gradient_bytes=gradient)
     workload = Workload("both", (*pipe, big), ((0, 1),), batch=1)
-    setting = Setting(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
-    strategy = Strategy((place_layout((0,)), place_layout((1,)), data_layout(range(2))))
-    topology = find(traffic(workload, strategy, setting.cluster).demand, 1).topology
-    closed = closed_form_s(setting, strategy, topology)
+    problem = Problem(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
+    strategy = Strategy((place_sharding((0,)), place_sharding((1,)), data_sharding(range(2))))
+    topology = find(traffic(workload, strategy, problem.cluster).demand, 1).topology
+    closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx((gradient + output) * 8 / 10e9, rel=3e-2)
-    assert closed == pytest.approx(simulated_s(setting, strategy, topology), rel=2e-2)
+    assert closed == pytest.approx(simulated_s(problem, strategy, topology), rel=2e-2)
 
 
 def test_what_comes_after_gradients_delays_them():
@@ -153,12 +158,12 @@ def test_what_comes_after_gradients_delays_them():
     pipe = [layer(name, output_bytes=output, parameter_bytes=8, ways=("place",)) for name in "abc"]
     big = layer("big", parameter_bytes=gradient, gradient_bytes=gradient)
     workload = Workload("both", (*pipe, big), ((0, 1), (1, 2)), batch=1)
-    setting = Setting(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
-    placed = tuple(place_layout((server,)) for server in (0, 1, 0))
-    strategy = Strategy((*placed, data_layout(range(2))))
-    topology = find(traffic(workload, strategy, setting.cluster).demand, 1).topology
-    closed = closed_form_s(setting, strategy, topology)
-    simulated = simulated_s(setting, strategy, topology)
+    problem = Problem(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
+    placed = tuple(place_sharding((server,)) for server in (0, 1, 0))
+    strategy = Strategy((*placed, data_sharding(range(2))))
+    topology = find(traffic(workload, strategy, problem.cluster).demand, 1).topology
+    closed = closed_form_s(problem, strategy, topology)
+    simulated = simulated_s(problem, strategy, topology)
     assert (gradient + 2 * output) * 8 / 10e9 <= min(closed, simulated)
     assert closed == pytest.approx(simulated, rel=0.12)
 
@@ -173,15 +178,15 @@ def test_branches_compute_side_by_side():
     ]
     edges = tuple((place, place + 1) for place in range(towers * high) if place % high < high - 1)
     workload = Workload("towers", tuple(operators), edges, batch=3, training=False)
-    setting = Setting(workload, Cluster(towers), 2, 10, latency=NO_LATENCY)
+    problem = Problem(workload, Cluster(towers), 2, 10, latency=NO_LATENCY)
     strategy = Strategy(
-        tuple(place_layout(((tower + step) % towers,)) for tower in range(towers) for step in range(high))
+        tuple(place_sharding(((tower + step) % towers,)) for tower in range(towers) for step in range(high))
     )
-    topology = find(traffic(workload, strategy, setting.cluster).demand, 2).topology
-    one = next(_seconds(setting, strategy))
-    closed = closed_form_s(setting, strategy, topology)
+    topology = find(traffic(workload, strategy, problem.cluster).demand, 2).topology
+    one = next(_seconds(problem, strategy))
+    closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx(high * one, rel=1e-6)
-    assert closed == pytest.approx(simulated_s(setting, strategy, topology), rel=1e-6)
+    assert closed == pytest.approx(simulated_s(problem, strategy, topology), rel=1e-6)
 
 
 @pytest.mark.parametrize("microbatches", [1, 3])
@@ -191,20 +196,20 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
     for number in range(12):
         chance = np.random.default_rng([7, number])
         workload = random_workload(chance)
-        setting = Setting(workload, Cluster(4), 2, 25, microbatches=microbatches)
-        problem = StrategyProblem(setting)
-        point = problem.start()
+        problem = Problem(workload, Cluster(4), 2, 25, microbatches=microbatches)
+        objective = StrategyObjective(problem)
+        point = objective.start()
         for _ in range(6):
-            point = problem.neighbour(point, chance)
-        wanted = traffic(workload, problem.strategy(point), setting.cluster)
+            point = objective.neighbour(point, chance)
+        wanted = traffic(workload, objective.strategy(point), problem.cluster)
         pairs, sums = np.zeros((4, 4)), dict.fromkeys(wanted.allreduce, 0)
-        for work, _, _ in problem.program(point).items:
+        for work, _, _ in objective.program(point).items:
             if isinstance(work, Summing):
                 for members, size_bytes in zip(work.groups, work.size_bytes, strict=True):
                     sums[members] += size_bytes
             elif isinstance(work, Sending):
                 np.add.at(pairs, (work.source, work.target), work.size_bytes)
-        kinds |= {layout.way for layout in problem.strategy(point).layouts}
+        kinds |= {sharding.way for sharding in objective.strategy(point).shardings}
         assert (pairs == wanted.pairs).all()
         assert sums == dict(wanted.allreduce)
     assert kinds == {"data", "tensor", "place"}
@@ -218,16 +223,16 @@ def test_closed_form_and_simulator_order_strategies_alike(random_workload):
     closed, simulated, matchings = [], [], 0
     for number in range(24):
         chance = np.random.default_rng([11, number % 3])
-        setting = Setting(random_workload(chance), Cluster(8), 4, 25)
-        problem = StrategyProblem(setting)
-        point = problem.start()
+        problem = Problem(random_workload(chance), Cluster(8), 4, 25)
+        objective = StrategyObjective(problem)
+        point = objective.start()
         chance = np.random.default_rng([12, number])
         for _ in range(int(chance.integers(12))):
-            point = problem.neighbour(point, chance)
-        finding = problem.finding(point)
+            point = objective.neighbour(point, chance)
+        finding = objective.finding(point)
         matchings += finding.matching_degree > 0
-        closed.append(problem.cost_s(point, point))
-        simulated.append(simulated_s(setting, problem.strategy(point), finding.topology))
+        closed.append(objective.cost_s(point, point))
+        simulated.append(simulated_s(problem, objective.strategy(point), finding.topology))
     assert spearmanr(closed, simulated).statistic >= 0.9
     assert matchings >= 3
 
@@ -235,19 +240,21 @@ def test_closed_form_and_simulator_order_strategies_alike(random_workload):
 def test_beyond_the_memory_the_cost_is_infinite(little):
     big = Operator("big", "dense", 1.0, 1.0, 30_000_000_000, 8, ways=("place", "data"))
     workload = Workload("full", tuple(_named(big, f"b{i}") for i in range(8)), (), batch=4)
-    problem = StrategyProblem(Setting(workload, Cluster(4, devices_per_server=2), 2, 25))
-    point = problem.start()
-    assert problem.cost_s(point, point) < 1
-    crowded = (next(at for at, layout in enumerate(problem.layouts[0]) if layout.servers == (0,)),) * 8
-    assert problem.cost_s(crowded, point) == np.inf
+    objective = StrategyObjective(Problem(workload, Cluster(4, devices_per_server=2), 2, 25))
+    point = objective.start()
+    assert objective.cost_s(point, point) < 1
+    crowded = (
+        next(at for at, sharding in enumerate(objective.shardings[0]) if sharding.servers == (0,)),
+    ) * 8
+    assert objective.cost_s(crowded, point) == np.inf
 
 
 def test_what_fits_only_when_it_is_cut_is_searched_from_there():
     big = Operator("big", "dense", 1.0, 1.0, 60_000_000_000, 8, ways=("data", "tensor"))
     workload = Workload("large", tuple(_named(big, f"b{i}") for i in range(4)), (), batch=4)
-    problem = StrategyProblem(Setting(workload, Cluster(4), 2, 25))
-    assert {layout.way for layout in problem.strategy(problem.start()).layouts} == {"tensor"}
-    assert problem.fits(problem.start())
+    objective = StrategyObjective(Problem(workload, Cluster(4), 2, 25))
+    assert {sharding.way for sharding in objective.strategy(objective.start()).shardings} == {"tensor"}
+    assert objective.fits(objective.start())
 
 
 def _named(operator, name):

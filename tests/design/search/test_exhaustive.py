@@ -3,10 +3,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from testbed.design.search.chain import Rules, advance, begin
+from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.exhaustive import all_graphs, optimum
-from testbed.design.search.setting import Setting
-from testbed.design.search.strategies import StrategyProblem
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
 from testbed.errors import SearchError
 
@@ -37,22 +37,22 @@ def test_a_search_comes_near_the_optimum_and_never_below(random_workload):
     gaps = []
     for number in range(3):
         workload = random_workload(np.random.default_rng([3, number]), layers=2, tables=1)
-        setting = Setting(workload, Cluster(4), 3 - number % 2, 25)
-        best = optimum(setting)
-        problem = StrategyProblem(setting)
-        state = advance(problem, Rules(steps=400), begin(problem, 0, 0), 400)
+        problem = Problem(workload, Cluster(4), 3 - number % 2, 25)
+        best = optimum(problem)
+        objective = StrategyObjective(problem)
+        state = advance(objective, Rules(steps=400), begin(objective, 0, 0), 400)
         gaps.append(state.best[0].cost_s / best.cost_s - 1)
         assert best.tried >= 150
-        assert problem.fits(best.point)
+        assert objective.fits(best.point)
     assert min(gaps) >= -1e-9
     assert np.mean(gaps) <= 0.02
 
 
 def test_what_cannot_be_enumerated_is_refused(little):
     with pytest.raises(SearchError, match="duplex links only"):
-        optimum(Setting(little, Cluster(4), 2, 25, simplex=True))
+        optimum(Problem(little, Cluster(4), 2, 25, simplex=True))
     with pytest.raises(SearchError, match="take fewer servers"):
-        optimum(Setting(little, Cluster(6), 4, 25))
+        optimum(Problem(little, Cluster(6), 4, 25))
     for nodes, degree in ((5, 3), (5, 1), (4, 1), (1, 2)):
         with pytest.raises(SearchError, match=f"no connected graph has {nodes} servers with {degree} duplex"):
-            optimum(Setting(little, Cluster(nodes), degree, 25))
+            optimum(Problem(little, Cluster(nodes), degree, 25))

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from sim.models.network.latency import Latency
-from testbed.design.fabric_choice import fabric_by_name
-from testbed.design.finder import find
-from testbed.design.planning import Effort, Servers, make_plan
+from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
-from testbed.design.search.chain import Rules, advance, begin
-from testbed.design.search.crew import crew
-from testbed.design.search.exchange_links import SHORTER, starts
+from testbed.design.search.chains.chain import Rules, advance, begin
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains.worker_pool import worker_pool
+from testbed.design.search.edge_swap import SHORTER, starts
 from testbed.design.search.finalists import (
     ideal_switch_s,
     rank,
@@ -19,20 +19,23 @@ from testbed.design.search.finalists import (
     simulated_proposal,
     wirings,
 )
-from testbed.design.search.setting import Setting
-from testbed.design.search.stop import Stop
-from testbed.design.search.strategies import StrategyProblem
-from testbed.design.workload_choice import WorkloadChoice
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import data_layout
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import StrategyObjective
+from testbed.design.topology.finder import find
+from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.tally import traffic
+from testbed.design.workloads.sharding.sharding import data_sharding
 from testbed.errors import OutOfMemory, SearchError, TopologyError
 
 
 def dlrm(nodes, output_bytes, gradient_bytes, tables=4):
-    """Tables and what pools their rows can only be placed, the top is copied: bytes between pairs beside a sum."""
+    """Return tables and what pools their rows can only be placed, the top is copied.
+
+    Bytes between pairs beside a sum.
+    """
     operators = [
         Operator(f"t{i}", "embedding", 0.0, 0.0, 1 << 20, output_bytes, ways=("place",))
         for i in range(tables)
@@ -57,7 +60,7 @@ def test_twelve_nodes_of_pure_data_parallelism_get_the_plus_minus_one_and_five_c
     found = optimise(pure_data(), Cluster(12), 4, 25, steps=50)
     assert found.finding.topology.strides == (1, 5)
     assert found.finding.matching_degree == 0
-    assert set(found.strategy.layouts) == {data_layout(range(12))}
+    assert set(found.strategy.shardings) == {data_sharding(range(12))}
     assert found.predicted.bandwidth_tax == pytest.approx(1.0)
     assert found.predicted.iteration_s < 1.1 * found.predicted.ideal_switch_s
 
@@ -91,17 +94,17 @@ def in_rounds_s(workload, strategy, topology):
 
 
 def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
-    """What is shorter by less than a thousandth is no reason for a patch, by more it is."""
-    problem = StrategyProblem(Setting(little, Cluster(8), 4, 25))
-    best = simulated_proposal(problem.setting, problem.proposal(begin(problem, 0, 0).at))
+    """An iteration shorter by less than a thousandth is no reason for a patch, by more it is."""
+    objective = StrategyObjective(Problem(little, Cluster(8), 4, 25))
+    best = simulated_proposal(objective.problem, objective.proposal(begin(objective, 0, 0).at))
     for gain, bought in ((0.5 * SHORTER, 0), (2 * SHORTER, 2)):
 
-        def simulated(setting, proposal, rounded=False, gain=gain):
+        def simulated(problem, proposal, rounded=False, gain=gain):
             shorter = gain if proposal.finding.matching_degree else 0.0
             return replace(best, finding=proposal.finding, simulated_s=1.0 - shorter)
 
         monkeypatch.setattr("testbed.design.search.finalists.simulated_proposal", simulated)
-        wired = wirings(problem, best)
+        wired = wirings(objective, best)
         assert [one.finding.matching_degree for one in wired] == [bought, 2 - bought]
 
 
@@ -119,7 +122,7 @@ def test_the_search_is_never_worse_than_its_start(random_workload):
 
 
 def pairs_alone(number):
-    """Five tables and what pools their rows, each on a server: all bytes go between pairs."""
+    """Return five tables and what pools their rows, each on a server: all bytes go between pairs."""
     chance = np.random.default_rng([number, 1])
     tables = [
         Operator(f"t{i}", "embedding", 0.0, 0.0, 1 << 20, int(2 ** chance.uniform(10, 20)), ways=("place",))
@@ -135,10 +138,10 @@ def test_exchanged_links_are_taken_when_the_simulated_iteration_gets_shorter():
     for number in (0, 4):
         workload, cluster = pairs_alone(number), Cluster(8)
         found = optimise(workload, cluster, 3, 25, steps=100, finalists=3)
-        problem = StrategyProblem(Setting(workload, cluster, 3, 25))
+        objective = StrategyObjective(Problem(workload, cluster, 3, 25))
         plain = [
-            simulated(problem.setting, found.strategy, start.finding).iteration_s
-            for start in starts(problem, found.strategy)
+            simulated(objective.problem, found.strategy, start.finding).iteration_s
+            for start in starts(objective, found.strategy)
         ]
         assert found.predicted.iteration_s <= min(plain)
         taken += found.predicted.iteration_s < 0.9 * min(plain)
@@ -146,10 +149,10 @@ def test_exchanged_links_are_taken_when_the_simulated_iteration_gets_shorter():
 
 
 def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, four):
-    setting = Setting(little, four, 2, 25)
-    problem = StrategyProblem(setting)
-    state = advance(problem, Rules(steps=200), begin(problem, 0, 0), 200)
-    proposals = [problem.proposal(visit) for visit in state.best]
+    problem = Problem(little, four, 2, 25)
+    objective = StrategyObjective(problem)
+    state = advance(objective, Rules(steps=200), begin(objective, 0, 0), 200)
+    proposals = [objective.proposal(visit) for visit in state.best]
     assert len(proposals) >= 4
 
     class Pressed(Executor):
@@ -163,12 +166,12 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
             future.set_result(call(*arguments))
             return future
 
-    with crew() as here:
-        assert set(rank(setting, proposals, Pressed())) == set(rank(setting, proposals[:2], here))
+    with worker_pool() as here:
+        assert set(rank(problem, proposals, Pressed())) == set(rank(problem, proposals[:2], here))
     nobody = Pressed()
     nobody.left = 0
     stop = Stop()
-    (only,) = rank(setting, proposals, nobody, stop)
+    (only,) = rank(problem, proposals, nobody, stop)
     assert (only.strategy, stop.why) == (proposals[0].strategy, "Ctrl-C")
 
 
@@ -249,7 +252,7 @@ def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(m
         asked.append((steps, chains))
         return optimise(*about, steps=2, chains=1, **more)
 
-    monkeypatch.setattr("testbed.design.planning.optimise", quick)
+    monkeypatch.setattr("testbed.design.plans.planning.optimise", quick)
     choice = WorkloadChoice("candle", settings={"batch_per_device": "2"})
     for effort in (Effort(), Effort(steps=0), Effort(chains=1)):
         plan, _ = make_plan(choice, Servers(4, 2, 25), effort)
@@ -262,4 +265,4 @@ def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(m
     [(4, False, (0, 2)), (5, False, (0, 1, 3)), (1, False, (0,)), (3, True, (0, 1, 2)), (1, True, (0,))],
 )
 def test_so_many_links_can_go_to_pairs(degree, simplex, degrees):
-    assert Setting(pure_data(), Cluster(12), degree, 25, simplex).matching_degrees == degrees
+    assert Problem(pure_data(), Cluster(12), degree, 25, simplex).matching_degrees == degrees

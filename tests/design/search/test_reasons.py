@@ -1,23 +1,23 @@
-"""What a plan says for itself, in whole sentences."""
+"""Reasons that a plan gives, in whole sentences."""
 
 from __future__ import annotations
 
 import pytest
 
-from testbed.design.demand import demand_of
-from testbed.design.finder import find
 from testbed.design.search.finalists import Ranked
+from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import reasons
-from testbed.design.search.setting import Setting
-from testbed.design.workloads.layout import Strategy, data_layout
+from testbed.design.topology.demand import demand_of
+from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
 
 NODES = 12
 ONE = Workload(
     "one", (Operator("dense", "dense", 1e9, 2e9, 1 << 20, 64, gradient_bytes=1 << 20),), (), batch=96
 )
-SPREAD = Strategy((data_layout(range(NODES)),))
+SPREAD = Strategy((data_sharding(range(NODES)),))
 
 
 def ranked(degree, pairs, simulated_s, *, simplex=False):
@@ -26,10 +26,10 @@ def ranked(degree, pairs, simulated_s, *, simplex=False):
 
 
 def sentences(degree, times, ideal_s, *, simplex=False):
-    """Why, when so many links for pairs take so long; the first is the plan."""
-    setting = Setting(ONE, Cluster(NODES), degree, 25.0, simplex)
+    """Return the reason given when so many links for pairs take so long; the first is the plan."""
+    problem = Problem(ONE, Cluster(NODES), degree, 25.0, simplex)
     wirings = [ranked(degree, pairs, seconds, simplex=simplex) for pairs, seconds in times.items()]
-    return reasons(setting, wirings, ideal_s)
+    return reasons(problem, wirings, ideal_s)
 
 
 def test_links_are_counted_in_words():

@@ -1,13 +1,13 @@
-"""Random workloads on random layouts, and an operator whose sizes a test names."""
+"""Random workloads on random shardings, and an operator whose sizes a test names."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from testbed.design.workloads.layout import Layout, Strategy
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
 
 WAYS = ("data", "tensor", "place", "expert")
 
@@ -24,13 +24,13 @@ def operator(name, **sizes):
     return Operator(name=name, **(usual | sizes))
 
 
-def random_layout(rng, nodes, way=None):
-    """Any grid on any of the servers: not only those that a search would try."""
+def random_sharding(rng, nodes, way=None):
+    """Return any grid on any of the servers: not only those that a search would try."""
     way = way or str(rng.choice(WAYS))
     servers = [int(server) for server in rng.permutation(nodes)[: rng.integers(1, nodes + 1)]]
     shards = {"data": 1, "place": len(servers)}.get(way, int(rng.integers(1, len(servers) + 1)))
     replicas = len(servers) // shards
-    return Layout(way, tuple(tuple(servers[row * shards : (row + 1) * shards]) for row in range(replicas)))
+    return Sharding(way, tuple(tuple(servers[row * shards : (row + 1) * shards]) for row in range(replicas)))
 
 
 def random_operator(rng, name):
@@ -49,7 +49,7 @@ def random_operator(rng, name):
 
 
 def random_case(rng):
-    """A workload, a strategy and a cluster; chains are as frequent as anything."""
+    """Return a workload, a strategy and a cluster; chains are as frequent as anything."""
     nodes, count = int(rng.integers(1, 10)), int(rng.integers(1, 7))
     operators = tuple(random_operator(rng, f"op{place}") for place in range(count))
     chained = rng.random() < 0.5
@@ -60,27 +60,27 @@ def random_case(rng):
         if (producer == consumer - 1 if chained else rng.random() < 0.4)
     ]
     workload = Workload("random", operators, tuple(edges), int(rng.integers(1, 40)), bool(rng.random() < 0.8))
-    layouts = [random_layout(rng, nodes) for _ in range(1 if rng.random() < 0.3 else 3)]
-    chosen = tuple(layouts[rng.integers(len(layouts))] for _ in range(count))
+    shardings = [random_sharding(rng, nodes) for _ in range(1 if rng.random() < 0.3 else 3)]
+    chosen = tuple(shardings[rng.integers(len(shardings))] for _ in range(count))
     microbatches = int(rng.integers(1, min(4, workload.batch) + 1))
     return workload, Strategy(chosen, microbatches), Cluster(nodes)
 
 
 @pytest.fixture(scope="session")
 def make_operator():
-    """An operator of no size, but for what is named."""
+    """Return an operator of no size, but for what is named."""
     return operator
 
 
 @pytest.fixture(scope="session")
-def any_layout():
-    """A random layout: generator, nodes, way."""
-    return random_layout
+def any_sharding():
+    """Return a random sharding: generator, nodes, way."""
+    return random_sharding
 
 
 @pytest.fixture(scope="session")
 def random_cases():
-    """So many random cases of a seed."""
+    """Return so many random cases of a seed."""
 
     def cases(seed, count):
         rng = np.random.default_rng(seed)

@@ -29,8 +29,8 @@ def test_colours_are_where_bytes_are(tmp_path):
     from matplotlib.image import imread
 
     def coloured(matrix, name):
-        picture = imread(draw_heat_map(matrix, tmp_path / name))[..., :3]
-        plot = picture[:, : int(picture.shape[1] * 0.78)]  # without the colour bar
+        plot = imread(draw_heat_map(matrix, tmp_path / name))[..., :3]
+        plot = plot[:, : int(plot.shape[1] * 0.78)]  # without the colour bar
         return int((np.ptp(plot, axis=2) > 0.2).sum())
 
     nothing, some, all_of_it = (
@@ -41,7 +41,7 @@ def test_colours_are_where_bytes_are(tmp_path):
     assert some == pytest.approx(all_of_it / 8, rel=0.1)
 
 
-def test_without_matplotlib_the_cure_is_told(tmp_path, monkeypatch):
+def test_without_matplotlib_the_hint_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lightbed\[testbed\]'"):
         draw_heat_map(ring(4), tmp_path / "map.png")

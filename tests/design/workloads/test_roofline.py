@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
+from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.profile import check_profile, profile_of, read_profile
 from testbed.design.workloads.roofline import (
@@ -19,7 +18,8 @@ from testbed.design.workloads.roofline import (
     memory_use,
     operator_seconds,
 )
-from testbed.design.workloads.strategies import data_parallel
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy, data_sharding, place_sharding
+from testbed.design.workloads.strategies.strategies import data_parallel
 from testbed.errors import OutOfMemory, WorkloadError
 
 
@@ -65,13 +65,13 @@ def test_memory_is_parameters_state_and_outputs_kept(make_operator):
         *tuple(make_operator(f"d{i}", **sizes) for i in range(3)),
         make_operator("c", kind="cache", **sizes),
     )
-    layouts = (
-        data_layout([0, 1]),
-        Layout("tensor", ((0, 1),)),
-        place_layout([2]),
-        Layout("tensor", ((2, 3),)),
+    shardings = (
+        data_sharding([0, 1]),
+        Sharding("tensor", ((0, 1),)),
+        place_sharding([2]),
+        Sharding("tensor", ((2, 3),)),
     )
-    cluster, strategy = Cluster(4), Strategy(layouts)
+    cluster, strategy = Cluster(4), Strategy(shardings)
     kept = np.array([4000 + 40 + 2000 + 80, 4000 + 40 + 2000 + 80, 4000 + 80 + 2000 + 40, 2000 + 40])
     assert memory_use(Workload("w", operators, (), 8), strategy, cluster).tolist() == kept.tolist()
     served = memory_use(Workload("w", operators, (), 8, training=False), strategy, cluster)
@@ -83,14 +83,14 @@ def test_what_does_not_fit_is_named_with_its_server(make_operator):
         make_operator(f"table{i}", parameter_bytes=40_000_000_000, state_bytes=i) for i in range(5)
     )
     workload = Workload("tables", tables, (), 8)
-    spread = Strategy(tuple(place_layout([min(i, 3)]) for i in range(5)))
+    spread = Strategy(tuple(place_sharding([min(i, 3)]) for i in range(5)))
     check_memory(workload, spread, Cluster(4))
     with pytest.raises(OutOfMemory) as caught:
         check_memory(workload, data_parallel(workload, 4), Cluster(4))
     told = str(caught.value)
     assert told.startswith("tables: server 0 would hold 200.0 GB of its 160.0 GB")
     assert "table4 40.0 GB, table3 40.0 GB, table2 40.0 GB" in told
-    heap = Strategy(tuple(place_layout([2]) for _ in range(5)))
+    heap = Strategy(tuple(place_sharding([2]) for _ in range(5)))
     with pytest.raises(OutOfMemory, match="server 2 would hold"):
         check_memory(workload, heap, Cluster(4))
 
@@ -178,8 +178,9 @@ def test_damaged_entries_are_named(entry, told):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is no JSON"), ("[]", "no profile of version 1"), ('{"lightbed-profile": 2}', "no profile of version 1"),
-     ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is no JSON")],
+    [("{", "is not valid JSON"),
+     ("[]", "no profile of version 1"), ('{"lightbed-profile": 2}', "no profile of version 1"),
+     ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is not valid JSON")],
 )  # fmt: skip
 def test_damaged_files_are_named(tmp_path, text, told):
     path = tmp_path / "times.json"

@@ -49,7 +49,7 @@ async def story(dut):
 
 @cocotb.test()
 async def streams(dut):
-    """Beats through AXI-Stream ports, with pauses on both sides; everything else through registers."""
+    """Send beats through AXI-Stream ports, with pauses on both sides; everything else through registers."""
 
     def end(kind, prefix):
         return kind(AxiStreamBus.from_prefix(dut, prefix), dut.aclk, dut.aresetn, reset_active_level=False)

@@ -1,4 +1,4 @@
-"""The datapath of `tests/fpga/demo_datapath.py`, the story that is told on every bus, and the tops in simulators."""
+"""The datapath of `tests/fpga/demo_datapath.py`, the story that runs on every bus, and the tops in simulators."""
 
 import importlib.util
 import json
@@ -37,7 +37,7 @@ def portal_blocks():
 
 @pytest.fixture(scope="session")
 def expected(demo, scenario):
-    """The story on the plain simulator, which needs numpy alone, as JSON would give it back."""
+    """Return the story on the plain simulator, which needs numpy alone, as JSON would give it back."""
     from fpga.bus import simulated_bus
 
     return scenario.tell(simulated_bus(demo, "reference"), demo)
@@ -45,7 +45,7 @@ def expected(demo, scenario):
 
 @pytest.fixture(scope="session")
 def has_registers():
-    """What makes the register file is installed."""
+    """Return tools that make the register file; skip where they are missing."""
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
     if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
         pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
@@ -54,7 +54,7 @@ def has_registers():
 @pytest.fixture(scope="session")
 @needs("hdl")
 def axi_simulator(demo, has_registers):
-    """The AXI4-Lite top under Verilator, built once."""
+    """Return the AXI4-Lite top under Verilator, built once."""
     from fpga.hdl import verilator, why_missing
     from fpga.registers.design import axi_design
 
@@ -67,7 +67,7 @@ def axi_simulator(demo, has_registers):
 @pytest.fixture
 @needs("hdl")
 def told_in_icarus(demo, has_registers, tmp_path, monkeypatch):
-    """A function: the JSON that a test of `cocotb_story.py` writes about a top."""
+    """Return a function: the JSON that a test of `cocotb_story.py` writes about a top."""
     from fpga.hdl import why_missing
     from fpga.registers.design import top_sources
     from fpga.registers.top import top_name

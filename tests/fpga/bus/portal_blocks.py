@@ -27,7 +27,7 @@ def design(name, text):
 
 
 def stimulus(name, cycles=3000):
-    """Random words; what goes in and what comes out have the upper hand in turn, so that FIFOs fill and empty."""
+    """Return random words; inputs and outputs are busier in turn, so that FIFOs fill and empty."""
     generator = np.random.default_rng(3)
     inputs, _ = PORTS[name]
     rows = generator.integers(0, 1 << 16, (cycles, len(inputs))).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""One story, told through the driver, on whatever bus: what a user would see, without anything of time."""
+"""One story, run through the driver, on whatever bus: what a user would see, without anything of time."""
 
 from dataclasses import asdict
 
@@ -16,7 +16,7 @@ def _plain(outputs):
 
 
 def tell(bus, demo):
-    """Observations by their name, as JSON can hold them."""
+    """Return the observations by their names, as JSON can hold them."""
     datapath = Datapath(bus)
     seen = {}
 
@@ -55,7 +55,7 @@ def _status(datapath):
 
 
 def _first_some_then_the_rest(datapath):
-    """Beats of some streams wait for those of the others; what waits keeps its samples."""
+    """Let beats of some streams wait for those of the others; what waits keeps its samples."""
     some = np.full((2, 3, 2), 99)
     some[0, 0] = (1, -1)
     some[1, 1:] = (2, -2)
@@ -64,7 +64,7 @@ def _first_some_then_the_rest(datapath):
 
 
 def _wide(datapath):
-    """33 streams: nothing moves until lamp 39 is on."""
+    """Send 33 streams: nothing moves until lamp 39 is on."""
     bricks = np.arange(66).reshape(2, 33) % 16
     try:
         datapath.run({"wide": bricks[:1]})
@@ -77,7 +77,7 @@ def _wide(datapath):
 
 
 def _until_full(datapath):
-    """Without a reader the FIFO fills, the datapath stalls, and a beat waits; nothing is lost."""
+    """Send without a reader: the FIFO fills, the datapath stalls, and a beat waits; nothing is lost."""
     datapath.use(1)
     datapath.set_input("gate", 1)
     registers, bus = datapath.registers, datapath.bus

@@ -71,15 +71,15 @@ def test_a_file_that_is_not_there(tmp_path):
         open_bus(f"fastsim://{tmp_path}/absent.ca")
 
 
-def test_without_numba_the_cure_is_said(demo, monkeypatch):
-    for name in ("numba", "fpga.count_action.simulate.native"):
+def test_without_numba_the_hint_is_given(demo, monkeypatch):
+    for name in ("numba", "fpga.count_action.simulate.compiled.native"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BusUnavailable, match=r"pip install 'lightbed\[fpga\]'.*engine=reference"):
         simulated_bus(demo)
 
 
 @pytest.mark.parametrize("address", ["pynq://0xA0000000", "pynq://board:1234/0xA0000000"])
-def test_without_pynq_the_cure_is_said(monkeypatch, address):
+def test_without_pynq_the_hint_is_given(monkeypatch, address):
     monkeypatch.setitem(sys.modules, "pynq", None)
     with pytest.raises(BusUnavailable, match=r"pip install 'lightbed\[pynq\]'"):
         open_bus(address)

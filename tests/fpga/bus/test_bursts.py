@@ -1,4 +1,4 @@
-"""Several accesses in one go: the words are those of single accesses, and a register file that is late is told."""
+"""Several accesses in one go: the words are those of single accesses, and a register file that is late is reported."""
 
 from types import SimpleNamespace
 
@@ -64,10 +64,10 @@ class Slow:
         for name in ("awready", "wready", "arready"):
             out[:, ports.output(name).column] = 1
         for request, response in (("awvalid", "b"), ("arvalid", "r")):
-            asked = np.flatnonzero(rows[:, ports.input(request).column]) + self._late
-            asked = asked[asked < len(rows)]
-            out[asked, ports.output(f"{response}valid").column] = 1
-            out[asked, ports.output(f"{response}resp").column] = self._wrong
+            requested = np.flatnonzero(rows[:, ports.input(request).column]) + self._late
+            requested = requested[requested < len(rows)]
+            out[requested, ports.output(f"{response}valid").column] = 1
+            out[requested, ports.output(f"{response}resp").column] = self._wrong
         return out
 
 

@@ -56,7 +56,7 @@ def test_axi_stream_on_icarus(told_in_icarus):
 
 
 class Mmio:
-    """What a `pynq.MMIO` is to a driver, around another bus."""
+    """A `pynq.MMIO` as a driver sees it, around another bus."""
 
     def __init__(self, bus):
         self._bus = bus

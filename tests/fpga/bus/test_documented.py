@@ -32,7 +32,7 @@ def test_identities_are_those_of_the_tops():
 
 
 def generic(key):
-    """The name of a register with what is particular to a datapath left out."""
+    """Return the name of a register with what is particular to a datapath left out."""
     kind, *names = key
     if names and names[-1] in {"DATA", "PUSH", "WAITING", "LEVEL", "POP"}:
         *names, what = names

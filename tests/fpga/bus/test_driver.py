@@ -62,11 +62,11 @@ def driver(bus, demo, scenario):
 
 def test_hardware_of_another_hash_is_refused_and_left_alone(demo):
     driver = Datapath(Constant(Streams.REGISTERS.value, 0x0BADF00D))
-    with pytest.raises(WrongHardware) as told:
+    with pytest.raises(WrongHardware) as raised:
         driver.load(Program(demo))
-    assert "0badf00d" in str(told.value)
-    assert f"{demo.digest:08x}" in str(told.value)
-    assert "Build and load the bitstream" in str(told.value)
+    assert "0badf00d" in str(raised.value)
+    assert f"{demo.digest:08x}" in str(raised.value)
+    assert "Build and load the bitstream" in str(raised.value)
 
 
 @pytest.mark.parametrize("identity", [0, 0xFFFFFFFF])
@@ -127,9 +127,9 @@ def test_close_closes_the_bus(demo, bus):
 def test_beats_that_are_not_taken(driver):
     """33 streams whose lamp is off: nothing moves, and the beats before are in the error."""
     driver.set_input("gate", 1)
-    with pytest.raises(BeatsNotTaken, match="3 of wide") as told:
+    with pytest.raises(BeatsNotTaken, match="3 of wide") as raised:
         driver.run({"wide": np.zeros((3, 33), int), "w": [1, 2]})
-    assert told.value.outputs["adder.total"].tolist() == [[3]]
+    assert raised.value.outputs["adder.total"].tolist() == [[3]]
     driver.reset()
     driver.set_input("lamps", 1, 39)
     assert driver.run({"wide": np.zeros((1, 33), int)})["wall.bricks"].shape == (1, 33)

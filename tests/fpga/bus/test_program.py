@@ -49,7 +49,7 @@ def test_numbers_of_numpy_are_numbers(demo):
         ({"join.n": "3"}, "join.n is '3', and a target is a whole number"),
     ],
 )
-def test_what_cannot_be_is_said(demo, layer, message):
+def test_what_cannot_be_is_refused(demo, layer, message):
     with pytest.raises(ProgramError, match=message):
         Program(demo, ({}, layer))
 

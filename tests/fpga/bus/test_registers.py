@@ -5,7 +5,7 @@ import random
 import pytest
 
 from fpga.bus import simulated_bus
-from fpga.bus.protocol import checked
+from fpga.bus.protocol import check_access
 from fpga.registers import Access, register_map
 
 CONTROL = 8
@@ -72,10 +72,10 @@ def test_popping_an_empty_fifo_does_nothing(demo, axi_bus):
 @pytest.mark.parametrize("offset", [-4, 1, 2, 3, 6])
 def test_offsets_are_those_of_words(offset):
     with pytest.raises(ValueError, match="offset of a word"):
-        checked(offset)
+        check_access(offset)
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 32])
 def test_values_are_words(value):
     with pytest.raises(ValueError, match="does not fit into a register"):
-        checked(0, value)
+        check_access(0, value)

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="session")
 @needs("hdl")
 def prover(warm_yosys):
-    """The tools of a proof."""
+    """Return the tools of a proof."""
     if reason := why_missing(*TOOLS):
         pytest.skip(reason)
     from fpga.formal import sby

@@ -16,7 +16,7 @@ class Mutant:
     new: str
     assertion: str
     which: int = -1
-    """Which of the proven parameters of the block, in their order."""
+    """Index among the proven parameters of the block."""
 
     @property
     def proven(self) -> Proven:
@@ -90,7 +90,7 @@ MUTANTS = (
 
 
 def sources() -> dict[str, str]:
-    """All mutants beside their checks in one top: mutant `i` is `b<i>`."""
+    """Return all mutants with their checks in one top: mutant `i` is `b<i>`."""
     blocks = [mutant.proven for mutant in MUTANTS]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(MUTANTS)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(MUTANTS)}

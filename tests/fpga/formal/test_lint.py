@@ -20,7 +20,7 @@ def test_checks_are_clean(path):
     waived = [f"-Wno-{each}" for each in WAIVED]
     try:
         find_tool("verilator").run(["--lint-only", "-Wall", "--no-timing", *waived, path], timeout_s=60)
-        said = find_tool("verible-verilog-lint").run([f"--rules={','.join(VERIBLE_RULES)}", path])
+        printed = find_tool("verible-verilog-lint").run([f"--rules={','.join(VERIBLE_RULES)}", path])
     except ToolFailed as error:
-        said = str(error)
-    assert said == ""
+        printed = str(error)
+    assert printed == ""

@@ -26,7 +26,7 @@ NARROW = {"photonic_dot": {"lanes": 4, "bits": 2, "width": 8}}
 
 
 def processor_s() -> float:
-    """Seconds of processor time of this process and of those it has waited for."""
+    """Return seconds of processor time of this process and of those it has waited for."""
     return sum(os.times()[:4])
 
 
@@ -50,7 +50,7 @@ def wired(mutants):
 
 
 def faulty(datapath, mutant):
-    """A stand-in for `design_of` that plants the fault in the generated top."""
+    """Return a stand-in for `design_of` that plants the fault in the generated top."""
     sound = design_of(datapath)
     name, text = sound.sources[-1]
     assert text.count(mutant.old) == 1, f"{mutant.old!r} stands once in the top"
@@ -121,9 +121,9 @@ def test_the_command_shows_a_counterexample_and_writes_the_waves(
 
 def test_an_unknown_module_is_named(prover, file, capsys):
     assert run_app(["prove", str(file), "--module", "nobody"]) == 1
-    said = capsys.readouterr().err
-    assert "nobody" in said
-    assert "gate" in said
+    printed = capsys.readouterr().err
+    assert "nobody" in printed
+    assert "gate" in printed
 
 
 def test_a_dump_is_read_cycle_by_cycle():

@@ -1,4 +1,4 @@
-"""What designs cost, against the accepted numbers in `fpga/rtl/synthesis.json`."""
+"""Cost of designs, against the accepted numbers in `fpga/rtl/synthesis.json`."""
 
 import json
 
@@ -11,7 +11,7 @@ skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 from fpga.hdl.synthesis import BASELINE, estimate, grown, subjects
 
 QUICK = {"count_action", "count_action_beat", "count_action_sum", "synchronous_data_streamer"}
-"""What is estimated in every run: a few seconds each. `make test-long` estimates all."""
+"""Designs that are estimated in every run: a few seconds each. `make test-long` estimates all."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_nothing_has_grown(baseline):
     assert grown(estimate(subjects()), baseline) == ()
 
 
-def test_growth_is_told():
+def test_growth_is_reported():
     before = {"a": {"lut": 100, "ff": 10}, "b": {"lut": 0, "ff": 1}}
     assert grown({"a": {"lut": 110, "ff": 12}, "b": {"lut": 2, "ff": 1}}, before) == ()
     assert grown({"a": {"lut": 111, "ff": 10}}, before) == ("a: lut 100 -> 111",)

@@ -1,4 +1,4 @@
-"""What the tests of the language share: the examples, and one way to be refused."""
+"""Fixtures that the tests of the language share: the examples, and one way to be refused."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def small_datapaths() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def random_datapaths() -> ModuleType:
-    """The generator that all co-simulation shares."""
+    """Return the generator that all co-simulation shares."""
     return _loaded("random_datapaths_for_the_language", HERE.parent / "random_datapaths.py")
 
 
 @pytest.fixture
 def refused() -> Callable[..., Any]:
-    """The errors of a text that is not accepted."""
+    """Return the errors of a text that is not accepted."""
     pytest.importorskip("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
     from fpga.count_action import CountActionError, parse_text
 

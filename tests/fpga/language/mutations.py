@@ -15,7 +15,7 @@ for on emit shift pulse set clear advance modulo as with use import never not an
 def fuzzed(
     valid: Sequence[str], number: int, seed: int, *, mutated: float = 0.75
 ) -> Iterator[tuple[bool, str]]:
-    """Texts, and whether each is a mutation of a valid one (the others are noise)."""
+    """Return texts, and whether each is a mutation of a valid one (the others are noise)."""
     dice = random.Random(seed)
     for _ in range(number):
         if dice.random() < mutated:
@@ -54,7 +54,7 @@ def _mutation(dice: random.Random, valid: Sequence[str]) -> str:
 
 
 def _rename(dice: random.Random, pieces: list[str]) -> None:
-    """One name or number takes the place of another: the text stays a text, and may mean something else."""
+    """Put one name or number in the place of another: the text stays a text, and may mean something else."""
     for kind in (str.isidentifier, str.isdigit):
         places = [place for place, piece in enumerate(pieces) if kind(piece) and piece not in _WORDS[:39]]
         if places and dice.random() < 0.6:
@@ -62,7 +62,7 @@ def _rename(dice: random.Random, pieces: list[str]) -> None:
 
 
 def _near(dice: random.Random, piece: str) -> str:
-    """A number or a name that is almost this one; sometimes one that stands elsewhere."""
+    """Return a number or a name that is almost this one; sometimes one that stands elsewhere."""
     if piece.isdigit():
         return str(
             dice.choice((0, 1, int(piece) + 1, abs(int(piece) - 1), 31, 32, 33, 1024, 1025, 2**32, 10**13))

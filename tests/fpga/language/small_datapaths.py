@@ -21,7 +21,7 @@ from fpga.count_action.model import (
 
 
 def random_datapath(seed: int) -> Datapath:
-    """A datapath of one to five modules with everything that the language has."""
+    """Return a datapath of one to five modules with everything that the language has."""
     return _Maker(random.Random(seed)).datapath()
 
 
@@ -165,7 +165,7 @@ _PLAIN = (ActionKind.PULSE, ActionKind.SET, ActionKind.ADVANCE, ActionKind.CLEAR
 
 
 def dice_name(dice: random.Random, number: int) -> str:
-    """A name for what an action drives; some are words of the language that may be names."""
+    """Return a name for what an action drives; some are words of the language that may be names."""
     return (
         f"out_{number}"
         if number or dice.random() < 0.5

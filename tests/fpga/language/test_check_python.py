@@ -21,7 +21,7 @@ from fpga.count_action import (
     check,
     warnings_of,
 )
-from fpga.count_action.text import as_text
+from fpga.count_action.language.unparse import unparse
 
 COUNT = Count("beats", CountKind.ACCUMULATE, "goal", (Ref("x"),))
 PULSE = Action(ActionKind.PULSE, "beats", "done")
@@ -87,7 +87,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_what_is_wrong_is_told(message):
+def test_what_is_wrong_is_reported(message):
     found = check(WRONG[message])
     assert any(message in each.message for each in found), found
     assert all(each.hint for each in found), found
@@ -110,4 +110,4 @@ def test_clearing_a_level_count_is_a_warning():
 
 def test_a_sign_that_samples_do_not_have_is_written():
     emit = Action(ActionKind.EMIT, "beats", "dot", (Ref("x"),), 16, signed=True)
-    assert "emit sum x.data width 16 signed as dot" in as_text(with_module(actions=(emit,)))
+    assert "emit sum x.data width 16 signed as dot" in unparse(with_module(actions=(emit,)))

@@ -15,17 +15,17 @@ skip_without("typer", reason="typer is the command line: pip install 'lightbed[f
 
 from fpga.cli import run_app
 from fpga.count_action import ActionKind, CountKind, load
-from fpga.count_action.drawing import draw
-from fpga.count_action.explain import explain
+from fpga.count_action.explanation.drawing import draw
+from fpga.count_action.explanation.explain import explain
 
 BROKEN = "module m {\n  counts: { sum x over cycles }\n  targets: { 70000 }\n}\n"
 
 
 def run(capsys, *arguments):
-    """Exit code, what was printed, and what was said on standard error."""
+    """Return exit code, what was printed, and what was said on standard error."""
     code = run_app([str(each) for each in arguments])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def test_check_says_that_nothing_is_wrong(capsys, examples):
@@ -66,7 +66,7 @@ def test_check_for_programs(capsys, tmp_path, examples):
 def test_check_refuses_parameters_that_are_none(capsys, examples, given):
     code, out, _ = run(capsys, "check", examples / "streamer.ca", "-P", given, "--json")
     assert code == 1
-    assert "is no value of a parameter" in json.loads(out)["errors"][0]["message"]
+    assert "is not a valid value of a parameter" in json.loads(out)["errors"][0]["message"]
 
 
 def test_explain_draws_counts_targets_actions_and_who_triggers_whom(capsys, examples, monkeypatch):
@@ -105,9 +105,9 @@ def test_explain_for_programs(capsys, examples):
 
 
 def test_explain_draws_svg(capsys, tmp_path, examples):
-    code, _, _ = run(capsys, "explain", examples / "two_channels.ca", "--svg", tmp_path / "picture.svg")
+    code, _, _ = run(capsys, "explain", examples / "two_channels.ca", "--svg", tmp_path / "drawing.svg")
     assert code == 0
-    root = ET.parse(tmp_path / "picture.svg").getroot()
+    root = ET.parse(tmp_path / "drawing.svg").getroot()
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"left", "right", "pair"} <= set(texts)
     assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) >= 5

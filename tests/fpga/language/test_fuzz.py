@@ -14,16 +14,16 @@ skip_without("typer", reason="typer is the command line: pip install 'lightbed[f
 from fpga.cli import run_app
 from fpga.cli.check import accepted, refused
 from fpga.count_action import CountActionError, check, datapath_from_json, load, parse_text
-from fpga.count_action.text import as_text
+from fpga.count_action.language.unparse import unparse
 
 KEYS = {"file", "line", "column", "message", "hint"}
 
 
 def fuzz(number, seed, *, examples, mutations, small_datapaths, folder, capsys):
-    """Reads so many texts; how many were mutations, were accepted, and were refused for which reason."""
+    """Read so many texts; count those that were mutations, accepted, and refused for which reason."""
     valid = [path.read_text() for path in sorted(examples.glob("*.ca"))]
     valid += [
-        text for text in map(as_text, map(small_datapaths.random_datapath, range(40))) if len(text) < 700
+        text for text in map(unparse, map(small_datapaths.random_datapath, range(40))) if len(text) < 700
     ]
     (folder / "averager.ca").write_text((examples / "averager.ca").read_text())
     file = folder / "fuzz.ca"
@@ -76,7 +76,7 @@ def test_datapaths_for_co_simulation_are_what_their_text_says(random_datapaths, 
     for seed in range(5):
         datapath = random_datapaths.random_datapath(seed, modules=modules)
         assert check(datapath) == ()
-        assert parse_text(as_text(datapath), f"{datapath.name}.ca").datapath == datapath
+        assert parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath
 
 
 def test_random_datapaths_are_what_their_text_says(small_datapaths):
@@ -84,10 +84,10 @@ def test_random_datapaths_are_what_their_text_says(small_datapaths):
     for seed in range(200):
         datapath = small_datapaths.random_datapath(seed)
         assert check(datapath) == ()
-        read = parse_text(as_text(datapath), f"{datapath.name}.ca").datapath
+        read = parse_text(unparse(datapath), f"{datapath.name}.ca").datapath
         assert read == datapath
         assert read.digest == datapath.digest
-        assert as_text(read) == as_text(datapath)
+        assert unparse(read) == unparse(datapath)
         seen.update(action.kind.value for module in datapath.modules for action in module.actions)
         seen["gates"] += sum(len(count.gate) for _, count in datapath.counts())
         seen["own targets"] += sum(

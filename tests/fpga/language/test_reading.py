@@ -1,4 +1,4 @@
-"""What texts mean: the talk's module, names, ranges, inference, instances."""
+"""The meaning of texts: the talk's module, names, ranges, inference, instances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ module synchronized_data_streamer {
 
 
 def module_of(text, **given):
-    """The last module of a text."""
+    """Return the last module of a text."""
     return parse_text(text, "t.ca", **given).datapath.modules[-1]
 
 
@@ -56,7 +56,7 @@ def test_the_text_of_the_talk_is_the_datapath_that_python_builds():
     assert read.digest == built.digest
 
 
-def test_what_was_taken_for_granted_is_told():
+def test_what_was_taken_for_granted_is_reported():
     checked = parse_text(TALK, "streamer.ca")
     assert [each.message for each in checked.inferences] == [
         "`num_DACs` is taken to be a parameter of `synchronized_data_streamer`: 16 unless it is given",

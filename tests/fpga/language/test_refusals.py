@@ -1,5 +1,5 @@
 # ruff: noqa: E501, ISC004
-"""What is refused: every rule that can be broken, with the place, the reason and the cure."""
+"""Texts that are refused: every rule that can be broken, with the place, the reason and the hint."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ CASES = [
 @pytest.mark.parametrize(
     ("text", "line", "column", "message", "hint"), CASES, ids=[case[3][:50] for case in CASES]
 )
-def test_refused_with_place_reason_and_cure(refused, text, line, column, message, hint):
+def test_refused_with_place_reason_and_hint(refused, text, line, column, message, hint):
     first = refused(text)[0]
     assert message in first.message
     assert hint in first.hint
     assert (first.file, first.line, first.column) == ("t.ca", line, column)
 
 
-def test_several_errors_of_a_file_are_told_at_once(refused):
+def test_several_errors_of_a_file_are_printed_at_once(refused):
     text = """module m {
   counts: { sum x[i] (i = 3 to 1); sum y over cycles }
   targets: { 0; 1 / 0 }
@@ -152,7 +152,7 @@ def test_several_errors_of_a_file_are_told_at_once(refused):
     assert [each.line for each in refused(syntax)] == [2, 2, 3, 4]
 
 
-def test_an_error_in_a_range_is_told_once(refused):
+def test_an_error_in_a_range_is_printed_once(refused):
     text = "module m { counts: { sum x[i].valid (i = 1 to 9) } targets: { 1 } actions: { stream y[i].valid (i = 1 to 9) } }"
     assert len(refused(text)) == 1
 
@@ -177,7 +177,7 @@ def test_missing_files_and_circles(tmp_path):
     assert [each.line for each in caught.value.errors] == [1, 2, 3, 4]
 
 
-def test_an_error_of_an_imported_file_is_told_where_it_is(tmp_path):
+def test_an_error_of_an_imported_file_is_printed_where_it_is(tmp_path):
     (tmp_path / "a.ca").write_text('import "b.ca";')
     (tmp_path / "b.ca").write_text("module b {\n counts: { sum }\n}")
     with pytest.raises(CountActionError, match=r"b\.ca:2:16: `}` cannot stand here"):
@@ -253,12 +253,12 @@ except CountActionError as refused:
 
 
 def timed_refusal(path):
-    """Seconds until a file was refused, the line of the first error, and the length of all that was said."""
+    """Return seconds until a file was refused, the line of the first error, and the length of all that was said."""
     uncounted = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    told = subprocess.run(  # a process of its own: counting branches takes longer than reading
+    printed = subprocess.run(  # a process of its own: counting branches takes longer than reading
         [sys.executable, "-c", TIMED, str(path)], capture_output=True, text=True, check=True, env=uncounted
     ).stdout
-    return tuple(map(float, told.split()))
+    return tuple(map(float, printed.split()))
 
 
 @pytest.mark.process

@@ -18,7 +18,7 @@ LIBRARY = Path(fpga.__file__).parent / "library"
 
 
 class Played:
-    """What the ports of a datapath showed; `beats` are those of a stream that left."""
+    """A run as the ports of a datapath showed it; `beats` are those of a stream that left."""
 
     def __init__(self, datapath, inputs, outputs):
         from fpga.hdl.cosimulation import values_of
@@ -53,7 +53,7 @@ def play():
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import simulate
-    from fpga.count_action.simulate.words import put_series
+    from fpga.count_action.simulate.port_values import put_series
 
     def run(name: str, driven: Mapping[str, Sequence[int]], cycles: int, **parameters: int) -> Played:
         datapath = load(LIBRARY / f"{name}.ca", parameters).datapath

@@ -1,4 +1,4 @@
-"""What each module of the library is for, as facts."""
+"""The purpose of each module of the library, as facts."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_preamble_control_finds_the_place_that_matched_often_enough(play):
     assert played["preamble_control_found_5_o"] == [0] * 10  # its third match came after the lock
 
 
-def test_preamble_control_begins_anew_at_a_restart(play):
+def test_preamble_control_begins_again_at_a_restart(play):
     driven = {"match_i": [1, 1, 0, 0, 1, 0, 2, 2], "restart_i": [0, 0, 0, 1]}
     played = play("preamble_control", driven, 10, samples=4, length=2)
     assert played["preamble_control_found_0_o"] == [0, 0, 1, 1, 0, 0, 0, 0, 0, 0]

@@ -32,7 +32,7 @@ def icarus():
 @pytest.fixture(scope="session")
 @needs("hdl")
 def verilated():
-    """The whole datapath with simulated optics: one build for all networks."""
+    """Return the whole datapath with simulated optics: one build for all networks."""
     _needs("verilator", "make", "g++")
     from fpga.hdl import verilator
     from fpga.photonic_mac.hardware import loopback_design
@@ -54,7 +54,7 @@ class Unit:
         self.design = type(design)("unit", (*design.sources, ("unit.sv", text)), self.ports)
 
     def run(self, driven: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        from fpga.count_action.simulate.words import put_series, series_of
+        from fpga.count_action.simulate.port_values import put_series, series_of
 
         cycles = max(len(series) for series in driven.values())
         rows = np.zeros((cycles, self.ports.input_columns), np.uint64)
@@ -72,8 +72,11 @@ def _placed(port, widths):
 
 
 def _wrapper(block, parameters, inputs, outputs, clocks, shown_from):
-    """A module without parameters around the block. Outputs are 0 before the cycle `shown_from`: what a memory holds
-    before it is written nobody knows, and Icarus says so."""
+    """Return a module without parameters around the block.
+
+    Outputs are 0 before the cycle `shown_from`: what a memory holds before it is written nobody knows, and Icarus
+    says so.
+    """
     sides = [("input", name, width) for name, width in [("clk_i", 1), ("rst_i", 1), *inputs.items()]]
     sides += [("output", name, width) for name, width in outputs.items()]
     ports = ",\n".join(f"  {side} logic [{width - 1}:0] {name}" for side, name, width in sides)
@@ -118,7 +121,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def lenet(data):
-    """The published weights as a network."""
+    """Return the published weights as a network."""
     from fpga.photonic_mac import quantised
 
     with np.load(data / "lenet" / "lenet_w.npz") as weights:
@@ -127,7 +130,7 @@ def lenet(data):
 
 @pytest.fixture(scope="session")
 def mnist(data):
-    """10,000 images (rows of 784 magnitudes) and their labels."""
+    """Return 10,000 images (rows of 784 magnitudes) and their labels."""
     images = gzip.decompress((data / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
     labels = gzip.decompress((data / "mnist" / "t10k-labels-idx1-ubyte.gz").read_bytes())
     return np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784), np.frombuffer(

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.hdl
 
 
 def packed(rows, width):
-    """Rows of numbers as one number each, the first lowest."""
+    """Return rows of numbers as one number each, the first lowest."""
     return [sum((int(value) % 2**width) << width * place for place, value in enumerate(row)) for row in rows]
 
 

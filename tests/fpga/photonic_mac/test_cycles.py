@@ -77,7 +77,7 @@ def test_options_that_make_no_sense_are_refused(arguments, capsys):
     assert "error:" in capsys.readouterr().err
 
 
-def test_a_layer_that_never_ended_is_told():
+def test_a_layer_that_never_ended_is_reported():
     silent = Trace(*[np.zeros(9, np.bool_)] * 8)
     with pytest.raises(ValueError, match="0 layers began"):
         measured(silent)

@@ -138,7 +138,7 @@ FAULTS = [
 
 
 def _differs(icarus, design):
-    """Whether a network run twice on this design is not what the model says."""
+    """Return whether a network run twice on this design is not what the model says."""
     network, image = random_case(12, 33, 17, 40, 5)
     network = Network(
         (*network.layers[:2], -np.abs(network.layers[2]))
@@ -199,7 +199,7 @@ def test_the_top_reads_the_counts_where_the_control_has_them():
     assert low == 200
 
 
-def test_what_does_not_finish_is_told():
+def test_what_does_not_finish_is_reported():
     with pytest.raises(ValueError, match=r"did not finish\. Was the run long enough"):
         inference(np.zeros((9, PORTS.output_columns), np.uint64))
 

@@ -32,7 +32,7 @@ def test_one_output(weights, image, result):
 
 
 def plain(network, image):
-    """The same, one product at a time."""
+    """Return the same, one product at a time."""
     found = []
     activations = [int(pixel) for pixel in image]
     for weights in network.layers:

@@ -12,7 +12,7 @@ IDLE_CYCLES = 5
 
 
 def opened_at(shift, length, idle, *, published):
-    """When it opened, and which sample came first."""
+    """Return when it opened, and which sample came first."""
     found = detect(received_stream(RAMP, length=length, shift=shift, idle=idle), length, published=published)
     return found.opened, found.samples[found.opened, 0]
 

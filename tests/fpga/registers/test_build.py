@@ -32,7 +32,7 @@ TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
 
 @pytest.fixture(scope="session")
 def has_registers():
-    """What makes the register file is installed."""
+    """Return tools that make the register file; skip where they are missing."""
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
     if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
         pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
@@ -41,7 +41,7 @@ def has_registers():
 @pytest.fixture(scope="session")
 @needs("process")
 def built(demo, has_registers, tmp_path_factory):
-    """The folder that `countaction build` writes for the demonstration."""
+    """Return the folder that `countaction build` writes for the demonstration."""
     folder = tmp_path_factory.mktemp("built")
     write_files(build_files(demo), folder)
     return folder
@@ -60,11 +60,11 @@ def sources(built, streams):
 @pytest.mark.hdl
 @pytest.mark.parametrize("streams", TOPS)
 def test_icarus_takes_it(built, demo, streams):
-    said = tool("iverilog").run(
+    printed = tool("iverilog").run(
         ["-g2012", "-Wall", "-t", "null", "-s", top_name(demo, streams), *sources(built, streams)],
         folder=built,
     )
-    assert said == ""
+    assert printed == ""
 
 
 @pytest.mark.hdl
@@ -143,7 +143,7 @@ def test_axi_stream_ports_carry_the_beats(built):
     assert "portal_source" not in text
 
 
-def test_without_peakrdl_the_cure_is_said(demo, monkeypatch):
+def test_without_peakrdl_the_hint_is_given(demo, monkeypatch):
     monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
     with pytest.raises(ToolMissing, match=r"pip install 'lightbed\[hdl\]'"):
         build_files(demo)

@@ -95,7 +95,7 @@ def test_build_writes_what_its_document_names(streamer, tmp_path, capsys):
         assert name in document["files"]
 
 
-def test_build_without_its_tools_says_the_cure(streamer, tmp_path, capsys, monkeypatch):
+def test_build_without_its_tools_says_the_hint(streamer, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
     assert run_app(["build", str(streamer), "-o", str(tmp_path / "out")]) == 1
     assert "pip install 'lightbed[hdl]'" in capsys.readouterr().err
@@ -112,12 +112,12 @@ def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
 
 
 @pytest.mark.process
-def test_build_where_a_file_stands_says_the_cure(streamer, tmp_path, capsys):
+def test_build_where_a_file_stands_says_the_hint(streamer, tmp_path, capsys):
     (tmp_path / "taken").write_text("mine")
     for folder, why in (("taken", "is there already"), ("taken/deeper", "a part of the path is a file")):
         assert run_app(["build", str(streamer), "-o", str(tmp_path / folder)]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith(f"error: cannot use '{tmp_path / folder}'")
-        assert why in said
-        assert ". Give " in said
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"error: cannot use '{tmp_path / folder}'")
+        assert why in printed
+        assert ". Give " in printed
     assert (tmp_path / "taken").read_text() == "mine"

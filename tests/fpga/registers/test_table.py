@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from fpga.bus import simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
-from fpga.registers import Access, Streams, register_map, to_json, to_markdown, to_rdl
-from fpga.registers.table import WORD_BYTES
+from fpga.registers import Access, Streams, register_list, register_map, to_json, to_markdown, to_rdl
+from fpga.registers.model import WORD_BYTES, PortBits
+from fpga.registers.top import emit_top
 
 
 @pytest.fixture(params=list(Streams), ids=lambda each: each.name.lower())
@@ -111,3 +113,23 @@ def test_systemrdl_is_the_same_map(table, tmp_path):
         for word in range(register.words)
     }
     assert found == expected
+
+
+def test_a_row_is_all_that_a_register_needs(monkeypatch):
+    """A register of `fire_o`, which no row names so far: top and simulated bus connect it."""
+    counts = tuple(Count(f"c{n}", CountKind.ACCUMULATE, f"t{n}", (), constant=1) for n in (1, 2))
+    module = Module("m", counts, (Target("t1", 1), Target("t2", 0)), ())
+    datapath = Datapath("always", (), (module,))
+    assert "dp_fire_o}" in emit_top(datapath, Streams.REGISTERS).partition("wire unused")[2]
+    add_levels = register_list._add_levels
+
+    def add_fires(builder, datapath):
+        builder.add_packed("FIRES", access=Access.READ, description="Fires", signal=PortBits("fire_o", 2))
+        add_levels(builder, datapath)
+
+    monkeypatch.setattr(register_list, "_add_levels", add_fires)
+    text = emit_top(datapath, Streams.REGISTERS)
+    assert "assign FIRES_i = dp_fire_o;" in text
+    assert "dp_fire_o" not in text.partition("wire unused")[2]
+    bus = simulated_bus(datapath, "reference")
+    assert bus.read32(register_map(datapath)["FIRES",].offset) == 0b01

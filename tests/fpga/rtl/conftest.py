@@ -95,12 +95,12 @@ LARGE_TOPS, LARGE = (101, 102), 102
 
 @pytest.fixture(scope="session")
 def large_top(verilator, random_datapaths, worked_tables):
-    """A large random datapath by its place in LARGE_TOPS, and its RTL; the first has the worked tables' modules too."""
+    """Return a random datapath by its place in LARGE_TOPS, and its RTL; the first has the worked tables, too."""
 
     @cache
     def build(place: int):
         datapath = random_datapaths.random_datapath(LARGE_TOPS[place], LARGE, f"large_{LARGE_TOPS[place]}")
-        datapath = worked_tables.beside(datapath) if place == 0 else datapath
+        datapath = worked_tables.joined_with(datapath) if place == 0 else datapath
         return datapath, verilator.build(datapath, optimise="-O1")
 
     return build

@@ -17,8 +17,8 @@ from unittest import mock
 
 from fpga.count_action.model import CountKind, Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate import fused
-from fpga.count_action.simulate.generator import Program, program_of
+from fpga.count_action.simulate.compiled import simulator
+from fpga.count_action.simulate.compiled.generator import CycleProgram, program_of
 from fpga.count_action.verilog import actions, counts, text, top, wiring
 from fpga.count_action.verilog.wiring import Slice, Wiring
 from fpga.hdl import Design, design_of
@@ -81,10 +81,10 @@ class SimulatorFault:
     found_by: str
 
     def run(self, datapath: Datapath, inputs: Rows) -> Rows:
-        with mock.patch.object(fused, "program_of", self._program_of):
-            return fused.simulate(datapath, inputs)
+        with mock.patch.object(simulator, "program_of", self._program_of):
+            return simulator.simulate(datapath, inputs)
 
-    def _program_of(self, datapath: Datapath) -> Program:
+    def _program_of(self, datapath: Datapath) -> CycleProgram:
         program = program_of(datapath)
         statements = [re.sub(self.pattern, self.faulty, each) for each in program.statements]
         assert statements != program.statements, f"{self.name}: {self.pattern!r} fits a statement"
@@ -121,7 +121,7 @@ RTL_FAULTS = (
         "co-simulation",
     ),
     RtlFault(
-        "a fire does not begin the count anew",
+        "a fire does not begin the count again",
         "count_action",
         "rst_i || clear_i || fire_o",
         "rst_i || clear_i",
@@ -323,7 +323,9 @@ EMITTER_FAULTS = (
 )
 
 SIMULATOR_FAULTS = (
-    SimulatorFault("a fire does not begin the count anew", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"),
+    SimulatorFault(
+        "a fire does not begin the count again", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"
+    ),
     SimulatorFault("a count wraps", r"\(x(\d+) \| -s\1\)", r"x\1", "unit"),
     SimulatorFault("a count that fires saturates", r"^(s\d+ = .*) & \(f\d+ \^ 1\)$", r"\1", "unit"),
     SimulatorFault("a target of 0 is overshot", r"^(b\d+ = .*) & \(t\d+ != 0\)", r"\1", "unit"),
@@ -337,6 +339,6 @@ FAULTS = (*RTL_FAULTS, *EMITTER_FAULTS, *SIMULATOR_FAULTS)
 
 
 def table() -> list[tuple[str, str, str]]:
-    """Where, what, and the rung: the rows of the page on verification."""
+    """Return where, what, and the rung: the rows of the page on verification."""
     places = {"RTL": RTL_FAULTS, "emitter": EMITTER_FAULTS, "simulator": SIMULATOR_FAULTS}
     return [(place, fault.name, fault.found_by) for place, faults in places.items() for fault in faults]

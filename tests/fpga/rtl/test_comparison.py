@@ -61,7 +61,7 @@ def test_equal_runs_have_no_mismatch():
     assert first_mismatch(chain(), run, run.copy()) is None
 
 
-def test_a_mismatch_is_told_with_its_cycle_its_ports_and_eight_cycles():
+def test_a_mismatch_is_reported_with_its_cycle_its_ports_and_eight_cycles():
     inputs, expected = run_of(chain(), fire_o=[0] * 20)
     inputs[:, 0] = 1
     actual = expected.copy()
@@ -143,16 +143,16 @@ def command(icarus, simulate, tmp_path, capsys):
 
 @pytest.mark.hdl
 def test_the_command_says_cycles_fires_and_mismatches(command):
-    code, said = command("--cycles", "500", "--seed", "3")
+    code, printed = command("--cycles", "500", "--seed", "3")
     assert code == 0
-    assert said.startswith("icarus: 500 cycles, ")
-    assert "0 cycles with mismatches" in said
+    assert printed.startswith("icarus: 500 cycles, ")
+    assert "0 cycles with mismatches" in printed
 
 
 @pytest.mark.hdl
 def test_the_command_in_json(command):
-    code, said = command("--cycles", "500", "--json")
-    document = json.loads(said)
+    code, printed = command("--cycles", "500", "--json")
+    document = json.loads(printed)
     assert (code, document["ok"], document["datapath"]) == (0, True, "pair")
     (run,) = document["runs"]
     assert run["mismatch"] is None
@@ -167,9 +167,9 @@ def test_the_command_without_its_tool_tells_programs_on_standard_output(command,
         raise ToolMissing("iverilog is not installed")
 
     monkeypatch.setattr(icarus, "run", missing)
-    code, said = command("--json")
+    code, printed = command("--json")
     error = {"file": "", "line": 0, "column": 0, "message": "iverilog is not installed", "hint": ""}
-    assert (code, json.loads(said)) == (1, {"ok": False, "errors": [error]})
+    assert (code, json.loads(printed)) == (1, {"ok": False, "errors": [error]})
 
 
 @pytest.mark.hdl
@@ -184,11 +184,11 @@ def test_the_command_shows_where_rtl_and_simulator_part(command, monkeypatch):
         return rows
 
     monkeypatch.setattr(Simulator, "run", faulty)
-    code, said = command("--cycles", "120")
+    code, printed = command("--cycles", "120")
     assert code == 1
-    assert "20 cycles with mismatches" in said
-    assert "first mismatch in cycle 100 at fire_o:" in said
-    assert "    cycle " in said
+    assert "20 cycles with mismatches" in printed
+    assert "first mismatch in cycle 100 at fire_o:" in printed
+    assert "    cycle " in printed
 
 
 def test_more_cycles_than_anybody_waits_for_are_refused(command):

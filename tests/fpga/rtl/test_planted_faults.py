@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "verification.md"
 
 @pytest.fixture(scope="module")
 def random_run(random_datapaths, simulate):
-    """A datapath with a stimulus and what the simulator says: the last rung."""
+    """Return a datapath with a stimulus and what the simulator says: the last rung."""
     datapath = random_datapaths.random_datapath(7, MODULES)
     inputs = random_datapaths.constructive_stimulus(datapath, CYCLES, 1)
     return datapath, inputs, simulate(datapath, inputs)

@@ -67,7 +67,7 @@ def module(name: str, counts: Sequence[Count], target: int | Sequence[Target], *
 
 
 def single(name: str, kind: CountKind, source: str, target: int, *actions: Action, **more) -> Module:
-    """A module of one count `c` over one input."""
+    """Return a module of one count `c` over one input."""
     return module(name, [count("c", kind, Ref(source), **more)], target, *actions)
 
 
@@ -296,25 +296,25 @@ TABLES = (
         {"adds_total_valid_o": [0, 0, 1, 0, 1, 0], "adds_total_data_o": [0, 0, 0xFD, 0xFD, 3, 3]},
     ),
     Table(
-        "R11: a clear begins the sum anew",
+        "R11: a clear begins the sum again",
         (stream("the__part"), flag("r11k")),
         (
             single(
-                "anew",
+                "fresh",
                 ACCUMULATE,
                 "the__part",
                 2,
                 Action(ActionKind.EMIT, "c", "total", (Ref("the__part"),), 8),
             ),
-            single("restarts", LEVEL, "r11k", 1, Action(ActionKind.CLEAR_COUNT, "c", clears=("anew", "c"))),
+            single("restarts", LEVEL, "r11k", 1, Action(ActionKind.CLEAR_COUNT, "c", clears=("fresh", "c"))),
         ),
         {
             "the__part_valid_i": [1],
             "the__part_data_i": [1, 2, 4, 8, 16],
             "r11k_i": [1, 0],
-            "anew_total_ready_i": [1],
+            "fresh_total_ready_i": [1],
         },
-        {"fire anew.c": [0, 0, 1, 0, 1, 0], "anew_total_data_o": [0, 0, 0, 6, 6, 24]},
+        {"fire fresh.c": [0, 0, 1, 0, 1, 0], "fresh_total_data_o": [0, 0, 0, 6, 6, 24]},
     ),
     Table(
         "A number goes up and begins again",
@@ -327,12 +327,12 @@ TABLES = (
 
 
 def datapath() -> Datapath:
-    """The modules of all tables."""
-    return beside(Datapath("worked_tables", (), ()))
+    """Return the modules of all tables."""
+    return joined_with(Datapath("worked_tables", (), ()))
 
 
-def beside(other: Datapath) -> Datapath:
-    """The modules of all tables together with those of another datapath: one build for both."""
+def joined_with(other: Datapath) -> Datapath:
+    """Return the modules of all tables together with those of another datapath: one build for both."""
     inputs = tuple(signal for table in TABLES for signal in table.inputs)
     modules = tuple(module for table in TABLES for module in table.modules)
     return Datapath(other.name, other.inputs + inputs, other.modules + modules)
@@ -343,7 +343,7 @@ def _at(series: Sequence[int], cycle: int) -> int:
 
 
 def inputs(made: Datapath) -> Rows:
-    """The rows of all tables, for a datapath that holds their modules.
+    """Return the rows of all tables, for a datapath that holds their modules.
 
     In the shadow bank stands every target's reset value unless a table says otherwise.
     """
@@ -368,7 +368,7 @@ def write(row: Rows, port: Port, value: int) -> None:
 
 
 def wrong(made: Datapath, outputs: Rows) -> list[str]:
-    """What the outputs show otherwise than the tables, in words."""
+    """Return what the outputs show otherwise than the tables, in words."""
     assert len(outputs) == CYCLES
     findings = []
     for table in TABLES:
@@ -381,7 +381,7 @@ def wrong(made: Datapath, outputs: Rows) -> list[str]:
 
 
 def seen(made: Datapath, row: Rows, name: str) -> int:
-    """What a port or a count shows in a row of outputs."""
+    """Return what a port or a count shows in a row of outputs."""
     ports = ports_of(made)
     if " " not in name:
         return read(row, ports.output(name))

@@ -1,4 +1,4 @@
-"""The generator of random datapaths, which is a module beside the tests, and a small datapath to look at."""
+"""The generator of random datapaths, which is a module next to the tests, and a small datapath to look at."""
 
 import importlib.util
 import sys
@@ -33,7 +33,7 @@ def generated():
 
 @pytest.fixture(scope="session")
 def small():
-    """Two streams of signed samples that leave together, and every third of their beats is marked while `go` is 1."""
+    """Return two streams of signed samples that leave together; every third beat is marked while `go` is 1."""
     pair = (Ref("x", index=0), Ref("x", index=1))
     join = Module(
         "join",

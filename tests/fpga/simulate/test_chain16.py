@@ -9,7 +9,7 @@ import pytest
 from fpga.count_action import load
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
-from fpga.count_action.simulate.words import series_of
+from fpga.count_action.simulate.port_values import series_of
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -17,8 +17,8 @@ def command(capsys):
 
     def run(*arguments):
         code = run_app([str(each) for each in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
@@ -125,33 +125,33 @@ def test_what_cannot_be_done(command, stimulus):
     assert (code, json.loads(out)["errors"][0]["file"]) == (1, "none.csv")
 
 
-def test_a_file_that_cannot_be_written_says_why_and_the_cure(command, stimulus, tmp_path):
+def test_a_file_that_cannot_be_written_says_why_and_the_hint(command, stimulus, tmp_path):
     missing = tmp_path / "none"
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "--init", missing / "s.csv")
-    path, cure = missing / "s.csv", "Make it, or give another path."
-    assert (code, err) == (1, f"error: cannot use '{path}': there is no folder '{missing}'. {cure}\n")
+    path, hint = missing / "s.csv", "Make it, or give another path."
+    assert (code, err) == (1, f"error: cannot use '{path}': there is no folder '{missing}'. {hint}\n")
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--vcd", tmp_path)
     assert (code, err) == (1, f"error: cannot use '{tmp_path}': it is a folder. Give the name of a file.\n")
 
 
 @pytest.mark.parametrize("kind", [PermissionError, FileNotFoundError, OSError])
-def test_what_the_system_refuses_has_a_cure(kind, tmp_path):
+def test_what_the_system_refuses_has_a_hint(kind, tmp_path):
     from fpga.cli.errors import of_the_system
 
-    said = of_the_system(kind(None, "no space left", str(tmp_path / "file")))
-    assert said.message.startswith(f"cannot use '{tmp_path / 'file'}': ")
-    assert ("no space left" in said.message) == (kind is OSError)
-    assert "path" in said.hint
+    described = of_the_system(kind(None, "no space left", str(tmp_path / "file")))
+    assert described.message.startswith(f"cannot use '{tmp_path / 'file'}': ")
+    assert ("no space left" in described.message) == (kind is OSError)
+    assert "path" in described.hint
 
 
-def test_an_example_and_a_picture_told_as_json(command, tmp_path):
+def test_an_example_and_a_plot_reported_as_json(command, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
-    path, picture = tmp_path / "new.csv", tmp_path / "run.png"
+    path, plot = tmp_path / "new.csv", tmp_path / "run.png"
     code, out, _ = command("sim", EXAMPLES / "chain.ca", "--init", path, "--json")
     assert (code, json.loads(out)) == (0, {"ok": True, "written": [str(path)]})
-    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", picture)
-    assert (code, out.splitlines()[-1]) == (0, f"written: {picture}")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", plot)
+    assert (code, out.splitlines()[-1]) == (0, f"written: {plot}")
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_not_every_failure_of_many_is_printed(command, tmp_path):

@@ -6,11 +6,11 @@ import pytest
 from fpga.count_action import CountActionError
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.checking import failures, window
-from fpga.count_action.simulate.example import example_stimulus
+from fpga.count_action.simulate.port_values import put_series, values_of
 from fpga.count_action.simulate.signals import by_name, input_wires, output_wires
-from fpga.count_action.simulate.stimulus import load_stimulus
-from fpga.count_action.simulate.words import put_series, values_of
+from fpga.count_action.simulate.stimuli.checking import failures, window
+from fpga.count_action.simulate.stimuli.example import example_stimulus
+from fpga.count_action.simulate.stimuli.files import load_stimulus
 
 CSV = """\
 cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect:join_out_data_o[1]
@@ -106,7 +106,7 @@ def test_ready_and_targets_have_sensible_values(tmp_path, generated):
         ("go,expect:mark\n1,1\n", 1, 2, "no output `mark`", "third_mark"),
         ("go\n1\n2\n", 3, 1, "2 does not fit in `go_i`, which has 1 bits", "-1 to 1"),
         ("x_data[0]\n-129\n", 2, 1, "-129 does not fit", "-128 to 255"),
-        ("go\n1\nyes\n", 3, 1, "`yes` is no number", "0x1f"),
+        ("go\n1\nyes\n", 3, 1, "`yes` is not a number", "0x1f"),
         ("go\n1,1\n", 2, 2, "2 cells under 1 names", "Remove"),
         ("go,go\n1,1\n", 1, 2, "stands twice", "Remove"),
         ("go,x_valid,x_valid[1]\n1,3,\n", 1, 3, "`x_valid` and `x_valid[1]` give the same bits", "Keep one"),
@@ -125,7 +125,7 @@ def test_csv_that_is_wrong(tmp_path, small, text, line, column, message, hint):
     assert hint in error.hint
 
 
-def test_several_errors_are_told_at_once(tmp_path, small):
+def test_several_errors_are_reported_at_once(tmp_path, small):
     assert [error.line for error in refused(tmp_path, small, "go\n7\n1\nx\n")] == [2, 4]
     assert len(refused(tmp_path, small, "go\n" + "7\n" * 100)) == 20
 
@@ -185,7 +185,7 @@ def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
         assert any(expected.value for expected in stimulus.expectations), "something fires"
 
 
-def test_cells_that_are_too_large_for_csv_are_told(tmp_path, small):
+def test_cells_that_are_too_large_for_csv_are_reported(tmp_path, small):
     assert "is no CSV" in refused(tmp_path, small, "go\n" + "1" * 200_000)[0].message
 
 
@@ -213,15 +213,15 @@ def test_no_more_is_read_than_asked_for(tmp_path, small):
             assert all(each.cycle < cycles for each in stimulus.expectations)
 
 
-def test_a_generator_that_never_ends_is_told_where_it_stands(tmp_path, small, monkeypatch):
-    monkeypatch.setattr("fpga.count_action.simulate.collector.MAX_CYCLES", 100)
+def test_a_generator_that_never_ends_is_reported_where_it_stands(tmp_path, small, monkeypatch):
+    monkeypatch.setattr("fpga.count_action.simulate.stimuli.collector.MAX_CYCLES", 100)
     (error,) = refused(tmp_path, small, ENDLESS, "s.py")
     assert (error.line, error.message) == (5, "more than 100 cycles")
     assert "--cycles" in error.hint
 
 
 def test_there_is_an_end(tmp_path, small, monkeypatch):
-    monkeypatch.setattr("fpga.count_action.simulate.collector.MAX_CYCLES", 3)
+    monkeypatch.setattr("fpga.count_action.simulate.stimuli.collector.MAX_CYCLES", 3)
     load(tmp_path, small, "go\n" + "1\n" * 3)
     assert "more than 3 cycles" in refused(tmp_path, small, "go\n" + "1\n" * 9)[0].message
 

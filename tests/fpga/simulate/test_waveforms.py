@@ -1,17 +1,17 @@
-"""Waveforms: value change dumps that say what the run was, and pictures."""
+"""Waveforms: value change dumps that say what the run was, and plots."""
 
 import numpy as np
 import pytest
 
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.picture import MAX_WIRES, chosen_traces, draw
 from fpga.count_action.simulate.signals import input_wires, output_wires
-from fpga.count_action.simulate.vcd import vcd_text
+from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, chosen_traces, draw
+from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
 
 def read_vcd(text):
-    """Scopes and names to the value at each time: a reader of its own, after IEEE 1364-2005."""
+    """Return scopes and names to the value at each time: a reader of its own, after IEEE 1364-2005."""
     words = iter(text.split())
     names, scope, values, history, time = {}, [], {}, {}, 0
     for word in words:
@@ -54,7 +54,7 @@ def test_a_dump_holds_the_run(generated):
 
 
 def by_code(names):
-    """In the order in which identifiers are given out."""
+    """Return the position in the order in which identifiers are given out."""
     return (
         names[code]
         for code in sorted(names, key=lambda code: sum(94**p * (ord(c) - 32) for p, c in enumerate(code)))
@@ -69,7 +69,7 @@ def test_names_in_a_dump_are_those_of_modules(small):
     }
 
 
-def test_a_picture_shows_what_does_most(generated, tmp_path):
+def test_a_plot_shows_what_does_most(generated, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
     datapath = generated.random_datapath(1, 10)
     inputs = generated.constructive_stimulus(datapath, 100, 1)

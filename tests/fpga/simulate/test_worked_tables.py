@@ -20,8 +20,8 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
+from fpga.count_action.simulate.port_values import row_of
 from fpga.count_action.simulate.signals import by_name
-from fpga.count_action.simulate.words import row_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "count-action.md"
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
@@ -29,7 +29,7 @@ NUMBER, FLAG, STREAM = SignalKind.NUMBER, SignalKind.FLAG, SignalKind.STREAM
 
 
 def table(rule):
-    """The rows of the table under a rule: label to cells. A fire is True, an empty cell 0."""
+    """Return the rows of the table under a rule: label to cells. A fire is True, an empty cell 0."""
     section = PAGE.read_text(encoding="utf-8").split(f"\n### {rule} ")[1].split("\n### ")[0]
     lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     rows = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines[2:]}
@@ -48,29 +48,29 @@ def fires(cells):
 
 
 def run(datapath, **series):
-    """The cycles of a run whose inputs are given by port, from reset."""
-    cycles = max(map(len, series.values()))
-    steps = [{port: values[cycle] for port, values in series.items()} for cycle in range(cycles)]
+    """Return the cycles of a run whose inputs are given by port, from reset."""
+    length = max(map(len, series.values()))
+    steps = [{port: values[cycle] for port, values in series.items()} for cycle in range(length)]
     reference = Reference(datapath)
-    told = [reference.step(step) for step in steps]
+    cycles = [reference.step(step) for step in steps]
     rows = np.array([row_of(ports_of(datapath).inputs, step) for step in steps], np.uint64)
     outputs = Reference(datapath).run(rows)
-    assert outputs.tolist() == [row_of(ports_of(datapath).outputs, cycle.outputs) for cycle in told]
+    assert outputs.tolist() == [row_of(ports_of(datapath).outputs, cycle.outputs) for cycle in cycles]
     pytest.importorskip("numba")
     assert np.array_equal(simulate(datapath, rows), outputs)
-    return told
+    return cycles
 
 
 def single(kind, *terms, target, actions=(), name="m"):
     return Module(name, (Count("c", kind, "t", terms),), (Target("t", target),), tuple(actions))
 
 
-def seen(told, count, field):
-    return [int(getattr(each, field)) for cycle in told for each in cycle.counts if each.module == count]
+def seen(cycles, count, field):
+    return [int(getattr(each, field)) for cycle in cycles for each in cycle.counts if each.module == count]
 
 
-def port(told, name):
-    return [cycle.outputs[name] for cycle in told]
+def port(cycles, name):
+    return [cycle.outputs[name] for cycle in cycles]
 
 
 def test_level_and_accumulating_counts():
@@ -83,19 +83,19 @@ def test_level_and_accumulating_counts():
             single(ACCUMULATE, Ref("x"), target=3, name="accumulating"),
         ),
     )
-    told = run(datapath, x_i=numbers(rows["increment"]))
+    cycles = run(datapath, x_i=numbers(rows["increment"]))
     for name, label in (("level", "level, v (target 2)"), ("accumulating", "accumulating, v (target 3)")):
-        assert seen(told, name, "value") == numbers(rows[label])
-        assert seen(told, name, "fires") == fires(rows[label])
+        assert seen(cycles, name, "value") == numbers(rows[label])
+        assert seen(cycles, name, "fires") == fires(rows[label])
 
 
 def test_overshoot():
     rows = table("R4")
     datapath = Datapath("r4", (Signal("x", NUMBER, width=2),), (single(ACCUMULATE, Ref("x"), target=5),))
-    told = run(datapath, x_i=numbers(rows["increment"]))
-    assert seen(told, "m", "value") == numbers(rows["v (target 5)"])
-    assert port(told, "overshoot_o") == numbers(rows["overshoot (register)"])
-    assert port(told, "fire_o") == [0, 0, 0, 0]
+    cycles = run(datapath, x_i=numbers(rows["increment"]))
+    assert seen(cycles, "m", "value") == numbers(rows["v (target 5)"])
+    assert port(cycles, "overshoot_o") == numbers(rows["overshoot (register)"])
+    assert port(cycles, "fire_o") == [0, 0, 0, 0]
 
 
 def test_clear():
@@ -111,22 +111,22 @@ def test_clear():
         "r5", (Signal("x", FLAG), Signal("k", FLAG)), (single(ACCUMULATE, Ref("x"), target=2), clearing)
     )
     arrives = numbers(rows["clear (arrives)"])
-    told = run(datapath, x_i=numbers(rows["increment"]), k_i=[*arrives[1:], 0])
-    assert seen(told, "m", "value") == numbers(rows["v (target 2)"])
-    assert seen(told, "m", "fires") == fires(rows["v (target 2)"])
+    cycles = run(datapath, x_i=numbers(rows["increment"]), k_i=[*arrives[1:], 0])
+    assert seen(cycles, "m", "value") == numbers(rows["v (target 2)"])
+    assert seen(cycles, "m", "fires") == fires(rows["v (target 2)"])
 
 
 def test_latency():
     rows = table("R6")
     first = single(ACCUMULATE, Ref("x"), target=2, name="a", actions=[Action(ActionKind.PULSE, "c", "done")])
     second = single(ACCUMULATE, Ref("done", "a"), target=1, name="b")
-    told = run(
+    cycles = run(
         Datapath("r6", (Signal("x", FLAG),), (first, second)),
         x_i=numbers(rows["a: `sum x over cycles`, target 2, x"]),
     )
-    assert seen(told, "a", "fires") == fires(rows["a fires, `pulse done`"])
-    assert port(told, "a_done_o") == numbers(rows["a.done"])
-    assert seen(told, "b", "fires") == fires(rows["b: `sum a.done over cycles`, target 1"])
+    assert seen(cycles, "a", "fires") == fires(rows["a fires, `pulse done`"])
+    assert port(cycles, "a_done_o") == numbers(rows["a.done"])
+    assert seen(cycles, "b", "fires") == fires(rows["b: `sum a.done over cycles`, target 1"])
 
 
 def test_back_pressure():
@@ -136,28 +136,28 @@ def test_back_pressure():
         "r7", (Signal("x", STREAM, width=8),), (single(ACCUMULATE, Ref("x"), target=1, actions=[sends]),)
     )
     data = [10, 11, 12, 13]
-    told = run(
+    cycles = run(
         datapath, x_valid_i=numbers(rows["x.valid"]), x_data_i=data, m_out_ready_i=numbers(rows["out.ready"])
     )
-    assert seen(told, "m", "stalled") == numbers(rows["stalled"])
-    assert port(told, "x_ready_o") == numbers(rows["x.ready"])
-    assert seen(told, "m", "fires") == numbers(rows["fire (target 1)"])
-    assert port(told, "m_out_valid_o") == numbers(rows["out.valid"])
-    assert port(told, "m_out_data_o") == [0, 10, 10, 10]
+    assert seen(cycles, "m", "stalled") == numbers(rows["stalled"])
+    assert port(cycles, "x_ready_o") == numbers(rows["x.ready"])
+    assert seen(cycles, "m", "fires") == numbers(rows["fire (target 1)"])
+    assert port(cycles, "m_out_valid_o") == numbers(rows["out.valid"])
+    assert port(cycles, "m_out_data_o") == [0, 10, 10, 10]
 
 
 def test_commit():
     rows = table("R8")
     datapath = Datapath("r8", (Signal("x", FLAG),), (single(ACCUMULATE, Ref("x"), target=2),))
-    told = run(
+    cycles = run(
         datapath,
         x_i=numbers(rows["increment"]),
         target_shadow_i=numbers(rows["shadow"]),
         commit_i=numbers(rows["commit"]),
     )
-    assert seen(told, "m", "target") == numbers(rows["target in force"])
-    assert seen(told, "m", "value") == numbers(rows["v"])
-    assert seen(told, "m", "fires") == fires(rows["v"])
+    assert seen(cycles, "m", "target") == numbers(rows["target in force"])
+    assert seen(cycles, "m", "value") == numbers(rows["v"])
+    assert seen(cycles, "m", "fires") == fires(rows["v"])
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_commit():
     ],
 )
 def test_a_target_of_zero_is_never_reached(target, kind, expected):
-    told = run(
+    cycles = run(
         Datapath("r3", (Signal("x", FLAG),), (single(kind, Ref("x"), target=target),)), x_i=[0, 1, 0, 1]
     )
-    assert seen(told, "m", "fires") == expected
-    assert port(told, "overshoot_o") == [0, 0, 0, 0]
+    assert seen(cycles, "m", "fires") == expected
+    assert port(cycles, "overshoot_o") == [0, 0, 0, 0]
 
 
 def test_every_table_of_the_page_is_tested():

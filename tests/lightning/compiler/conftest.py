@@ -10,9 +10,9 @@ import pytest
 from lightning.compiler import compile_network
 from lightning.compiler.integers import sums_of
 from lightning.compiler.lowering import lowered, vectors_of
-from lightning.compiler.quantisation import quantise
+from lightning.compiler.schemes.quantisation import quantise
+from lightning.networks.computing import apply
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
 
@@ -45,7 +45,7 @@ def dense_chain(weights, biases=None, preprocessing=None, rectified=True):
 
 @pytest.fixture(scope="session")
 def residual():
-    """A convolution, a grouped and strided one beside a plain one, both added, then dense: random weights."""
+    """Return random weights: a convolution, a grouped and strided one plus a plain one, then dense."""
     random = np.random.default_rng(11)
 
     def weights(*shape):
@@ -100,7 +100,7 @@ def measured():
 
 
 def integer_scores(model, raw):
-    """The meaning of a compiled model as its docstring has it, node by node."""
+    """Return the meaning of a compiled model as its docstring has it, node by node."""
     network = model.network
     tensors = {network.input: preprocess(network, raw)}
     for node in network.nodes:

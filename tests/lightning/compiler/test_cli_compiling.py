@@ -1,4 +1,4 @@
-"""`lightning compile` and `lightning explain`: from a file of weights to a model, and what is said of it."""
+"""`lightning compile` and `lightning explain`: from a file of weights to a model, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -146,13 +146,13 @@ def test_explained_to_a_program(folder, document):
         (("compile", "biased.npz", "--samples", "none.npy"), "input", "there is no file none.npy"),
         (("compile", "biased.npz", "--samples", "plain.npz"), "input", "holds no samples"),
         (("compile", "biased.npz", "--samples", "nothing"), "dataset", "names no data"),
-        (("compile", "plain.npz", "--mean", "a"), "config.out-of-range", "no list of numbers"),
+        (("compile", "plain.npz", "--mean", "a"), "config.out-of-range", "not a valid list of numbers"),
         (("compile", "plain.npz", "-o", "no/where.lng"), "model-file", "cannot be written"),
         (("explain", "none.lng"), "model-file", "cannot be read"),
         (("explain", "samples.npy"), "network", "neither .onnx nor .npz"),
     ],
 )
-def test_refusals_name_the_reason_and_the_cure(folder, document, words, code, says):
+def test_refusals_name_the_reason_and_the_hint(folder, document, words, code, says):
     status, found = document(*words)
     assert (status, found["error"]["code"]) == (1, code)
     assert says in found["error"]["message"]

@@ -1,4 +1,4 @@
-"""Which product is sent when: every one once, one sign a readout, sums that do not depend on the wavelengths."""
+"""The schedule of products: every one once, one sign a readout, sums that do not depend on the wavelengths."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lightning.compiler import Hardware, PhotonicLayer, readouts_of, schedule_of
+from lightning.compiler.datapath.schedule import passes_of
 from lightning.compiler.integers import sums_of
-from lightning.compiler.schedule import passes_of
 
 values = st.one_of(st.just(0), st.integers(-255, 255))
 matrices = hnp.arrays(np.int16, hnp.array_shapes(min_dims=3, max_dims=3, max_side=9), elements=values)
@@ -24,7 +24,7 @@ def layer_of(weights, signed=False):
 
 
 def walked(layer, hardware, activations):
-    """(vectors, groups, rows) sums, readout by readout, pass by pass, product by product."""
+    """Return (vectors, groups, rows) sums, readout by readout, pass by pass, product by product."""
     sums = np.zeros((len(activations), *layer.bias.shape), np.int64)
     parts = [np.maximum(activations, 0)] + ([np.maximum(-activations, 0)] if layer.signed else [])
     assert len(parts) == passes_of(layer)

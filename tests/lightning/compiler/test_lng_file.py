@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lightning.compiler import CompiledModel, Hardware, Options, compile_network, load_model, model_hash
-from lightning.compiler import archive as lng
-from lightning.compiler.archive import packed, unpacked
+from lightning.compiler.lng_file import archive as lng
+from lightning.compiler.lng_file.archive import packed, unpacked
 from lightning.errors import CompileError, ModelFileError
 from lightning.networks.network import Node
 
@@ -145,18 +145,18 @@ def test_any_byte_that_is_flipped_is_found_or_changes_nothing(small):
 def test_a_file_that_ends_early_is_refused_wherever_it_ends(small):
     content = packed(small)
     for length in range(0, len(content), 23):
-        with pytest.raises(ModelFileError, match=r"no \.lng file, or a damaged one"):
+        with pytest.raises(ModelFileError, match=r"not a valid \.lng file, or a damaged one"):
             unpacked(content[:length])
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"\x89PNG\r\n", b"hello" * 100, bytes(1000)])
 def test_what_is_no_model_is_refused(content):
-    with pytest.raises(ModelFileError, match=r"no \.lng file"):
+    with pytest.raises(ModelFileError, match=r"not a valid \.lng file"):
         unpacked(content)
 
 
 def repacked(content, change, sums=True):
-    """The same file with other members, and right sums."""
+    """Return the same file with other members, and right sums."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members = change(members)
@@ -177,7 +177,7 @@ def document_with(members, **changes):
 
 
 def edited(path, value):
-    """A change of one place in the document."""
+    """Return a change of one place in the document."""
 
     def change(members):
         document = json.loads(members["model.json"])
@@ -193,7 +193,7 @@ def edited(path, value):
 def test_a_later_version_says_what_to_do(small):
     with pytest.raises(ModelFileError, match="format 2, written by lightbed") as caught:
         unpacked(repacked(packed(small), lambda members: document_with(members, format=2), sums=False))
-    assert "upgrade" in caught.value.cure
+    assert "upgrade" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -241,11 +241,11 @@ def test_a_later_version_says_what_to_do(small):
 def test_a_file_with_right_sums_that_is_no_model_is_refused(small, change):
     with pytest.raises(ModelFileError) as caught:
         unpacked(repacked(packed(small), change))
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def of_node(operation, change):
-    """A change of the first node of this operation in the document."""
+    """Return a change of the first node of this operation in the document."""
 
     def changed(members):
         document = json.loads(members["model.json"])
@@ -284,7 +284,7 @@ def npy(values):
 
 
 def huge_npy():
-    """Its header declares a terabyte."""
+    """Return an array whose header declares a terabyte."""
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (274877906944,), }"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 

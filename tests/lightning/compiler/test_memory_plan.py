@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning.compiler import memory_plan
-from lightning.compiler.memory import ALIGNMENT, Buffer, buffers_of, placed
+from lightning.compiler.datapath.memory import ALIGNMENT, Buffer, buffers_of, placed
 
 lives = st.lists(
     st.tuples(st.integers(1, 40), st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=14

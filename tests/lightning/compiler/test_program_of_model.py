@@ -10,7 +10,7 @@ from libraries import skip_without
 
 from fpga.program import program_from_json
 from lightning.compiler import Hardware, Options, compile_network, program_of, work_of
-from lightning.compiler.archive import packed, unpacked
+from lightning.compiler.lng_file.archive import packed, unpacked
 from lightning.errors import CompileError
 
 skip_without("lark", reason="the library of count-action modules is text: pip install 'lightbed[fpga]'")
@@ -60,4 +60,4 @@ def test_the_program_is_in_the_file_and_the_hash_is_not_of_it(lenet, tmp_path):
 def test_hardware_that_the_datapath_is_not_made_for_is_refused(lenet, hardware):
     with pytest.raises(CompileError, match="16 lanes, 1 wavelength") as caught:
         program_of(replace(lenet, hardware=hardware))
-    assert "Compile it again" in caught.value.cure
+    assert "Compile it again" in caught.value.hint

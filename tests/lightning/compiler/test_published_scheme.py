@@ -68,14 +68,14 @@ def test_biases_that_are_all_zero_are_none(chain):
         (lambda chain: then(chain(WEIGHTS), "Tanh"), "Tanh last is not in the published datapath"),
         (lambda chain: replace(chain(WEIGHTS), nodes=()), "has no Gemm"),
         (lambda chain: vectors(chain(WEIGHTS)), "Gemm fc1 takes several vectors"),
-        (lambda chain: beside(chain(WEIGHTS)), "Gemm side stands beside"),
+        (lambda chain: branched(chain(WEIGHTS)), "Gemm side stands next to"),
         (lambda chain: chain([np.array([[np.nan, 1.0]])]), "Gemm fc1: w1 holds values that are not finite"),
     ],
 )
 def test_other_networks_are_refused_by_the_name_of_the_node(chain, change, words):
     with pytest.raises(CompileError, match=words) as caught:
         compile_network(change(chain), options=PUBLISHED)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def then(network, operation):
@@ -88,7 +88,7 @@ def then(network, operation):
     )
 
 
-def beside(network):
+def branched(network):
     side = Node("side", "Gemm", ("input", "w1"), "aside")
     return replace(network, nodes=(*network.nodes, side), shapes={**network.shapes, "aside": (6,)})
 

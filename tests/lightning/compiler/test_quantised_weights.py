@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lightning.compiler.integers import sums_of
-from lightning.compiler.quantisation import output_scales, quantise, quantise_weights, weight_scales
-from lightning.compiler.rounding import rounded_by, rounding_table
+from lightning.compiler.schemes.quantisation import output_scales, quantise, quantise_weights, weight_scales
+from lightning.compiler.schemes.rounding import rounded_by, rounding_table
 
 weights = hnp.arrays(
     np.float32,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network, load_or_compile
-from lightning.compiler.archive import model_hash
 from lightning.compiler.hardware import Hardware
+from lightning.compiler.lng_file.archive import model_hash
 from lightning.costs import BASELINES, PRESETS, costs_of
 from lightning.costs.shot_noise import photons_for_bits, shot_noise, shot_noise_curve
 from lightning.errors import OutOfRange
@@ -17,7 +17,7 @@ from lightning.networks.network import Network, Node
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """The sizes of LeNet-300-100, random weights."""
+    """Return a network of the sizes of LeNet-300-100, with random weights."""
     rng = np.random.default_rng(1)
     shapes = [(300, 784), (100, 300), (10, 100)]
     weights = [rng.normal(0, 0.05, shape) * (rng.random(shape) < 0.1) for shape in shapes]

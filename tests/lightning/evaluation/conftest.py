@@ -7,7 +7,7 @@ BLOCKS, WIDTH = 8, 8
 
 
 def differences():
-    """(8, 64): each row adds up one block of inputs, each with a small weight: many readouts, little light."""
+    """Return weights (8, 64): each row adds up one block of inputs with small weights, so with little light."""
     return np.kron(np.eye(BLOCKS), np.full((1, WIDTH), 0.1)).astype(np.float32)
 
 
@@ -22,7 +22,7 @@ def bright_blocks(tmp_path):
 
 @pytest.fixture
 def weak(tmp_path):
-    """Writes a chain in which layer `fc1` or `fc2` adds up faint light, and the other passes bright light on."""
+    """Write a chain in which layer `fc1` or `fc2` adds up faint light; the other passes bright light on."""
 
     def written(layer):
         weights = {

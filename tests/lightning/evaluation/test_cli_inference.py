@@ -20,7 +20,7 @@ def _no_device_named(monkeypatch):
 
 
 def ran(*words):
-    """(exit code, standard output, standard error) of a command."""
+    """Return (exit code, standard output, standard error) of a command."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_app([str(word) for word in words])
@@ -35,7 +35,7 @@ def document(*words):
 def refused(*words):
     code, found = document(*words)
     assert (code, found["ok"]) == (1, False)
-    assert found["error"]["cure"]
+    assert found["error"]["hint"]
     return found["error"]["code"], found["error"]["message"]
 
 
@@ -139,9 +139,9 @@ def test_a_single_score_is_a_class_everywhere(tmp_path):
     assert found["shot_limit"]["exact"] == 1
     assert found["shot_limit"]["points"][-1]["accuracy"] == 1
     _, out, _ = ran("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")
-    told = [line for line in out.splitlines() if "photons a multiply" in line]
-    few = [float(line.split()[0]) < 10 for line in told]
-    assert [line.endswith("*") for line in told] == few
+    reported = [line for line in out.splitlines() if "photons a multiply" in line]
+    few = [float(line.split()[0]) < 10 for line in reported]
+    assert [line.endswith("*") for line in reported] == few
     assert set(few) == {True, False}
 
 
@@ -179,7 +179,7 @@ def test_a_device_that_the_environment_names_is_no_reason_to_refuse(small, eight
     assert refused("evaluate", small, eight, "--calibrated")[0] == "address"
 
 
-def test_clipping_is_told_from_how_many_and_doubted(small, eight, tmp_path):
+def test_clipping_is_counted_from_how_many_and_warned_of(small, eight, tmp_path):
     data = np.load(eight)
     np.savez(tmp_path / "floats.npz", x=data["x"] * 3.0, y=data["y"])
     code, out, err = ran("evaluate", compiled_for_levels(small, tmp_path), tmp_path / "floats.npz")
@@ -188,8 +188,8 @@ def test_clipping_is_told_from_how_many_and_doubted(small, eight, tmp_path):
     assert "warning: 50 % of all activations are clipped" in err
     np.savez(tmp_path / "dark.npz", x=data["x"] / 255, y=data["y"])
     code, found = document("evaluate", compiled_for_levels(small, tmp_path), tmp_path / "dark.npz")
-    (said,) = found["warnings"]
-    assert said.startswith(
+    (reported,) = found["warnings"]
+    assert reported.startswith(
         "dark.npz holds values up to 0.8627, and weak-fc1 was compiled for values up to 255."
     )
     np.save(tmp_path / "dark.npy", data["x"][0] / 255)
@@ -237,7 +237,7 @@ def compiled_for_levels(weights, folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "reported"),
     [
         (("--fidelity", "best"), "config.out-of-range", "'best'"),
         (("--noise", "per-image"), "config.out-of-range", "'per-image'"),
@@ -259,20 +259,20 @@ def compiled_for_levels(weights, folder):
         (("--fault", "emulator", "--compare", "onnxruntime"), "config", "faults"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(options, code, told, small, eight):
+def test_options_that_do_not_go_together_are_refused(options, code, reported, small, eight):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert run_app(["evaluate", str(small), str(eight), *options, "--json"]) == 1
     error = json.loads(out.getvalue())["error"]
     assert error["code"] == code
-    assert told in error["message"]
+    assert reported in error["message"]
 
 
 def test_files_that_are_not_there_are_refused(small, eight, tmp_path):
     assert refused("evaluate", tmp_path / "no.npz", eight)[0] == "network"
     assert refused("evaluate", tmp_path / "no.lng", eight)[0] == "model-file"
     assert refused("evaluate", small, tmp_path / "no.npz")[0] == "dataset"
-    assert refused("evaluate", small, "mnist:nowhere") == ("dataset", "nowhere is no folder")
+    assert refused("evaluate", small, "mnist:nowhere") == ("dataset", "nowhere is not a folder")
 
 
 def test_data_of_another_size_are_refused(digits_npz, eight):
@@ -305,8 +305,8 @@ def test_infer_answers_as_evaluate_does_for_the_image_of_that_place(digits_npz, 
     assert found["scores"] == executor.run(data.x.reshape(500, 64)).scores[17].tolist()
 
 
-def test_infer_reads_pictures(digits_npz, tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+def test_infer_reads_images(digits_npz, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow reads images")
     from lightning.evaluation import load_dataset
 
     data = load_dataset("digits")
@@ -336,7 +336,7 @@ def test_infer_needs_ranges_compiled_before(tmp_path, eight):
 
 
 def test_sensitivity_names_the_weak_layer(weak, bright_blocks, tmp_path):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib")
+    pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
     png = tmp_path / "layers.png"
     code, out, _ = ran("sensitivity", weak("fc2"), bright_blocks, "--sigma", 10, "--png", png)
     assert code == 0
@@ -361,13 +361,13 @@ def test_sensitivity_refuses_what_is_no_noise(weak, bright_blocks):
     assert refused("sensitivity", weak("fc2"), bright_blocks, "--loss", 0)[0] == "config.out-of-range"
 
 
-def test_a_picture_that_cannot_be_is_refused_before_the_work(weak, bright_blocks, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib")
+def test_a_plot_that_cannot_be_is_refused_before_the_work(weak, bright_blocks, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
 
     def never(*_):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("lightning.evaluation.dataset.load_dataset", never)
+    monkeypatch.setattr("lightning.evaluation.datasets.load_dataset", never)
     words = ("sensitivity", weak("fc2"), bright_blocks, "--png")
     assert refused(*words, tmp_path / "bad.xyz")[0] == "picture"
     assert refused(*words, tmp_path / "nowhere" / "a.png")[0] == "picture"

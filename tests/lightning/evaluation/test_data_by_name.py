@@ -21,7 +21,7 @@ def kept(path, **arrays):
 def refused(name):
     with pytest.raises(DatasetError) as caught:
         load_dataset(name)
-    assert caught.value.cure
+    assert caught.value.hint
     return caught.value.what
 
 
@@ -52,7 +52,7 @@ def test_arrays_with_a_training_part(tmp_path, arrays):
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({"y": np.zeros(19)}, "do not belong together"),
         ({"y": np.zeros((20, 2))}, "do not belong together"),
@@ -64,8 +64,8 @@ def test_arrays_with_a_training_part(tmp_path, arrays):
         ({"x": np.array([[None]] * 20)}, "no .npz of plain arrays"),
     ],
 )
-def test_arrays_that_do_not_do_are_refused(tmp_path, arrays, changed, told):
-    assert told in refused(kept(tmp_path / "own.npz", **{**arrays, **changed}))
+def test_arrays_that_do_not_do_are_refused(tmp_path, arrays, changed, reported):
+    assert reported in refused(kept(tmp_path / "own.npz", **{**arrays, **changed}))
 
 
 def test_other_arrays_are_named(tmp_path, arrays):

@@ -12,7 +12,7 @@ from lightning.evaluation.idx import parse_idx, read_idx
 
 
 def idx(array):
-    """The bytes of an IDX file."""
+    """Return the bytes of an IDX file."""
     return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
@@ -36,7 +36,7 @@ def folder(tmp_path, images, labels):
 def refused(folder):
     with pytest.raises(DatasetError) as caught:
         load_dataset(f"mnist:{folder}")
-    assert caught.value.cure
+    assert caught.value.hint
     return caught.value.what
 
 
@@ -71,7 +71,7 @@ def test_training_images_are_the_training_part(folder, images, labels):
 def test_a_missing_file_is_named(folder):
     (folder / "t10k-labels-idx1-ubyte").unlink()
     assert "t10k-labels-idx1-ubyte" in refused(folder)
-    assert "is no folder" in refused(folder / "nowhere")
+    assert "is not a folder" in refused(folder / "nowhere")
 
 
 def test_labels_that_are_not_as_many_are_refused(folder, labels):
@@ -85,7 +85,7 @@ def test_exchanged_files_are_refused(folder, images, labels):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (b"", "begins with nothing"),
         (b"\x00\x00\x0d\x01" + bytes(8), "00 00 0d 01"),
@@ -96,8 +96,8 @@ def test_exchanged_files_are_refused(folder, images, labels):
         (bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"\0", "1 values instead of"),
     ],
 )
-def test_other_bytes_are_refused(content, told):
-    with pytest.raises(DatasetError, match=told):
+def test_other_bytes_are_refused(content, reported):
+    with pytest.raises(DatasetError, match=reported):
         parse_idx(content)
 
 

@@ -1,10 +1,10 @@
-"""Raw inputs take the shape of the model, and nothing is cut, padded or scaled unasked."""
+"""Raw inputs take the shape of the model, and nothing is cut, padded or scaled by itself."""
 
 import numpy as np
 import pytest
 
 from lightning.errors import InputError
-from lightning.evaluation.images import fitted, picture_size, read_input, read_picture
+from lightning.evaluation.images import fitted, image_size, read_image, read_input
 from lightning.networks import Network, Preprocessing
 
 
@@ -13,7 +13,7 @@ def network(*shape, layout="as-is"):
     return Network("net", (), {}, "x", "x", {"x": shape}, given)
 
 
-def test_pictures_become_rows_and_rows_pictures():
+def test_images_become_rows_and_rows_images():
     x = np.arange(2 * 6 * 4).reshape(2, 6, 4)
     assert fitted(x, network(24)).tolist() == x.reshape(2, 24).tolist()
     assert fitted(x, network(1, 6, 4)).tolist() == x[:, None].tolist()
@@ -25,7 +25,7 @@ def test_pictures_become_rows_and_rows_pictures():
 
 @pytest.fixture
 def picture(tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+    image = pytest.importorskip("PIL.Image", reason="pillow reads images")
     levels = np.random.default_rng(2).integers(0, 256, (6, 4)).astype(np.uint8)
     image.fromarray(levels).save(tmp_path / "grey.png")
     colours = np.stack([levels, 255 - levels, levels // 2], axis=-1)
@@ -45,14 +45,14 @@ def test_another_size_is_refused_unless_scaling_is_asked_for(picture):
     folder, *_ = picture
     with pytest.raises(InputError, match="4 x 6 pixels, and the model takes 8 x 8") as caught:
         read_input(folder / "grey.png", network(64))
-    assert "--resize" in caught.value.cure
+    assert "--resize" in caught.value.hint
     assert read_input(folder / "grey.png", network(64), resize=True).shape == (1, 64)
 
 
-def test_a_plain_picture_stays_plain_when_it_is_scaled(tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+def test_a_plain_image_stays_plain_when_it_is_scaled(tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow reads images")
     image.new("L", (9, 9), 77).save(tmp_path / "plain.png")
-    assert (read_picture(tmp_path / "plain.png", (4, 4), resize=True) == 77).all()
+    assert (read_image(tmp_path / "plain.png", (4, 4), resize=True) == 77).all()
 
 
 def test_an_array_is_taken_as_it_is(tmp_path):
@@ -64,29 +64,29 @@ def test_an_array_is_taken_as_it_is(tmp_path):
 
 
 def test_other_files_are_refused(tmp_path):
-    pytest.importorskip("PIL", reason="pillow reads pictures")
-    for name, told in (
-        ("text.png", "is no picture"),
-        ("text.npy", "is no array"),
+    pytest.importorskip("PIL", reason="pillow reads images")
+    for name, reported in (
+        ("text.png", "is not an image"),
+        ("text.npy", "is not an array"),
         ("not.npy", "there is no file"),
         ("not.png", "there is no file"),
     ):
         if not name.startswith("not"):
             (tmp_path / name).write_text("no picture, no array")
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=reported):
             read_input(tmp_path / name, network(4))
-    with pytest.raises(InputError, match="which is no picture"):
+    with pytest.raises(InputError, match="which is not an image"):
         read_input(tmp_path / "text.png", network(118))
 
 
 @pytest.mark.parametrize(
     ("shape", "size"), [((3, 8, 6), (6, 8, 3)), ((8, 6, 1), (6, 8, 1)), ((5, 7), (7, 5, 1))]
 )
-def test_the_size_of_pictures_follows_from_the_input(shape, size):
-    assert picture_size(shape) == size
+def test_the_size_of_images_follows_from_the_input(shape, size):
+    assert image_size(shape) == size
 
 
 @pytest.mark.parametrize("shape", [(118,), (4, 8, 8), (2, 3, 4, 5)])
-def test_what_is_no_picture_is_told(shape):
+def test_what_is_not_an_image_is_reported(shape):
     with pytest.raises(InputError, match=r"Give them as an \.npy"):
-        picture_size(shape)
+        image_size(shape)

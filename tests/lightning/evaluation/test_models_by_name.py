@@ -12,7 +12,7 @@ from lightning.networks import load_network
 
 @pytest.fixture
 def biased(tmp_path):
-    """A network with biases, which needs ranges."""
+    """Return a network with biases, which needs ranges."""
     rng = np.random.default_rng(7)
     np.savez(
         tmp_path / "net.npz", w1=rng.normal(size=(5, 6)), b1=rng.normal(size=5), w2=rng.normal(size=(3, 5))

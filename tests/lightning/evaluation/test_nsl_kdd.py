@@ -13,7 +13,7 @@ SRC_BYTES, ERROR_RATE = 4, 24
 
 
 def line(protocol="tcp", service="http", flag="SF", label="normal", difficulty=True, **values):
-    """One connection; `f4=7` is its feature 4."""
+    """Return one connection; `f4=7` is its feature 4."""
     words = ["0"] * 41
     words[1:4] = protocol, service, flag
     for name, value in values.items():
@@ -26,7 +26,7 @@ def rows(*lines):
 
 
 def column(encoding, feature):
-    """Where a number lands: categories 1, 2 and 3 are elsewhere."""
+    """Return where a number lands: categories 1, 2 and 3 are elsewhere."""
     return feature - 3 if feature > 3 else feature
 
 
@@ -92,15 +92,15 @@ def test_the_folder_gives_both_parts(tmp_path, training):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("1,2,3", "line 1 has 3 columns"),
         (line() + "\n" + line() + ",more,and more", "line 2 has 45 columns"),
         ("", "no lines"),
     ],
 )
-def test_other_files_are_refused(text, told):
-    with pytest.raises(DatasetError, match=told):
+def test_other_files_are_refused(text, reported):
+    with pytest.raises(DatasetError, match=reported):
         parse_rows(text.encode())
 
 
@@ -124,5 +124,5 @@ def test_a_missing_file_is_named(tmp_path, missing):
             (tmp_path / name).write_text(line())
     with pytest.raises(DatasetError, match=missing):
         load_dataset(f"nsl-kdd:{tmp_path}")
-    with pytest.raises(DatasetError, match="is no folder"):
+    with pytest.raises(DatasetError, match="is not a folder"):
         load_dataset(f"nsl-kdd:{tmp_path / 'nowhere'}")

@@ -94,7 +94,7 @@ def test_the_table_has_all_four(model_and_data):
 
 @pytest.fixture
 def pools():
-    """A convolution and two pools, with inputs."""
+    """Return a convolution and two pools, with inputs."""
     rng = np.random.default_rng(5)
     weights = rng.normal(size=(4, 1, 3, 3)).astype(np.float32)
     same = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
@@ -119,7 +119,7 @@ def test_int8_takes_pools(pools):
 
 
 def test_int8_has_a_scale_for_each_row():
-    """Beside a weight of 1 those of 0.0115 would be 1 or 2 steps of one scale for all, a third off."""
+    """Next to a weight of 1 those of 0.0115 would be 1 or 2 steps of one scale for all, a third off."""
     weights = np.zeros((2, 64), np.float32)
     weights[0, 0], weights[1] = 1.0, 0.0115
     network = Network(

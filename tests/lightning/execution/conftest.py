@@ -63,7 +63,7 @@ def _layer(name, values, place, scheme, *, signed, bias):
 
 @pytest.fixture(scope="session")
 def convolution():
-    """A grouped, strided, dilated, padded convolution of 4 channels of 7 x 6 to 6, weights and all."""
+    """Return a grouped, strided, dilated, padded convolution of 4 channels of 7 x 6 to 6, weights and all."""
     rng = np.random.default_rng(3)
     geometry = Geometry(4, 7, 6, (3, 2), strides=(2, 1), pads=(1, 0, 2, 1), dilations=(1, 2))
     weights = rng.integers(-255, 256, (2, 3, 2 * 3 * 2)).astype(np.int16)
@@ -74,7 +74,7 @@ def convolution():
 
 @pytest.fixture
 def convolving(convolution):
-    """A model of one convolution and a ReLU."""
+    """Return a model of one convolution and a ReLU."""
     nodes = (Node("conv", "Conv", ("x", "w"), "c"), Node("relu", "Relu", ("c",), "y"))
     tall, wide = convolution.geometry.output
     shapes = {"x": (4, 7, 6), "c": (6, tall, wide), "y": (6, tall, wide)}

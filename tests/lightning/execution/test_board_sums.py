@@ -17,8 +17,8 @@ from fpga.bus import simulated_bus
 from fpga.photonic_mac.control import library_datapath
 from lightning import errors
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.execution.datapath import DatapathMultiplier
-from lightning.execution.exact import ExactMultiplier
+from lightning.execution.multipliers.datapath import DatapathMultiplier
+from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.networks.network import Network, Node
 from sim.twins.board.server import BoardServer
 from sim.twins.board.space import DEFAULT_BASE, Slot

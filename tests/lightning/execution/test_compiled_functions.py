@@ -1,4 +1,4 @@
-"""What machine code is kept on disk, and when it is not."""
+"""Machine code kept on disk, and when it is not."""
 
 import subprocess
 import sys
@@ -7,19 +7,19 @@ import pytest
 
 numba = pytest.importorskip("numba")
 
-from lightning.execution.compiled import compiled
+from lightning.execution.kernels.compiled import compiled
 
 
 def twice(number):
     return number * 2
 
 
-def test_what_is_kept_is_told_apart_by_all_sources_beside_it():
+def test_what_is_kept_depends_on_all_sources_next_to_it():
     made = compiled("int64(int64)")(twice)
     assert made(21) == 42
     stamps = str(made._cache._cache_file._source_stamp)
     assert "test_compiled_functions.py" in stamps
-    assert "chain_kernels.py" in stamps
+    assert "sums.py" in stamps
 
 
 def test_nothing_is_kept_where_numba_has_changed_inside(monkeypatch):
@@ -45,5 +45,5 @@ def test_nothing_is_kept_where_numba_has_changed_inside(monkeypatch):
 
 @pytest.mark.process
 def test_kernels_can_be_imported_without_being_translated():
-    code = "import numba; numba.config.DISABLE_JIT = 1; import lightning.execution.chain_kernels"
+    code = "import numba; numba.config.DISABLE_JIT = 1; import lightning.execution.kernels.chain"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

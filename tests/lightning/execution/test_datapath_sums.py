@@ -15,13 +15,13 @@ from fpga.hdl import why_missing
 from fpga.photonic_mac.control import library_datapath
 from lightning import errors
 from lightning.compiler import compile_network, program_of
-from lightning.compiler.cycles import work_of
+from lightning.compiler.datapath.cycles import work_of
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.execution import open_executor
-from lightning.execution.datapath import DatapathMultiplier
-from lightning.execution.exact import ExactMultiplier
+from lightning.execution.multipliers.datapath import DatapathMultiplier
+from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.networks.network import Network, Node, Preprocessing
 
 KEYS = np.arange(2, dtype=np.uint64)
@@ -50,7 +50,7 @@ def some(rng, layer, images=2):
 
 @pytest.fixture(scope="module")
 def bus():
-    """One simulator for all: `load` resets it."""
+    """Return a simulator for all tests: `load` resets it."""
     return simulated_bus(library_datapath("photonic_dot", {"width": 32}))
 
 
@@ -153,7 +153,7 @@ def test_other_hardware_is_refused_by_name(hardware):
     rng = np.random.default_rng(8)
     with pytest.raises(errors.CompileError, match="16 lanes, 1 wavelength and 1 core") as caught:
         DatapathMultiplier(model_of(layer(rng, "one", (1, 1, 4)), hardware=hardware))
-    assert "--wavelengths" in caught.value.cure
+    assert "--wavelengths" in caught.value.hint
 
 
 def test_another_datapath_behind_the_bus_is_refused():
@@ -173,7 +173,7 @@ def test_an_address_that_is_none_says_what_to_give(address):
 def test_a_bus_that_was_opened_here_is_let_go_when_the_program_is_refused(monkeypatch):
     other, closed = simulated_bus(library_datapath("layer_counter"), "reference"), []
     monkeypatch.setattr(other, "close", lambda: closed.append(True))
-    monkeypatch.setattr("lightning.execution.datapath._opened", lambda address, datapath: other)
+    monkeypatch.setattr("lightning.execution.multipliers.datapath._opened", lambda address, datapath: other)
     model = model_of(layer(np.random.default_rng(9), "one", (1, 1, 4)))
     for address, times in (("fastsim://", 1), (other, 1)):  # the second is somebody else's
         with pytest.raises(errors.ProgramError):
@@ -229,7 +229,7 @@ def test_a_bus_that_fails_is_the_devices_fault_and_the_next_sum_is_right(bus, fa
 
 
 class Mmio:
-    """What a `pynq.MMIO` is to a driver, around another bus."""
+    """A `pynq.MMIO` as a driver sees it, around another bus."""
 
     def __init__(self, bus):
         self._bus = bus

@@ -11,8 +11,8 @@ from lightning import errors
 from lightning.compiler import compile_network
 from lightning.compiler.model import PhotonicLayer
 from lightning.execution import open_executor
-from lightning.execution.device import DeviceMultiplier, mean_taken
-from lightning.execution.exact import ExactMultiplier
+from lightning.execution.multipliers.device import DeviceMultiplier, mean_taken
+from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.networks.network import Network, Node, Preprocessing
 
 KEYS = np.arange(4, dtype=np.uint64)

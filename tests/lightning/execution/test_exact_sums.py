@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from lightning.compiler import CompiledModel, Geometry, PhotonicLayer
 from lightning.execution import open_executor
-from lightning.execution.exact import CompiledMultiplier, ExactMultiplier
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
 from lightning.execution.patches import patches, pixels
-from lightning.execution.walk import WalkingExecutor
+from lightning.networks.computing import apply
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations import apply
 
 KEYS = np.arange(3, dtype=np.uint64)
 
 
 def by_hand(weights, activations):
-    """One row, in Python's whole numbers."""
+    """Return one row, in Python's whole numbers."""
     total = 0
     for weight, activation in zip(weights.tolist(), activations.tolist(), strict=True):
         size = (abs(weight) * abs(activation)) >> 8
@@ -96,7 +96,7 @@ def test_pixels_come_back_in_their_places():
 
 
 def restated(model, image):
-    """A chain of the scaled scheme by hand, in the order that model.py states."""
+    """Return a chain of the scaled scheme by hand, in the order that model.py states."""
     real = image.astype(np.float32) * np.float32(1 / 255)
     for place, layer in enumerate(model.layers.values()):
         lowest = -255 if layer.signed else 0
@@ -112,7 +112,7 @@ def restated(model, image):
 def test_a_scaled_chain_is_the_one_by_hand(random_model, signed):
     model = random_model(7, (40, 30, 20, 6), scheme="scaled", signed=signed, bias=-50)
     images = np.random.default_rng(2).integers(0, 256, (6, 40)).astype(np.uint8)
-    walked = WalkingExecutor(model, ExactMultiplier()).run(images)
+    walked = Interpreter(model, ExactMultiplier()).run(images)
     opened = open_executor(model).run(images)
     expected = np.array([restated(model, image) for image in images])
     assert walked.scores.tolist() == expected.tolist()
@@ -149,17 +149,17 @@ def test_what_is_digital_at_the_end_is_done_in_both_ways(random_model):
     images = np.random.default_rng(2).integers(0, 256, (5, 30)).astype(np.uint8)
     scores = open_executor(model).run(images).scores
     assert scores.sum(axis=1) == pytest.approx(1, abs=1e-6)
-    assert scores.tolist() == WalkingExecutor(model, ExactMultiplier()).run(images).scores.tolist()
+    assert scores.tolist() == Interpreter(model, ExactMultiplier()).run(images).scores.tolist()
 
 
 def test_what_is_below_0_counts_as_clipped_where_a_layer_takes_no_signs(random_model):
     model = random_model(3, (30, 10, 4), scheme="scaled")
     images = np.random.default_rng(2).integers(1, 256, (5, 30))
-    assert WalkingExecutor(model, ExactMultiplier()).run(images).counters["clipped_activations"] < 150
-    found = WalkingExecutor(model, ExactMultiplier()).run(-images)
+    assert Interpreter(model, ExactMultiplier()).run(images).counters["clipped_activations"] < 150
+    found = Interpreter(model, ExactMultiplier()).run(-images)
     assert found.counters["clipped_activations"] == 150
     dark = replace(model, network=replace(model.network, preprocessing=Preprocessing(1 / 255, mean=(1.01,))))
-    for executor in (open_executor(dark), WalkingExecutor(dark, ExactMultiplier())):
+    for executor in (open_executor(dark), Interpreter(dark, ExactMultiplier())):
         assert executor.run(images.astype(np.uint8)).counters == {"clipped_activations": 150}
 
 
@@ -169,7 +169,7 @@ def test_what_is_below_0_between_layers_counts_too(random_model):
     images = np.random.default_rng(2).integers(0, 256, (5, 30)).astype(np.uint8)
     unsigned = replace(model, layers=layers)
     found = open_executor(unsigned).run(images)
-    walked = WalkingExecutor(unsigned, ExactMultiplier()).run(images)
+    walked = Interpreter(unsigned, ExactMultiplier()).run(images)
     signed = open_executor(model).run(images)
     assert found.counters == walked.counters
     assert found.counters["clipped_activations"] > signed.counters["clipped_activations"]
@@ -200,7 +200,7 @@ TAILS = {
 
 
 def ended(model, names):
-    """The model with these operations behind it, as far as they fit, and which those are."""
+    """Return the model with these operations behind it, as far as they fit, and which those are."""
     network, fitting = replace(model.network, constants={"two": np.full((1, 1), 2, np.float32)}), []
     for place, name in enumerate(names):
         node = TAILS[name](network.output, f"t{place}")
@@ -222,11 +222,11 @@ def test_whatever_is_digital_at_the_end_both_ways_answer_alike(random_model):
     for names in [(), *itertools.product(TAILS, repeat=1), *itertools.product(TAILS, repeat=2)]:
         tailed, fitting = ended(model, names)
         executor = open_executor(tailed)
-        expected = WalkingExecutor(tailed, ExactMultiplier()).run(images)
+        expected = Interpreter(tailed, ExactMultiplier()).run(images)
         found = executor.run(images)
         assert found.scores.tolist() == expected.scores.tolist(), names
         assert found.counters == expected.counters, names
-        (walked if isinstance(executor, WalkingExecutor) else fused).add(fitting)
+        (walked if isinstance(executor, Interpreter) else fused).add(fitting)
     assert {(), ("Softmax",), ("constant", "abs")} <= fused
     assert {("skip",), ("hidden",), ("twice",), ("mean",), ("row", "Softmax")} <= walked
     assert len(fused) >= 8
@@ -235,9 +235,9 @@ def test_whatever_is_digital_at_the_end_both_ways_answer_alike(random_model):
 def test_images_go_through_in_parts_that_do_not_matter(random_model, monkeypatch):
     model = random_model(5, (30, 10, 4))
     images = np.random.default_rng(2).integers(0, 256, (7, 30)).astype(np.float32)
-    whole = WalkingExecutor(model, ExactMultiplier()).run(images).scores
-    monkeypatch.setattr("lightning.execution.walk.MOST_IMAGES", 2)
-    assert WalkingExecutor(model, ExactMultiplier()).run(images).scores.tolist() == whole.tolist()
+    whole = Interpreter(model, ExactMultiplier()).run(images).scores
+    monkeypatch.setattr("lightning.execution.interpreter.MOST_IMAGES", 2)
+    assert Interpreter(model, ExactMultiplier()).run(images).scores.tolist() == whole.tolist()
 
 
 def test_the_cycles_of_an_image_are_those_of_the_datapath(random_model):

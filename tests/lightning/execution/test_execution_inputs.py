@@ -1,4 +1,4 @@
-"""What an executor takes and what it refuses, in words; and that serving finds everything compiled."""
+"""Inputs that an executor takes and those that it refuses, in words; and that serving finds everything compiled."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ def executor(random_model):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "told"),
+    ("inputs", "reported"),
     [
         (np.zeros((2, 13), np.uint8), r"12\).*\(2, 13\)"),
         (np.zeros((2, 13)), r"12\).*\(2, 13\)"),
@@ -30,8 +30,8 @@ def executor(random_model):
         ([[1, 2], [3]], "array"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused_in_words(executor, inputs, told):
-    with pytest.raises(InputError, match=told):
+def test_inputs_that_do_not_fit_are_refused_in_words(executor, inputs, reported):
+    with pytest.raises(InputError, match=reported):
         executor.run(inputs)
 
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_asked_is_refused_in_words(random_model, fidelity, asked)
         open_executor(random_model(1, (6, 4)), fidelity, **asked)
 
 
-def test_images_may_come_as_pictures_for_a_network_that_takes_rows(executor):
+def test_images_may_come_without_channels_for_a_network_that_takes_rows(executor):
     pictures = np.random.default_rng(1).integers(0, 256, (2, 3, 4)).astype(np.uint8)
     assert executor.run(pictures).scores.tolist() == executor.run(pictures.reshape(2, 12)).scores.tolist()
 
@@ -124,7 +124,7 @@ def test_threads_share_a_chain(random_model):
 
 def test_what_is_no_chain_says_where_to_go(random_model):
     pytest.importorskip("numba")
-    from lightning.execution.chain import Chain
+    from lightning.execution.chains.chain import Chain
 
     shared = Noise(intensity=1e-4)
     model = random_model(1, (12, 8, 3), hardware=Hardware(wavelengths=2))

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightning.calibration import store
-from lightning.calibration.noise import NoiseModel
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.execution.fitted import (
+from lightning.execution.multipliers.fitted import (
     identity_of_calibration,
     noise_of_calibration,
     noise_of_link,
     noise_of_vectors,
 )
+from lightning.kit.calibration import store
+from lightning.kit.calibration.noise import NoiseModel
 from lightning.networks.network import Network, Node
 from sim.models.photonics.link import Link, budget
 
@@ -26,8 +26,8 @@ def calibration(kit):
 
 @pytest.fixture(scope="module")
 def device(kit):
-    """Tuned once."""
-    from lightning.execution.device import DeviceMultiplier
+    """Return a device, tuned once."""
+    from lightning.execution.multipliers.device import DeviceMultiplier
 
     return DeviceMultiplier(kit)
 
@@ -59,7 +59,7 @@ def test_counts_of_a_calibration_become_steps(calibration):
 
 def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibration):
     """200 readings of each of four products, dark to full: a ratio of variances within four of its own deviations."""
-    from lightning.compute import LightningCompute
+    from lightning.kit.compute import LightningCompute
 
     noise = noise_of_calibration(calibration)
     compute = LightningCompute(kit, calibration, window=calibration.noise.window)
@@ -78,7 +78,7 @@ def test_noisy_sums_spread_as_those_of_the_device(device, brightness):
     What is not in the noise, edges of tiles and the dark that is taken off, adds a little.
     """
     pytest.importorskip("numba", reason="noise is drawn by machine code: pip install 'lightbed[kit]'")
-    from lightning.execution.noisy import NoisyMultiplier
+    from lightning.execution.multipliers.noisy import NoisyMultiplier
 
     rng = np.random.default_rng(1)
     weights = rng.integers(1, brightness + 1, (1, 8, 800)) * rng.choice([-1, 1], (1, 8, 800))

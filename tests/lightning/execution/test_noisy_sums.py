@@ -11,12 +11,13 @@ stats = library("scipy.stats")
 
 from lightning.compiler import Hardware
 from lightning.errors import OutOfRange
-from lightning.execution import Faults, Noise, noisy, open_executor
-from lightning.execution.brute import BruteMultiplier
-from lightning.execution.exact import ExactMultiplier
-from lightning.execution.noisy import NoisyMultiplier, may_clip
+from lightning.execution import Noise, Quirks, open_executor
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers import noisy
+from lightning.execution.multipliers.exact import ExactMultiplier
+from lightning.execution.multipliers.noisy import NoisyMultiplier, may_clip
+from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
 from lightning.execution.patches import patches
-from lightning.execution.walk import WalkingExecutor
 
 DRAWS = 4000
 
@@ -32,7 +33,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def sparse_model(random_model):
-    """Three layers, 36 neurons; the first rows of each have 1, 2, 3 and 4 weights that are not 0."""
+    """Return three layers of 36 neurons; the first rows of each have 1, 2, 3 and 4 weights that are not 0."""
 
     def make(signed=(), hardware=None):
         rng = np.random.default_rng(4)
@@ -51,7 +52,7 @@ def sparse_model(random_model):
 
 
 def light_on(layer):
-    """Activations of one image, as often as there are draws, and a key for each."""
+    """Return activations of one image, as often as there are draws, and a key for each."""
     rng = np.random.default_rng(9)
     lowest = -255 if layer.signed else 0
     one = rng.integers(lowest, 256, layer.weights.shape[2]).astype(np.int16)
@@ -59,8 +60,8 @@ def light_on(layer):
 
 
 def least_likely(model, noise):
-    """p of the Kolmogorov-Smirnov test of each neuron of all layers: the fast sums against those by readouts."""
-    fast, brute = NoisyMultiplier(model, noise, seed=1), BruteMultiplier(model, noise, seed=2)
+    """Return the p of each neuron's Kolmogorov-Smirnov test: the fast sums against those by readouts."""
+    fast, brute = NoisyMultiplier(model, noise, seed=1), PerReadoutMultiplier(model, noise, seed=2)
     found = []
     for layer in model.layers.values():
         activations, keys = light_on(layer)
@@ -133,7 +134,7 @@ def test_without_noise_the_sums_are_exact_for_any_wavelengths(sparse_model, wave
         exact = ExactMultiplier().sums(layer, activations[:2], keys[:2])
         for place in ("per-product", "per-product-dense"):
             silent = Noise(place, sigma=0.0)
-            for kind in (NoisyMultiplier, BruteMultiplier):
+            for kind in (NoisyMultiplier, PerReadoutMultiplier):
                 found = kind(model, silent).sums(layer, activations[:2], keys[:2])
                 assert found.tolist() == exact.tolist()
 
@@ -148,7 +149,7 @@ def test_pixels_and_groups_of_a_convolution_have_the_noise_of_their_readouts(con
     exact = ExactMultiplier().sums(layer, terms[:1], keys[:1])
     noise = Noise("per-product-dense", sigma=0.5, shot=0.05, intensity=4e-4)
     spreads = []
-    for kind in (NoisyMultiplier, BruteMultiplier):
+    for kind in (NoisyMultiplier, PerReadoutMultiplier):
         assert kind(model, Noise(sigma=0.0)).sums(layer, terms[:1], keys[:1]).tolist() == exact.tolist()
         spreads.append(kind(model, noise, seed=7).sums(layer, terms, keys).std(axis=0))
     fast, brute = spreads
@@ -166,15 +167,15 @@ ALL_NOISE = [
 
 @pytest.mark.parametrize("noise", ALL_NOISE, ids=lambda noise: f"{noise.place} {noise.shot}")
 @pytest.mark.parametrize("scheme", ["published", "scaled"])
-def test_the_chain_and_the_walk_draw_the_same_noise(random_model, noise, scheme):
+def test_the_chain_and_the_interpreter_draw_the_same_noise(random_model, noise, scheme):
     perfect = scheme == "published" and noise.mean == 0
     model = random_model(6, (40, 20, 12, 5), scheme=scheme, wrap=True, perfect_scaling=perfect)
     images = np.random.default_rng(3).integers(0, 256, (8, 40)).astype(np.uint8)
-    faults = Faults(last_layer_normalised=True)
-    executor = open_executor(model, "noisy", noise=noise, seed=5, faults=faults)
-    fused, walked = executor.run(images), executor.walk.run(images)
+    quirks = Quirks(last_layer_normalised=True)
+    executor = open_executor(model, "noisy", noise=noise, seed=5, quirks=quirks)
+    fused, walked = executor.run(images), executor.interpreter.run(images)
     assert fused.scores.tolist() == walked.scores.tolist()
-    assert fused.scores.tolist() != open_executor(model, faults=faults).run(images).scores.tolist()
+    assert fused.scores.tolist() != open_executor(model, quirks=quirks).run(images).scores.tolist()
 
 
 @pytest.mark.parametrize("noise", ALL_NOISE, ids=lambda noise: f"{noise.place} {noise.shot}")
@@ -184,7 +185,7 @@ def test_company_does_not_change_an_image(random_model, noise):
     keys = np.arange(9, dtype=np.uint64) + 2**63
     executors = [open_executor(model, "noisy", noise=noise, seed=5)]
     if noise.place != "per-output":
-        executors.append(WalkingExecutor(model, BruteMultiplier(model, noise, 5), "noisy"))
+        executors.append(Interpreter(model, PerReadoutMultiplier(model, noise, 5), "noisy"))
     for executor in executors:
         whole = executor.run(images, keys).scores
         order = np.random.default_rng(1).permutation(9)
@@ -215,7 +216,7 @@ def test_a_converter_without_headroom_clips_and_counts(random_model):
     assert may_clip(tight, model.hardware)
     assert not may_clip(Noise(), model.hardware)
     executor = open_executor(model, "noisy", noise=tight)
-    assert isinstance(executor.multiplier, BruteMultiplier)  # one draw a sum would not know of it
+    assert isinstance(executor.multiplier, PerReadoutMultiplier)  # one draw a sum would not know of it
     first, second = executor.run(images), executor.run(images)
     assert first.counters["clipped_readouts"] == second.counters["clipped_readouts"] > 0
     roomy = open_executor(model, "noisy", noise=Noise(sigma=2.0)).run(images)
@@ -244,6 +245,6 @@ def test_a_seed_that_is_none_is_refused(random_model):
         open_executor(random_model(1, (4, 2)), "noisy", seed=-1)
 
 
-def test_noise_per_output_has_no_readouts_to_walk(random_model):
+def test_noise_per_output_has_no_readouts_to_take(random_model):
     with pytest.raises(OutOfRange, match="no readouts"):
-        BruteMultiplier(random_model(1, (4, 2)), Noise("per-output"))
+        PerReadoutMultiplier(random_model(1, (4, 2)), Noise("per-output"))

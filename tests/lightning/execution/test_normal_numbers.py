@@ -7,7 +7,7 @@ from libraries import library, skip_without
 skip_without("numba")
 stats = library("scipy.stats")
 
-from lightning.execution.normal import EDGE, ENDS, normals_into
+from lightning.execution.kernels.normal import EDGE, ENDS, normals_into
 
 
 def normals(count, seed=1, key=2, stream=3):
@@ -55,14 +55,14 @@ def test_neighbours_have_nothing_in_common(named):
 
 
 def mixed(word):
-    """SplitMix64's output function, in Python's whole numbers."""
+    """Return SplitMix64's output function, in Python's whole numbers."""
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
     return word ^ word >> 31
 
 
 def words(seed, key, stream):
-    """xoshiro256++, in Python's whole numbers."""
+    """Yield the words of xoshiro256++, in Python's whole numbers."""
     golden, name = 0x9E3779B97F4A7C15, 0
     for part in (seed, key, stream):
         name = mixed(((name ^ part) + golden) % 2**64)

@@ -1,4 +1,4 @@
-"""Bit by bit what the published emulator and the published datapath give, faults included where they are asked for."""
+"""Bit by bit what the published emulator and the published datapath give, quirks included where they are asked for."""
 
 from dataclasses import replace
 
@@ -9,10 +9,10 @@ from fpga.photonic_mac import Network as Integers
 from fpga.photonic_mac import layer_results, quantised
 from lightning.compiler import Options, compile_network, load_model
 from lightning.errors import InputError, OutOfRange
-from lightning.execution import EMULATOR, Faults, open_executor
-from lightning.execution.exact import ExactMultiplier
+from lightning.execution import EMULATOR, Quirks, open_executor
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.execution.published import log_softmax
-from lightning.execution.walk import WalkingExecutor
 from lightning.networks import load_network
 from lightning.networks.network import Preprocessing
 
@@ -41,7 +41,7 @@ def image(number):
 
 
 def emulated(layers, pixels, *, perfect):
-    """The emulator's rules told anew, slowly: rows padded to sixteen, products shifted, then signs."""
+    """Compute slowly by the emulator's rules: rows padded to sixteen, products shifted, then signs."""
     values = [abs(int(each)) for each in pixels]
     for place, weights in enumerate(layers):
         values += [0] * (-len(values) % 16)
@@ -76,7 +76,7 @@ def layers():
 
 @pytest.mark.parametrize(("perfect", "number"), list(GOLDEN))
 def test_the_emulators_own_answers(dense_model, layers, perfect, number):
-    executor = open_executor(dense_model(layers, perfect_scaling=perfect), faults=EMULATOR)
+    executor = open_executor(dense_model(layers, perfect_scaling=perfect), quirks=EMULATOR)
     assert executor.run(image(number)[None]).scores[0].tolist() == GOLDEN[perfect, number]
     assert emulated(layers, image(number), perfect=perfect) == GOLDEN[perfect, number]
 
@@ -90,14 +90,14 @@ def test_random_networks_are_emulated_bit_by_bit(random_model, perfect):
         images = rng.integers(0, 256, (4, 37)).astype(np.uint8)
         weights = [layer.weights[0] for layer in model.layers.values()]
         expected = [emulated(weights, each, perfect=perfect) for each in images]
-        assert open_executor(model, faults=EMULATOR).run(images).scores.tolist() == expected
-        walk = WalkingExecutor(model, ExactMultiplier(), "exact", EMULATOR)
+        assert open_executor(model, quirks=EMULATOR).run(images).scores.tolist() == expected
+        walk = Interpreter(model, ExactMultiplier(), "exact", EMULATOR)
         assert walk.run(images).scores.tolist() == expected
         kinds |= {bool(score < 0) for row in expected for score in row}
     assert kinds == {True, False}
 
 
-def test_without_faults_results_are_those_of_the_datapath(random_model):
+def test_without_quirks_results_are_those_of_the_datapath(random_model):
     model = random_model(1, (37, 21, 9, 4))
     images = np.random.default_rng(1).integers(0, 256, (20, 37)).astype(np.uint8)
     network = Integers(tuple(layer.weights[0].astype(np.int32) for layer in model.layers.values()))
@@ -111,7 +111,7 @@ def test_sums_wrap_in_sixteen_bits_where_the_datapath_does(dense_model):
     network = Integers(tuple(each.astype(np.int32) for each in weights))
     wrapping = dense_model(weights, wrap=True)
     expected = layer_results(network, images)
-    for executor in (open_executor(wrapping), WalkingExecutor(wrapping, ExactMultiplier())):
+    for executor in (open_executor(wrapping), Interpreter(wrapping, ExactMultiplier())):
         answers = executor.run(images)
         assert answers.scores.tolist() == expected[-1].tolist()
         assert answers.counters["wrapped_sums"] == 60  # all of the first layer, none of the second
@@ -123,7 +123,7 @@ def test_signs_of_inputs_are_dropped_only_where_asked(dense_model):
     model = dense_model([[[100, 50], [-20, 90]]])
     negative = np.array([[-200.0, 100.0]])
     kept = open_executor(model).run(negative).scores[0].tolist()
-    dropped = open_executor(model, faults=Faults(signs_dropped=True)).run(negative).scores[0].tolist()
+    dropped = open_executor(model, quirks=Quirks(signs_dropped=True)).run(negative).scores[0].tolist()
     assert kept == [19, 35]  # (0) + (100 * 50 >> 8), (0) + (100 * 90 >> 8)
     assert dropped == [78 + 19, -15 + 35]
 
@@ -131,11 +131,11 @@ def test_signs_of_inputs_are_dropped_only_where_asked(dense_model):
 def test_signs_of_bytes_behind_a_mean_are_dropped_too(dense_model):
     model = dense_model([[[100, 50], [-20, 90]]])
     centred = replace(model.network, preprocessing=Preprocessing(1 / 255, mean=(0.5,)))
-    model, faults = replace(model, network=centred), Faults(signs_dropped=True)
+    model, quirks = replace(model, network=centred), Quirks(signs_dropped=True)
     images = np.array([[0, 255], [40, 3]], np.uint8)
-    found = open_executor(model, faults=faults).run(images)
+    found = open_executor(model, quirks=quirks).run(images)
     assert (
-        found.scores.tolist() == open_executor(model, faults=faults).run(images.astype(float)).scores.tolist()
+        found.scores.tolist() == open_executor(model, quirks=quirks).run(images.astype(float)).scores.tolist()
     )
     assert found.scores.tolist() != open_executor(model).run(images).scores.tolist()
     assert found.counters == {"clipped_activations": 0}
@@ -144,8 +144,8 @@ def test_signs_of_bytes_behind_a_mean_are_dropped_too(dense_model):
 def test_the_last_layer_is_normalised_only_where_asked(dense_model):
     model = dense_model([[[255], [-255], [30]]])
     assert open_executor(model).run(np.array([[16]], np.uint8)).scores.tolist() == [[15, -15, 1]]
-    faults = Faults(last_layer_normalised=True)
-    assert open_executor(model, faults=faults).run(np.array([[16]], np.uint8)).scores.tolist() == [
+    quirks = Quirks(last_layer_normalised=True)
+    assert open_executor(model, quirks=quirks).run(np.array([[16]], np.uint8)).scores.tolist() == [
         [240, -240, 16]
     ]
 
@@ -177,7 +177,7 @@ def test_how_activations_are_scaled_is_chosen_at_compilation_and_kept(weights_fi
     compile_network(load_network(weights_file), options=options).save(tmp_path / "small.lng")
     model = load_model(tmp_path / "small.lng")
     assert model.perfect_scaling == perfect
-    found = open_executor(model, faults=EMULATOR).run(np.array([image(number) for number in range(3)]))
+    found = open_executor(model, quirks=EMULATOR).run(np.array([image(number) for number in range(3)]))
     weights = [layer.weights[0] for layer in model.layers.values()]
     assert found.scores.tolist() == [emulated(weights, image(each), perfect=perfect) for each in range(3)]
 

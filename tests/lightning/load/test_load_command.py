@@ -11,10 +11,10 @@ skip_without("typer", reason="the command line needs it")
 
 from lightning.cli import run_app
 from lightning.compiler import Options, compile_network
-from lightning.execution.opening import open_executor
+from lightning.execution.factory import open_executor
 from lightning.networks import load_network
 from lightning.serving import Repository
-from lightning.serving.datagrams import DatagramServer
+from lightning.serving.packets.server import DatagramServer
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def server(tmp_path):
     np.savez(tmp_path / "w.npz", w1=np.random.default_rng(0).normal(size=(10, 64)).astype(np.float32))
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("w", compile_network(load_network(tmp_path / "w.npz"), None, Options(scheme="published")))
-    with DatagramServer(repository, express=False) as made:
+    with DatagramServer(repository, fast_path=False) as made:
         yield "udp://{}:{}".format(*made.address)
     repository.close()
 
@@ -42,9 +42,9 @@ def test_figures_for_every_rate(server, capsys):
     assert all(each["answered"] == each["scheduled"] > 10 for each in found["results"])
 
 
-def test_refusals_are_told_by_name(server, capsys):
+def test_refusals_are_reported_by_name(server, capsys):
     arguments = ["--rate", "300", "--seconds", "0.1", "--json"]
-    for options, name, cure in (
+    for options, name, hint in (
         (["--model", "5"], "unknown_model", "--model"),
         (["--size", "5"], "input", "--size"),
         (["--size", "64", "--deadline-us", "1"], "late", "--deadline-us"),
@@ -54,40 +54,40 @@ def test_refusals_are_told_by_name(server, capsys):
         (result,) = found["results"]
         assert result["refused"] == {name: result["scheduled"]}
         assert (found["ok"], found["error"]["code"]) == (False, "load")
-        assert cure in found["error"]["cure"]
+        assert hint in found["error"]["hint"]
 
 
 def test_a_load_without_an_answer_fails_after_its_table(server, capsys, tmp_path):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
+    pytest.importorskip("matplotlib", reason="plots are drawn by it")
     picture = tmp_path / "none.png"
     arguments = ["--rate", "300", "--rate", "400", "--seconds", "0.1", "--png", str(picture)]
     assert run_app(["load", server, *arguments]) == 1
-    told = capsys.readouterr()
-    row = told.out.splitlines()[2].split()
+    reported = capsys.readouterr()
+    row = reported.out.splitlines()[2].split()
     assert row[2:5] == ["-", "-", "-"]
     assert row[-1] == "input"
-    assert "none was answered" in told.err
-    assert "--size" in told.err
+    assert "none was answered" in reported.err
+    assert "--size" in reported.err
     assert picture.exists()
 
 
 @pytest.mark.parametrize("name", ["a.xyz", "nowhere/a.png"])
-def test_a_picture_that_cannot_be_written_is_refused_before_the_load(server, capsys, tmp_path, name):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
+def test_a_plot_that_cannot_be_written_is_refused_before_the_load(server, capsys, tmp_path, name):
+    pytest.importorskip("matplotlib", reason="plots are drawn by it")
     assert run_app(["load", server, "--seconds", "1000", "--png", str(tmp_path / name), "--json"]) == 1
     assert document_of(capsys)["error"]["code"] == "picture"
 
 
-def test_a_table_and_a_picture(server, capsys, tmp_path):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
+def test_a_table_and_a_plot(server, capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="plots are drawn by it")
     picture = tmp_path / "latency.png"
     for rates in (["--rate", "300"], ["--rate", "300", "--rate", "500"]):
         run = ["load", server, *rates, "--seconds", "0.1", "--size", "64", "--png", str(picture)]
         assert run_app(run) == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
-        told = capsys.readouterr().out
-        assert "p99.9" in told
-        assert f"written: {picture}" in told
+        reported = capsys.readouterr().out
+        assert "p99.9" in reported
+        assert f"written: {picture}" in reported
         picture.unlink()
 
 

@@ -10,14 +10,15 @@ import pytest
 
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
-from lightning.load.echo import ANSWER, MEMORY, echo_datagrams, echo_http
+from lightning.load.echo import ANSWER, echo_datagrams, echo_http
 from lightning.load.errors import LoadError
 from lightning.load.http import BROKEN, ECHOED, only_model, send_on_time
 from lightning.load.http_messages import message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import Target
-from lightning.serving.packets import Code, Datatype, Kind, Packet, parse, serialise
+from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
+from lightning.serving.packets.mmsg import MEMORY
 
 pytestmark = pytest.mark.socket
 
@@ -26,7 +27,7 @@ DUE = poisson_schedule(2000, 0.1, seed=3)
 
 @contextlib.contextmanager
 def echoing(scheme):
-    """An echo in a thread, told to stop by a byte."""
+    """Yield an echo in a thread, told to stop by a byte."""
     ours, theirs = socket.socketpair()
     kind, echo = (socket.SOCK_DGRAM, echo_datagrams) if scheme == "udp" else (socket.SOCK_STREAM, echo_http)
     with socket.socket(socket.AF_INET, kind) as server, ours, theirs:
@@ -44,7 +45,7 @@ def echoing(scheme):
 
 @contextlib.contextmanager
 def web_server(serve):
-    """`serve(client, number)` answers one connection, in a thread; the number says which it is."""
+    """Yield a server in whose thread `serve(client, number)` answers each connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         clients = []
 
@@ -108,7 +109,7 @@ def test_a_stall_is_charged_to_all_that_waited():
     assert (traces.latency[11:90] > 150e6 - 1e6 * (np.arange(11, 90) - 10)).all()
 
 
-def test_refusals_and_broken_connections_are_told_apart():
+def test_refusals_and_broken_connections_are_distinguished():
     def serve(client, number):
         for place, _ in enumerate(requests_on(client)):
             if place == 5:
@@ -229,7 +230,7 @@ def test_nobody_there():
 
 @contextlib.contextmanager
 def datagram_server(answers_of):
-    """`answers_of(datagram)` are sent back for every datagram, in a thread; what came is collected."""
+    """Yield a server that sends `answers_of(datagram)` for every datagram, in a thread; what came is collected."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
         server.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What a load is made of: times, inputs, requests as bytes, figures."""
+"""Parts of a load: times, inputs, requests as bytes, figures."""
 
 import json
 import struct

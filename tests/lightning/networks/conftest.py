@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def onnx_model():
-    """A function (nodes, constants, input shape, opset) -> ModelProto.
+    """Return a function (nodes, constants, input shape, opset) -> ModelProto.
 
     Nodes are (operation, inputs, output, attributes).
     """
@@ -31,7 +31,7 @@ def onnx_model():
 
 @pytest.fixture(scope="session")
 def answers():
-    """A function (ModelProto, inputs) -> what ONNX Runtime says, in float32 on one thread."""
+    """Return a function (ModelProto, inputs) -> what ONNX Runtime says, in float32 on one thread."""
     runtime = pytest.importorskip("onnxruntime", reason="pip install 'lightbed[inference]'")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -47,9 +47,9 @@ def answers():
 
 @pytest.fixture(scope="session")
 def agree(answers):
-    """A function (ModelProto, seed, images): imports it, and asserts that file, network and its re-export agree."""
+    """Return a function (ModelProto, seed, images) that asserts that file, network and re-export agree."""
     from lightning.networks import run_float, to_onnx
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     def check(model, seed=0, images=2):
         network = from_bytes(model.SerializeToString(), "m")

@@ -1,4 +1,4 @@
-"""ONNX files as networks: canonical form, foldings that are told, shapes as exporters write them, refusals."""
+"""ONNX files as networks: canonical form, foldings that are reported, shapes as exporters write them, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def floats(*shape, seed=1):
 
 
 def bytes_of(model):
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     return from_bytes(model.SerializeToString(), "m")
 
@@ -118,7 +118,7 @@ def test_normalisation_behind_a_product_becomes_part_of_it(agree, onnx_model):
         )
 
 
-def test_normalisation_elsewhere_is_digital_and_said_to_be(agree, onnx_model):
+def test_normalisation_elsewhere_is_digital_and_reported(agree, onnx_model):
     alone = [("BatchNormalization", ["x", "s", "o", "m", "v"], "n", {}), ("Relu", ["n"], "y", {})]
     network = agree(onnx_model(alone, normalisation(3), (3, 4, 4)))
     assert operations(network) == ["Mul", "Add", "Relu"]
@@ -205,7 +205,7 @@ def test_reshapes_keep_images_apart(onnx_model, target, after):
     assert network.output_shape == after
 
 
-def test_a_constant_that_is_repeated_for_every_image_stands_beside_each(agree, onnx_model):
+def test_a_constant_that_is_repeated_for_every_image_stands_next_to_each(agree, onnx_model):
     constants = {"token": floats(1, 1, 4), "zero": np.array([0]), "rest": np.array([1, 4])}
     nodes = [
         ("Shape", ["x"], "s", {}),
@@ -320,7 +320,7 @@ def refused(kind, model, *words):
         bytes_of(model)
     missing = [word for word in words if word not in str(caught.value)]
     assert not missing, str(caught.value)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def test_an_unknown_operation_is_named_with_its_node_domain_and_opset(onnx_model):
@@ -333,14 +333,14 @@ def test_an_unknown_operation_is_named_with_its_node_domain_and_opset(onnx_model
     refused(UnsupportedNode, onnx_model([("Det", ["x"], "y", {})], {}, (4, 4)), "Det_y", "opset 17")
 
 
-def test_an_open_axis_beside_the_batch_is_named(onnx_model):
+def test_an_open_axis_besides_the_batch_is_named(onnx_model):
     nodes = [("Relu", ["x"], "y", {})]
     refused(NetworkError, onnx_model(nodes, {}, ("k",)), "axis 1 of input 'x' has the length 'k'")
     refused(NetworkError, onnx_model(nodes, {}, (3, None)), "axis 2 of input 'x' has the length unknown")
     refused(NetworkError, onnx_model(nodes, {}, ()), "no axis after the batch axis")
 
 
-def test_a_quantised_network_is_told_to_come_in_floats(onnx_model):
+def test_a_quantised_network_is_advised_to_come_in_floats(onnx_model):
     constants = {"s": np.float32(0.1), "z": np.int8(0)}
     refused(
         UnsupportedNode,
@@ -350,7 +350,7 @@ def test_a_quantised_network_is_told_to_come_in_floats(onnx_model):
 
 
 def test_the_reference_page_names_every_operation():
-    from lightning.networks.imports.vocabulary import VOCABULARY
+    from lightning.networks.imports.translators.translation import VOCABULARY
 
     page = (Path(__file__).parents[3] / "docs" / "reference" / "networks.md").read_text(encoding="utf-8")
     assert [name for name in VOCABULARY if f"`{name}`" not in page] == []
@@ -477,12 +477,12 @@ def test_data_in_a_file_of_their_own(tmp_path, onnx_model):
     onnx.save(model, path, save_as_external_data=True, location="m.data", size_threshold=0)
     assert load_network(path).constants["MatMul_y.weight"].shape == (30, 40)
     (tmp_path / "m.data").unlink()
-    with pytest.raises(NetworkError, match=r"data of constant 'w' are missing.*beside"):
+    with pytest.raises(NetworkError, match=r"data of constant 'w' are missing.*next to"):
         load_network(path)
 
 
 def test_damaged_files_give_a_network_or_an_error_of_ours(onnx_model):
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     constants = {"w": floats(2, 1, 2, 2), "t": np.array([0, -1]), "v": floats(18, 3), "b": floats(3)}
     nodes = [

@@ -25,7 +25,7 @@ def _one_thread():
 
 
 def agrees(module, *shape, images=3):
-    """The network of `module`, once both have given the same answers."""
+    """Return the network of `module`, once both have given the same answers."""
     for part in module.modules():
         if getattr(part, "running_mean", None) is not None:
             part.running_mean.normal_()
@@ -85,7 +85,7 @@ class Attention(nn.Module):
 @pytest.mark.parametrize("batch", ["n", 1])
 def test_files_that_torch_writes_for_an_encoder(answers, batch):
     from lightning.networks import to_onnx
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
     module = nn.Sequential(Attention(), nn.Linear(16, 8), nn.BatchNorm1d(8)).eval()
@@ -407,7 +407,7 @@ def test_modules_that_cannot_be_taken(module, shape, kind, words):
     with pytest.raises(kind) as caught:
         from_torch(module, shape)
     assert words in str(caught.value)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def test_weights_that_are_not_finite_are_refused():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
-from lightning.networks.operations import DIGITAL_OPERATIONS, PHOTONIC_OPERATIONS, apply
+from lightning.networks.computing import DIGITAL_OPERATIONS, PHOTONIC_OPERATIONS, apply
 from lightning.networks.patches import output_size, patches
 from lightning.networks.reference import activations
 from lightning.networks.work import macs_of, photonic_share
@@ -36,7 +36,7 @@ def test_a_chain_of_weights_by_hand(saved):
     assert photonic_share(network) == 1
 
 
-def test_pixels_are_taken_as_parts_of_255_unless_told_otherwise(saved):
+def test_pixels_are_taken_as_parts_of_255_by_default(saved):
     network = load_network(saved(w1=np.eye(2)))
     assert preprocess(network, np.array([[255, 51]], np.uint8)).tolist() == [[1, pytest.approx(0.2)]]
     plain = load_network(saved(w1=np.eye(2)), Preprocessing(mean=(1, 2), deviation=(2, 4)))

@@ -14,7 +14,7 @@ GIVEN = Preprocessing(scale=1 / 255, mean=(0.1, 0.2), deviation=(0.5, 0.25), lay
 
 
 def network(preprocessing):
-    """Two channels of 2 x 2, added up row by row."""
+    """Return a network of two channels of 2 x 2, added up row by row."""
     weights = np.ones((3, 2, 2, 2), np.float32)
     attributes = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1}
     node = Node("conv", "Conv", ("x", "w"), "y", attributes)
@@ -64,7 +64,7 @@ def test_damaged_metadata_are_refused_by_name(text, tmp_path):
     onnx.helper.set_model_props(model, {PREPROCESSING: text})
     with pytest.raises(NetworkError, match=PREPROCESSING) as refused:
         load_network(saved(model, tmp_path / "sum.onnx"))
-    assert refused.value.cure
+    assert refused.value.hint
 
 
 def test_metadata_that_do_not_fit_are_refused(tmp_path):

@@ -239,7 +239,7 @@ def test_squeeze_unsqueeze_and_expand(agree, onnx_model):
 
 @pytest.mark.parametrize("target", [(2, 1, 3), (1, 1, 3), (2, 3)])
 def test_an_expansion_that_mixes_images_is_refused(onnx_model, target):
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     model = onnx_model([("Expand", ["x", "t"], "y", {})], {"t": np.array(target)}, (3,))
     with pytest.raises(UnsupportedNode, match="repeats images to"):
@@ -247,7 +247,7 @@ def test_an_expansion_that_mixes_images_is_refused(onnx_model, target):
 
 
 def test_an_activation_that_is_too_large_is_refused(onnx_model):
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     around = {"p": np.array([0, 0, 20_000, 20_000, 0, 0, 20_000, 20_000])}
     model = onnx_model([("Pad", ["x", "p"], "y", {})], around, (1, 2, 2))

@@ -11,8 +11,8 @@ from needs import needs
 
 from lightning.compiler import Options, compile_network
 from lightning.execution import open_executor
-from lightning.execution.inputs import checked_keys
-from lightning.execution.seam import Answers
+from lightning.execution.inputs import check_keys
+from lightning.execution.interface import Answers
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.preprocess import preprocess
 from lightning.serving.repository import Repository
@@ -49,7 +49,7 @@ def model():
 
 @pytest.fixture(scope="session")
 def other_model():
-    """Of the same shapes, with other weights."""
+    """Return a model of the same shapes, with other weights."""
     return model_of(seed=4, name="other")
 
 
@@ -70,7 +70,7 @@ class Double:
     def run(self, inputs, keys=None):
         assert not self.closed
         preprocess(self.model.network, inputs)  # it refuses
-        keys = checked_keys(keys, len(inputs))
+        keys = check_keys(keys, len(inputs))
         self.darkest = min(self.darkest, inputs.min())
         self.warmed.append((inputs.dtype.name, inputs.shape[0], inputs.flags.writeable))
         self.started.set()
@@ -93,7 +93,7 @@ def double():
 
 @pytest.fixture
 def opened():
-    """Makes doubles for a repository, and keeps them in the order in which models were opened."""
+    """Make doubles for a repository, and keep them in the order in which models were opened."""
 
     class Opener(list):
         def __call__(self, model):
@@ -115,7 +115,7 @@ class Client:
         )
 
     def __call__(self, method, path, body=None, headers=None):
-        """(status, document or text, headers)."""
+        """Return (status, document or text, headers)."""
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         self.connection.request(method, path, body, headers or {})
@@ -126,7 +126,7 @@ class Client:
         return response.status, content, response.headers
 
     def scores(self, model="small", inputs=IMAGES, datatype="UINT8", **rest):
-        """The numbers of an answer in JSON."""
+        """Return the numbers of an answer in JSON."""
         status, found, _ = self(
             "POST", f"/v2/models/{model}/infer", self.request_of(inputs, datatype, **rest)
         )
@@ -136,13 +136,13 @@ class Client:
 
     @staticmethod
     def request_of(inputs, datatype="UINT8", **rest):
-        """A request in JSON."""
+        """Return a request in JSON."""
         data = inputs.tolist()
         tensor = {"name": "image", "shape": list(inputs.shape), "datatype": datatype, "data": data}
         return {"inputs": [tensor], **rest}
 
     def metrics(self):
-        """Names with their labels, and values."""
+        """Return names with their labels, and values."""
         _, text, _ = self("GET", "/metrics")
         lines = (line.rsplit(" ", 1) for line in text.decode().splitlines() if line[:1] != "#")
         return {name: float(value) for name, value in lines}
@@ -155,8 +155,8 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def infer(directory, model):
-    """A real model, from a file."""
-    from lightning.serving.hot import Infer, Limits
+    """Yield a real model, from a file."""
+    from lightning.serving.http.fast_path import Infer, Limits
 
     model.save(directory / "small.lng")
     repository = Repository(open_executor, directory)
@@ -176,7 +176,7 @@ def http_server(infer):
 
 @pytest.fixture
 def connect():
-    """Makes clients of a server, and closes their connections."""
+    """Make clients of a server, and close their connections."""
     made = []
 
     def connected(server):
@@ -197,7 +197,7 @@ def client(connect, http_server):
 @needs("socket")
 def doubled(opened, model):
     """(server, its one double, `Infer`), with an executor that the test shapes."""
-    from lightning.serving.hot import Infer, Limits
+    from lightning.serving.http.fast_path import Infer, Limits
     from lightning.serving.server import HttpServer
 
     repository = Repository(opened)
@@ -228,7 +228,7 @@ def clock():
 
 @pytest.fixture(scope="session")
 def wait_for():
-    """Waits until something is so; the clock is only for a test that fails."""
+    """Wait until something is so; the clock is only for a test that fails."""
 
     def waited(true):
         patience = threading.Event()
@@ -243,5 +243,5 @@ def wait_for():
 
 @pytest.fixture(scope="session")
 def images():
-    """Three, which `Client` sends where nothing else is said."""
+    """Return three images, which `Client` sends by default."""
     return IMAGES

@@ -17,15 +17,12 @@ import pytest
 
 from lightning.compiler import Options, compile_network
 from lightning.errors import ServingError
-from lightning.execution.opening import open_executor
-from lightning.execution.seam import Noise
+from lightning.execution.factory import open_executor
+from lightning.execution.noise import Noise
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.serving import Repository, datagrams
-from lightning.serving.datagrams import DatagramServer
-from lightning.serving.later import MOST
-from lightning.serving.many import Inbox
-from lightning.serving.packet_counts import LATE
-from lightning.serving.packets import (
+from lightning.serving import Repository
+from lightning.serving.packets import server as datagrams
+from lightning.serving.packets.codec import (
     HEADER,
     ROOM,
     Code,
@@ -37,9 +34,13 @@ from lightning.serving.packets import (
     serialise,
     split,
 )
-from lightning.serving.reassembly import Reassembly
-from lightning.serving.replays import Replays
-from lightning.serving.services import Service
+from lightning.serving.packets.counts import LATE
+from lightning.serving.packets.deferred import MOST
+from lightning.serving.packets.mmsg import Inbox
+from lightning.serving.packets.reassembly import Reassembly
+from lightning.serving.packets.replay_cache import ReplayCache
+from lightning.serving.packets.server import DatagramServer
+from lightning.serving.packets.services import Service
 
 pytestmark = pytest.mark.socket
 
@@ -95,11 +96,11 @@ def doubles(opened, model):
     repository.close()
 
 
-@pytest.fixture(params=["python", "express"])
-def express(request):
-    if request.param == "express":
+@pytest.fixture(params=["python", "fast_path"])
+def fast_path(request):
+    if request.param == "fast_path":
         pytest.importorskip("numba", reason="machine code is made by numba")
-    return request.param == "express"
+    return request.param == "fast_path"
 
 
 @pytest.fixture
@@ -132,12 +133,12 @@ def test_an_answer_has_class_scores_and_cycles(doubles, client):
     assert server.counts().answered == server.counts().received == 1
 
 
-def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, express):
+def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, fast_path):
     keys = [0, 1, 2**63 + 5, 2**64 - 1]
-    with noisy.acquire("small") as loaded:
+    with noisy.acquire("small") as instance:
         inputs = np.array([np.frombuffer(image(7), np.uint8)] * len(keys))
-        expected = loaded.run(inputs, np.array(keys, np.uint64))
-    with DatagramServer(noisy, express=express) as server:
+        expected = instance.run(inputs, np.array(keys, np.uint64))
+    with DatagramServer(noisy, fast_path=fast_path) as server:
         asked = client(server)
         answers = [read_answer(asked.ask(request(key, image(7))).payload) for key in keys]
     assert [each.scores.tolist() for each in answers] == expected.scores.tolist()
@@ -146,7 +147,7 @@ def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client
     assert len({tuple(each.scores) for each in answers}) > 1  # there was noise
 
 
-def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
+def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, fast_path):
     weights = np.float32([np.arange(TERMS) - (TERMS - 1) / 2])
     fc = Node("fc", "Gemm", ("image", "w"), "score")
     shapes = {"image": (TERMS,), "score": (1,)}
@@ -155,7 +156,7 @@ def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("one", one)
     inputs = [image(number) for number in range(20)]
-    with DatagramServer(repository, express=express) as server:
+    with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
         found = [read_answer(asked.ask(request(number, raw)).payload) for number, raw in enumerate(inputs)]
     repository.close()
@@ -165,8 +166,8 @@ def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
 
 def test_machine_code_and_python_write_the_same_datagram(noisy, client):
     datagrams = []
-    for express in (False, True):
-        with DatagramServer(noisy, express=express) as server:
+    for fast_path in (False, True):
+        with DatagramServer(noisy, fast_path=fast_path) as server:
             asked = client(server)
             asked.send(*(request(key, image(key), time_us=10_000_000) for key in range(40)))
             got = sorted((asked.receive() for _ in range(40)), key=lambda each: each.request)
@@ -177,17 +178,17 @@ def test_machine_code_and_python_write_the_same_datagram(noisy, client):
     assert datagrams[0] == datagrams[1]
 
 
-def test_floats_are_taken_too(exact, client, express):
+def test_floats_are_taken_too(exact, client, fast_path):
     numbers = np.frombuffer(image(1), np.uint8).astype(">f4").tobytes()
-    with DatagramServer(exact, express=express) as server:
+    with DatagramServer(exact, fast_path=fast_path) as server:
         asked = client(server)
         as_floats = asked.ask(request(4, numbers, datatype=Datatype.FLOAT32))
         as_bytes = asked.ask(request(4, image(1)))
     assert as_floats.payload == as_bytes.payload
 
 
-def test_many_at_a_time_are_all_answered(exact, client, express):
-    with DatagramServer(exact, express=express) as server:
+def test_many_at_a_time_are_all_answered(exact, client, fast_path):
+    with DatagramServer(exact, fast_path=fast_path) as server:
         asked = client(server)
         asked.send(*(request(key) for key in range(200)))
         assert {asked.receive().request for _ in range(200)} == set(range(200))
@@ -210,8 +211,8 @@ def test_many_at_a_time_are_all_answered(exact, client, express):
         (request(3)[:30] + b"\1" + request(3)[31:], Code.MALFORMED, "malformed"),
     ],
 )
-def test_refusals(exact, client, express, datagram, code, outcome):
-    with DatagramServer(exact, express=express) as server:
+def test_refusals(exact, client, fast_path, datagram, code, outcome):
+    with DatagramServer(exact, fast_path=fast_path) as server:
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
     assert {name: number for name, number in server.counts().outcomes().items() if number} == {outcome: 1}
@@ -236,7 +237,7 @@ def test_what_is_no_request_gets_no_answer(doubles, client, datagram):
 
 
 @pytest.mark.parametrize("from_the_start", [True, False])
-def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog, from_the_start):
+def test_a_model_that_fails_is_reported_and_logged(doubles, opened, client, caplog, from_the_start):
     if from_the_start:
         opened[0].run = None
     with DatagramServer(doubles) as server:
@@ -247,8 +248,8 @@ def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog, 
     assert (server.counts().failed, server.counts().balanced) == (1, True)
 
 
-def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, express):
-    with DatagramServer(noisy, express=express) as server:
+def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, fast_path):
+    with DatagramServer(noisy, fast_path=fast_path) as server:
         asked, other = client(server), client(server)
         first, again = asked.ask(request(5)), asked.ask(request(5))
         elsewhere = other.ask(request(5))
@@ -275,7 +276,7 @@ def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
 
 
 def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, client, clock, monkeypatch):
-    monkeypatch.setattr("lightning.serving.rounds.wall_clock", clock.time_ns)
+    monkeypatch.setattr("lightning.serving.packets.packet_loop.wall_clock", clock.time_ns)
     with DatagramServer(doubles) as server:
         asked = client(server)
         asked.ask(request(1))
@@ -300,13 +301,13 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     shapes = {"image": (ROOM,), "sums": (4000,), "hidden": (4000,), "scores": (3,)}
     network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
     repository = Repository(lambda each: open_executor(each, "exact"))
-    loaded = repository.load("big", compile_network(network, None, Options(scheme="published")))
-    express = Service(loaded).express
+    instance = repository.load("big", compile_network(network, None, Options(scheme="published")))
+    fast_path = Service(instance).fast_path
     outcomes = np.zeros(1, np.int8)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
         inbox = Inbox(own, 1)
-        express.answer(inbox, 0, Replays(), outcomes)
+        fast_path.answer(inbox, 0, ReplayCache(), outcomes)
         for number in range(5):
             own.sendto(
                 request(number, b"\xff" * ROOM, time_us=40),
@@ -315,7 +316,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
             while not inbox.receive():
                 pass
             inbox.times[0] = divmod(time_ns(), 1_000_000_000)  # as if it came just now
-            express.answer(inbox, 1, Replays(), outcomes)
+            fast_path.answer(inbox, 1, ReplayCache(), outcomes)
             assert outcomes.tolist() == [LATE]
             while not inbox.receive():  # what it was sent
                 pass
@@ -329,11 +330,11 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
 def two(doubles, opened, other_model):
     """Model 1, which somebody has for now, and model 2."""
     doubles.load("other", other_model)
-    loaded = doubles.serving()[0]
-    loaded.lock.acquire()
-    yield doubles, loaded
-    if loaded.lock._inside.locked():
-        loaded.lock.release()
+    instance = doubles.serving()[0]
+    instance.lock.acquire()
+    yield doubles, instance
+    if instance.lock._inside.locked():
+        instance.lock.release()
 
 
 def test_others_are_answered_while_a_model_is_taken(two, client):
@@ -429,7 +430,7 @@ def _overrun(asked, server, number):
 
 @pytest.fixture(scope="session")
 def wide(tmp_path_factory):
-    """A model with more numbers, and more scores, than a datagram holds."""
+    """Return a model with more numbers, and more scores, than a datagram holds."""
     from lightning.compiler import Options, compile_network
     from lightning.networks import load_network
 
@@ -438,18 +439,18 @@ def wide(tmp_path_factory):
     return compile_network(load_network(file), None, Options(scheme="published"))
 
 
-def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, express):
+def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, fast_path):
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("wide", wide)
     numbers = np.random.default_rng(1).integers(0, 256, 3000).astype(np.uint8)
-    with DatagramServer(repository, express=express) as server:
+    with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
         parts = [serialise(each) for each in split(Kind.REQUEST, 1, 6, numbers.tobytes())]
         asked.send(parts[2], parts[0], parts[0], parts[1])
         answers = sorted((asked.receive() for _ in range(2)), key=lambda each: each.fragment)
     found = read_answer(b"".join(each.payload for each in answers))
-    with repository.acquire("wide") as loaded:
-        expected = loaded.run(numbers[None], np.array([6], np.uint64))
+    with repository.acquire("wide") as instance:
+        expected = instance.run(numbers[None], np.array([6], np.uint64))
     assert found.scores.tolist() == expected.scores[0].tolist()
     counts = server.counts()
     assert (counts.received, counts.answered, counts.joined, counts.replayed) == (4, 1, 2, 1)
@@ -481,14 +482,14 @@ def test_fragments_without_their_others_are_given_up(doubles, client):
 # -------------------------------------------------------------------------------- life of a server
 
 
-def test_models_are_swapped_under_load_without_a_loss(model, other_model, client, express):
+def test_models_are_swapped_under_load_without_a_loss(model, other_model, client, fast_path):
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("small", model)
     expected = {
         tuple(open_executor(each, "exact").run(np.frombuffer(image(1), np.uint8)[None]).scores[0].tolist())
         for each in (model, other_model)
     }
-    with DatagramServer(repository, express=express) as server:
+    with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
         found = Counter()
         for number in range(200):
@@ -505,8 +506,8 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
 
 def test_a_model_that_is_loaded_later_is_served(doubles, other_model, client):
     with DatagramServer(doubles) as server:
-        loaded = doubles.load("later", other_model)
-        assert client(server).ask(request(1, model=loaded.number)).model == loaded.number == 2
+        instance = doubles.load("later", other_model)
+        assert client(server).ask(request(1, model=instance.number)).model == instance.number == 2
 
 
 def test_a_port_that_is_taken_is_named(doubles):
@@ -569,7 +570,7 @@ def test_real_time_is_asked_of_the_system_once_and_by_the_thread_itself(doubles,
     assert policy == os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
 
 
-def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles, monkeypatch):
+def test_real_time_that_is_not_permitted_is_reported_and_nothing_stays_open(doubles, monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 
@@ -577,7 +578,7 @@ def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles,
     server = DatagramServer(doubles, realtime=True)
     with pytest.raises(ServingError, match="real time") as raised:
         server.start()
-    assert "CAP_SYS_NICE" in raised.value.cure
+    assert "CAP_SYS_NICE" in raised.value.hint
     assert not server._thread.is_alive()
     DatagramServer(doubles, *server.address).close()  # the port is free
 
@@ -692,9 +693,9 @@ class Traffic:
         assert min(self.sent.values()) > 20
 
 
-def test_mixed_packets_add_up(exact, client, express):
+def test_mixed_packets_add_up(exact, client, fast_path):
     traffic = Traffic(seed=2)
-    with DatagramServer(exact, express=express) as server:
+    with DatagramServer(exact, fast_path=fast_path) as server:
         traffic.drive(server, client(server), lambda: sum(traffic.sent.values()) < 6000)
     traffic.check(server.counts())
 

@@ -14,8 +14,8 @@ skip_without("uvicorn", reason="HTTP needs lightbed[serve]")
 skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
 from lightning.errors import ServingError
-from lightning.serving.hot import Infer
-from lightning.serving.packet_counts import PacketCounts
+from lightning.serving.http.fast_path import Infer
+from lightning.serving.packets.counts import PacketCounts
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
@@ -32,8 +32,8 @@ def test_long_work_does_not_keep_others_from_being_heard(connect, doubled):
     server, double, _ = doubled
     double.gate.clear()
     double.started.clear()
-    loaded = server_loaded(doubled)
-    loaded.seconds_per_image = float("inf")
+    instance = server_loaded(doubled)
+    instance.seconds_per_image = float("inf")
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(connect(server).scores, "m")
         assert double.started.wait(TIMEOUT_S)
@@ -51,8 +51,8 @@ def server_loaded(doubled):
 
 @pytest.fixture
 def http_clock(clock, monkeypatch):
-    for module in ("answering", "hot"):
-        monkeypatch.setattr(f"lightning.serving.{module}.time", clock)
+    for module in ("answering", "fast_path"):
+        monkeypatch.setattr(f"lightning.serving.http.{module}.time", clock)
     return clock
 
 
@@ -194,8 +194,8 @@ def test_a_deadline_that_passes_while_the_model_runs_is_missed(
     connect, doubled, images, seconds_per_image, http_clock
 ):
     server, double, _ = doubled
-    client, loaded = connect(server), server_loaded(doubled)
-    loaded.seconds_per_image = seconds_per_image
+    client, instance = connect(server), server_loaded(doubled)
+    instance.seconds_per_image = seconds_per_image
     double.gate.clear()
     double.started.clear()
 

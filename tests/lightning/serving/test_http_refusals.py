@@ -1,4 +1,4 @@
-"""What is no request is refused by name and with the right status, and the server stays up."""
+"""Bytes that are not a request are refused by name and with the right status, and the server stays up."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ skip_without("prometheus_client", reason="HTTP needs lightbed[serve]")
 skip_without("uvicorn", reason="HTTP needs lightbed[serve]")
 skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
-from lightning.serving.hot import Infer, Limits
+from lightning.serving.http.fast_path import Infer, Limits
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
@@ -137,7 +137,7 @@ def test_a_compressed_body_is_refused(client):
 
 
 def raw_answer(server, sent):
-    """(status, whether the server closed) of bytes sent as they are, and one more request if it did not."""
+    """Return (status, whether the server closed) of bytes sent as they are, and one more request if it did not."""
     with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
         plug.sendall(sent)
         response = http.client.HTTPResponse(plug)
@@ -154,7 +154,7 @@ def test_a_body_of_a_gigabyte_is_refused_before_it_comes(http_server, client):
     client.scores()
 
 
-def test_who_waits_for_leave_to_send_it_is_told_no(http_server, client):
+def test_who_waits_for_leave_to_send_it_is_refused(http_server, client):
     assert raw_answer(http_server, GIGABYTE + b"Expect: 100-continue\r\n\r\n") == (413, True)
     client.scores()
 

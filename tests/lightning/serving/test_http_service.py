@@ -19,8 +19,8 @@ skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 from lightning.compiler import model_hash
 from lightning.errors import LightningError, ServingError
 from lightning.execution import open_executor
-from lightning.serving.asgi import STATUS
-from lightning.serving.hot import Infer
+from lightning.serving.http.asgi import STATUS
+from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
@@ -120,7 +120,7 @@ def test_one_image_alone_is_answered_as_in_a_batch(client, images):
 
 
 def signatures():
-    """How many versions of every function of ours numba has compiled."""
+    """Return how many versions of every function of ours numba has compiled."""
     modules = [module for name, module in sys.modules.items() if name.startswith("lightning.execution")]
     functions = {
         name: each for module in modules for name, each in vars(module).items() if hasattr(each, "signatures")
@@ -176,13 +176,13 @@ def test_an_id_in_words_names_its_noise(connect, client, model):
 def test_an_answer_says_what_it_takes_to_have_it_again(connect, opened, model):
     origin = {"version": "9", "seed": 5, "noise": {"sigma": 2.0}, "calibration": "kit 7", "device": "kit"}
     repository = Repository(opened, origin_of=lambda _: origin)
-    loaded = repository.load("m", model)
+    instance = repository.load("m", model)
     with HttpServer(Infer(repository)) as server:
         client = connect(server)
         _, found = client.scores("m")
         _, metadata, _ = client("GET", "/v2/models/m")
     repository.close()
-    told = found["parameters"]
-    assert (told["hash"], told["seed"], told["calibration"]) == (loaded.hash, 5, "kit 7")
-    assert loaded.hash == model_hash(model)  # of the model, whatever its name in service
-    assert metadata["parameters"].items() >= {**origin, "hash": loaded.hash}.items()
+    reported = found["parameters"]
+    assert (reported["hash"], reported["seed"], reported["calibration"]) == (instance.hash, 5, "kit 7")
+    assert instance.hash == model_hash(model)  # of the model, whatever its name in service
+    assert metadata["parameters"].items() >= {**origin, "hash": instance.hash}.items()

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning.serving import Repository
-from lightning.serving.datagrams import DatagramServer
-from lightning.serving.packets import (
+from lightning.serving.packets.codec import (
     DATAGRAM,
     HEADER,
     MAGIC,
@@ -31,6 +30,7 @@ from lightning.serving.packets import (
     serialise,
     split,
 )
+from lightning.serving.packets.server import DatagramServer
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "inference-packets.md"
 REASONS = {"magic", "version", "kind", "datatype", "code", "fragment", "length", "spare"}
@@ -64,7 +64,7 @@ def test_what_is_written_is_read(packet):
 
 
 def damaged(chance):
-    """A packet with a byte changed, bytes taken away, or bytes added; or as it was."""
+    """Return a packet with a byte changed, bytes taken away, or bytes added; or as it was."""
     fields = (
         chance.choice(list(Kind)),
         1,

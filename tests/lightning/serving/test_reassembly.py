@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.reassembly import COST, Reassembly, Whole
-from lightning.serving.replays import Replays
+from lightning.serving.packets.reassembly import COST, Reassembly, Whole
+from lightning.serving.packets.replay_cache import ReplayCache
 
 
 @given(st.permutations(range(5)))
@@ -42,7 +42,7 @@ def test_old_ones_are_given_up():
     reassembly.expire(101)
     assert (reassembly.waiting, reassembly.dropped) == (1, 2)
     assert reassembly.memory == len(b"b0") + COST
-    assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins anew
+    assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins again
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 1440)), max_size=60))
@@ -69,15 +69,15 @@ def test_the_oldest_make_room():
 
 
 def test_lately_seen_requests_are_known_again():
-    replays = Replays()
-    assert not any(replays.seen(5, request) for request in range(2000))
-    again = sum(replays.seen(5, request) for request in range(2000))
+    replay_cache = ReplayCache()
+    assert not any(replay_cache.seen(5, request) for request in range(2000))
+    again = sum(replay_cache.seen(5, request) for request in range(2000))
     assert again > 1900  # the others' places were taken by later ones
-    assert not replays.seen(6, 1999)
+    assert not replay_cache.seen(6, 1999)
 
 
 def test_the_table_of_seen_requests_takes_the_largest_numbers():
-    replays = Replays()
+    replay_cache = ReplayCache()
     peer, request = 2**48 - 1, 2**64 - 1
-    assert not replays.seen(peer, request)
-    assert replays.seen(peer, request)
+    assert not replay_cache.seen(peer, request)
+    assert replay_cache.seen(peer, request)

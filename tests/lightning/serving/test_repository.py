@@ -17,14 +17,14 @@ def repository(opened):
 
 
 def key_asked(repository, name="m", key=9):
-    with repository.acquire(name) as loaded:
-        inputs = np.zeros((1, *loaded.raw_shape), np.uint8)
-        return loaded.version, loaded.run(inputs, [key]).scores[0, 0]
+    with repository.acquire(name) as instance:
+        inputs = np.zeros((1, *instance.raw_shape), np.uint8)
+        return instance.version, instance.run(inputs, [key]).scores[0, 0]
 
 
 def test_a_loaded_model_answers_by_name_and_by_number(repository, model):
-    loaded = repository.load("m", model)
-    assert (loaded.name, loaded.version, loaded.number) == ("m", "1", 1)
+    instance = repository.load("m", model)
+    assert (instance.name, instance.version, instance.number) == ("m", "1", 1)
     assert key_asked(repository, "m") == ("1", 9)
     assert key_asked(repository, 1) == ("1", 9)
 
@@ -43,9 +43,9 @@ def test_slow_fidelities_are_not_run_to_warm_them(opened, double, model):
         fidelity = "device"
 
     repository = Repository(Slow)
-    loaded = repository.load("m", model)
-    assert loaded.executor.warmed == ["warm"]
-    assert loaded.seconds_per_image == float("inf")
+    instance = repository.load("m", model)
+    assert instance.executor.warmed == ["warm"]
+    assert instance.seconds_per_image == float("inf")
 
 
 def test_models_on_one_device_have_their_turns(double, model, other_model):
@@ -76,17 +76,17 @@ def test_models_on_one_device_have_their_turns(double, model, other_model):
 
 
 def test_a_long_batch_gives_others_their_turns_between_its_pieces(repository, opened, model, wait_for):
-    loaded = repository.load("m", model)
+    instance = repository.load("m", model)
     inputs = np.arange(5 * 20, dtype=np.uint8).reshape(5, 20)
-    whole = loaded.run(inputs, range(5))
-    loaded.seconds_per_image = 0.02  # two images a piece
+    whole = instance.run(inputs, range(5))
+    instance.seconds_per_image = 0.02  # two images a piece
     opened[0].warmed.clear()
     opened[0].gate.clear()
     with ThreadPoolExecutor(2) as pool:
-        long = pool.submit(loaded.run, inputs, range(5))
+        long = pool.submit(instance.run, inputs, range(5))
         assert opened[0].started.wait(60)
-        short = pool.submit(loaded.run, inputs[:1].astype(np.float32), [7])
-        wait_for(loaded.lock._door.locked)
+        short = pool.submit(instance.run, inputs[:1].astype(np.float32), [7])
+        wait_for(instance.lock._door.locked)
         opened[0].gate.set()
         assert short.result().scores[0, 0] == 7
     assert [each[:2] for each in opened[0].warmed] == [
@@ -104,9 +104,9 @@ def test_the_old_version_goes_on_until_its_last_request_is_answered(repository, 
     first, second = repository.acquire("m"), repository.acquire("m", "1")
     repository.load("m", other_model)
     assert key_asked(repository) == ("2", 9)
-    with first as loaded:
-        assert loaded.version == "1"
-        assert loaded.run(np.zeros((1, 20), np.uint8), [5]).scores[0, 0] == 5
+    with first as instance:
+        assert instance.version == "1"
+        assert instance.run(np.zeros((1, 20), np.uint8), [5]).scores[0, 0] == 5
     assert not opened[0].closed
     second.release()
     assert opened[0].closed
@@ -141,8 +141,8 @@ def test_versions_that_are_gone_are_refused(repository, model):
     repository.load("m", model)
     with pytest.raises(UnknownModel, match="no version '1' of model 'm'"):
         repository.acquire("m", "1")
-    with repository.acquire("m", "2") as loaded:
-        assert loaded.version == "2"
+    with repository.acquire("m", "2") as instance:
+        assert instance.version == "2"
 
 
 def test_what_cannot_be_loaded_leaves_the_old_one_in_service(opened, double, model, tmp_path):
@@ -167,7 +167,7 @@ def test_a_model_that_fails_to_warm_is_closed(double, model):
         def warm(self):
             made.append(self)
             if len(made) < 3:
-                raise InputError("no", cure="none")
+                raise InputError("no", hint="none")
 
     repository = Repository(Broken)
     for _ in range(2):
@@ -193,7 +193,7 @@ def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp
 
 @pytest.mark.parametrize("name", ["", "../secret", "a/b", ".hidden", "a b", "x" * 101, "ä"])
 def test_names_cannot_lead_out_of_the_directory(repository, model, name):
-    with pytest.raises(ServingError, match="is no name for a model"):
+    with pytest.raises(ServingError, match="is not a valid name for a model"):
         repository.load(name, model)
 
 

@@ -38,7 +38,7 @@ TIMEOUT_S = 100
 
 
 def steps_of(page):
-    """(command with its `$ `, what it prints) and (name of a file, its text), in the order of the page."""
+    """Yield (command with its `$ `, its output) and (name of a file, its text), in the order of the page."""
     step, lines = None, []
     for line in [*page.splitlines(), "The end."]:
         code = line[4:] if line[:4] == "    " or not line else None
@@ -68,7 +68,7 @@ def folder(tmp_path):
 @pytest.fixture
 @needs("process")
 def tutorial_folder(tmp_path):
-    """Where somebody has taken the tutorial's steps as far as `digits.lng`."""
+    """Return a folder after the tutorial's steps as far as `digits.lng`."""
     for library in ("numba", "sklearn", "PIL"):
         pytest.importorskip(library, reason="the page goes on where the tutorial of lightbed[inference] ends")
     for step, text in steps_of(TUTORIAL.read_text(encoding="utf-8")):
@@ -185,11 +185,11 @@ def test_a_port_that_is_taken(capsys, folder):
 
 def test_real_time_is_for_packets(capsys, folder):
     found = refused(capsys, folder / "digits.lng", "--port", 0, "--realtime")
-    assert (found["code"], found["cure"]) == ("config", "Give --udp PORT, too")
+    assert (found["code"], found["hint"]) == ("config", "Give --udp PORT, too")
 
 
 @pytest.mark.socket
-def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
+def test_real_time_that_is_not_permitted_is_reported(capsys, folder, monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 
@@ -205,13 +205,13 @@ def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
 
 @pytest.mark.socket
 @pytest.mark.parametrize(
-    ("host", "told"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
+    ("host", "reported"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
 )
-def test_a_host_that_others_reach_is_warned_of(capsys, folder, host, told):
+def test_a_host_that_others_reach_is_warned_of(capsys, folder, host, reported):
     damaged = folder / "damaged.lng"  # so that it ends
     damaged.write_bytes(b"")
     assert run_app(["serve", str(damaged), "--host", host, "--port", "0"]) == 1
-    assert ("no password" in capsys.readouterr().err) is told
+    assert ("no password" in capsys.readouterr().err) is reported
 
 
 def test_ready_says_numbers_where_packets_need_them(capsys):

@@ -19,8 +19,8 @@ def test_models_on_one_device_answer_together_and_while_one_is_swapped(model, ot
     repository.load("n", other_model)
 
     def ask(name):
-        with repository.acquire(name) as loaded:
-            return loaded.run(images, np.arange(len(images))).classes.tolist()
+        with repository.acquire(name) as instance:
+            return instance.run(images, np.arange(len(images))).classes.tolist()
 
     alone = {name: ask(name) for name in "mn"}
     with ThreadPoolExecutor(3) as pool:

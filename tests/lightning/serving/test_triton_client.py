@@ -13,7 +13,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from lightning.execution import open_executor
-from lightning.serving.hot import Infer
+from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
@@ -74,7 +74,7 @@ def test_it_may_ask_for_several_at_a_time(client, expected):
     assert np.array_equal(found, expected)
 
 
-def test_it_is_told_why_not(client):
+def test_it_is_reported_why_not(client):
     with pytest.raises(InferenceServerException, match="takes") as caught:
         client.infer("small", given(IMAGES[:, :7]))
     assert caught.value.status() == "400"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from lightning.errors import MalformedRequest
-from lightning.serving.binary import DATATYPES, from_bytes, from_lists
-from lightning.serving.v2 import decode_request, encode_answer
+from lightning.serving.http.binary import DATATYPES, from_bytes, from_lists
+from lightning.serving.http.v2 import decode_request, encode_answer
 
 NUMBERS = st.sampled_from(sorted(DATATYPES)).flatmap(
     lambda name: st.tuples(
@@ -103,19 +103,19 @@ def test_the_rest_of_a_request():
         ({}, "the request has no list 'inputs'"),
         ({"inputs": {}}, "the request has no list 'inputs'"),
         ({"inputs": [5]}, "an input is no JSON object"),
-        (one_input(name=None), "'name' is no text"),
-        (one_input(name=7), "'name' is no text"),
-        (one_input(shape=None), "None is no shape"),
-        (one_input(shape=[]), "is no shape"),
-        (one_input(shape=[1, -3]), "is no shape"),
-        (one_input(shape=[1, 3.0]), "is no shape"),
-        (one_input(shape=[True, 3]), "is no shape"),
-        (one_input(shape=[1] * 9), "is no shape"),
+        (one_input(name=None), "'name' is not a text"),
+        (one_input(name=7), "'name' is not a text"),
+        (one_input(shape=None), "None is not a valid shape"),
+        (one_input(shape=[]), "is not a valid shape"),
+        (one_input(shape=[1, -3]), "is not a valid shape"),
+        (one_input(shape=[1, 3.0]), "is not a valid shape"),
+        (one_input(shape=[True, 3]), "is not a valid shape"),
+        (one_input(shape=[1] * 9), "is not a valid shape"),
         (one_input(datatype="BOOL"), "datatype 'BOOL' is not one that a network takes"),
         (one_input(datatype="BYTES"), "datatype 'BYTES' is not one"),
         (one_input(datatype=["UINT8"]), "is not one that a network takes"),
-        (one_input(data=None), "`data` of a tensor is no list"),
-        (one_input(data="123"), "`data` of a tensor is no list"),
+        (one_input(data=None), "`data` of a tensor is not a valid list"),
+        (one_input(data="123"), "`data` of a tensor is not a valid list"),
         (one_input(data=[1, 2]), "2 numbers came for a tensor of shape"),
         (one_input(data=[1, 2, 256]), "holds what is no UINT8"),
         (one_input(data=[1, 2, -1]), "holds what is no UINT8"),
@@ -127,16 +127,16 @@ def test_the_rest_of_a_request():
         (one_input(data=[[1, 2], [3]]), "is not nested as its shape"),
         (one_input(data=[[1, 2, 3], [4, 5, 6]]), "6 numbers came"),
         (one_input(data=[[1, 2, [3]]]), "holds what is no UINT8"),
-        (one_input(shape=[10**18, 10**18]), "is no shape"),
+        (one_input(shape=[10**18, 10**18]), "is not a valid shape"),
         (one_input(shape=[10**6, 10**6]), "3 numbers came for a tensor of shape"),
         (one_input(parameters={"binary_data_size": 3}), "by its `binary_data_size`; 0 came"),
         (one_input(parameters={"binary_data_size": -1}, data=None), "by its `binary_data_size`"),
         (one_input(parameters={"binary_data_size": True}, data=None), "by its `binary_data_size`"),
         (one_input(parameters={"shared_memory_region": "r"}), "shared memory is not offered"),
         (one_input(parameters=[]), "`parameters` of input 'x' is no JSON object"),
-        (one_input() | {"id": 7}, "'id' is no text"),
+        (one_input() | {"id": 7}, "'id' is not a text"),
         (one_input() | {"outputs": "y"}, "no list 'outputs'"),
-        (one_input() | {"outputs": [{}]}, "'name' is no text"),
+        (one_input() | {"outputs": [{}]}, "'name' is not a text"),
         (one_input() | {"parameters": {"binary_data_output": 1}}, "neither true nor false"),
         (one_input() | {"outputs": [{"name": "y", "parameters": {"classification": 3}}]}, "'classification'"),
     ],
@@ -145,7 +145,7 @@ def test_what_is_no_request_is_refused_by_name(document, says):
     with pytest.raises(MalformedRequest) as caught:
         decoded(document)
     assert says in str(caught.value)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

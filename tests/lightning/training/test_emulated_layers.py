@@ -13,7 +13,7 @@ from torch import nn
 
 from lightning.compiler import Hardware, Options
 from lightning.errors import CompileError
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.training import Emulation, emulated
 
 PLACES = ("per-product", "per-product-dense", "per-output")
@@ -29,7 +29,7 @@ def dense(weights, bias=None):
 
 
 def sums_per_draw(layer, inputs, noise, draws=4000, **options):
-    """(draws, rows) of one input, noisy, in steps of sums."""
+    """Return (draws, rows) of one input, noisy, in steps of sums."""
     emulation = Emulation(noise, Options(**options))
     x = torch.tensor([inputs])
     with torch.no_grad(), emulated(layer, emulation):

@@ -1,4 +1,4 @@
-"""Fine-tuning with noise is always told beside fine-tuning without, and counted on the real executors."""
+"""Fine-tuning with noise is always reported with fine-tuning without, and counted on the real executors."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from lightning.compiler import Options
 from lightning.errors import DatasetError, OutOfRange
 from lightning.evaluation import Dataset, evaluate
 from lightning.execution import open_executor
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.training import Curve, Schedule, accuracy_curve, fine_tune, fit
 
 STRONG = Noise("per-product-dense", sigma=24.0)

@@ -8,8 +8,8 @@ from libraries import skip_without
 skip_without("matplotlib", reason="pictures need it: pip install 'lightbed[kit]'")
 
 from lightning.compiler.measured import MEASURED_SIGMA
-from lightning.pictures.noise_curves import noise_curves
 from lightning.training import Curve
+from lightning.training.curve_plot import noise_curves
 
 FALLING = Curve((0.0, 1.0, 2.0, 4.0), (0.9, 0.8, 0.7, 0.3))
 STANDING = Curve((0.0, 1.0), (0.9, 0.8))

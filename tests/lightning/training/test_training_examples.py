@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs an example as `python train.py ...` does, and gives what it prints."""
+    """Return a function that runs an example as `python train.py ...` does, and returns its output."""
 
     def ran(name, *arguments):
         script = EXAMPLES / name / "train.py"
@@ -42,7 +42,7 @@ def run(monkeypatch, capsys):
 
 def test_digits_are_trained_compiled_and_written(run, tmp_path):
     picture = tmp_path / "curve.png"
-    told = run("digits", "--network", "mlp", "--epochs", 4, "--output", tmp_path, "--png", picture)
+    reported = run("digits", "--network", "mlp", "--epochs", 4, "--output", tmp_path, "--png", picture)
     digits = load_dataset("digits")
     model = load_model(tmp_path / "mlp.lng")
     exact = evaluate(open_executor(model, "exact"), digits).accuracy
@@ -50,12 +50,12 @@ def test_digits_are_trained_compiled_and_written(run, tmp_path):
     scores = run_float(network, preprocess(network, digits.x))
 
     assert exact > 0.7
-    assert f"as it was{100 * (scores.argmax(axis=1) == digits.y).mean():22.2f}{100 * exact:9.2f}" in told
+    assert f"as it was{100 * (scores.argmax(axis=1) == digits.y).mean():22.2f}{100 * exact:9.2f}" in reported
     assert network.preprocessing == model.network.preprocessing
-    assert "fine-tuned, no noise" in told
-    header, first = told.splitlines()[1:3]
+    assert "fine-tuned, no noise" in reported
+    header, first = reported.splitlines()[1:3]
     assert header.index("float32") + len("float32") == len("as it was") + first[9:].index(".") + 3
-    assert told.count("half of the digits are right at sigma") == 2
+    assert reported.count("half of the digits are right at sigma") == 2
     assert load_model(tmp_path / "mlp-aware.lng").layers.keys() == model.layers.keys()
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -84,7 +84,7 @@ def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
 
 
 def connection(generator):
-    """A line of NSL-KDD whose byte counts say whether it is an attack."""
+    """Return a line of NSL-KDD whose byte counts say whether it is an attack."""
     attack = generator.random() < 0.5
     features = ["0"] * 41
     features[1:4] = [generator.choice(["tcp", "udp"]), generator.choice(["http", "ftp"]), "SF"]
@@ -97,15 +97,15 @@ def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
     for name, lines in (("KDDTrain+_20Percent.txt", 600), ("KDDTest+.txt", 200)):
         (tmp_path / name).write_text("\n".join(connection(generator) for _ in range(lines)))
     model = tmp_path / "anomaly.lng"
-    told = run("anomaly", "--data", tmp_path, "--epochs", 20, "--output", model)
+    reported = run("anomaly", "--data", tmp_path, "--epochs", 20, "--output", model)
 
-    assert "KDDTest+, 200 connections, 43 features:" in told
+    assert "KDDTest+, 200 connections, 43 features:" in reported
     found = evaluate(open_executor(load_model(model), "exact"), load_dataset(f"nsl-kdd:{tmp_path}"))
-    assert f"exact {100 * found.accuracy:.2f} %" in told
+    assert f"exact {100 * found.accuracy:.2f} %" in reported
     assert found.accuracy > 0.95
 
 
-def test_a_picture_that_cannot_be_is_told_before_training(monkeypatch, capsys):
+def test_a_plot_that_cannot_be_is_reported_before_training(monkeypatch, capsys):
     script = EXAMPLES / "digits" / "train.py"
     monkeypatch.syspath_prepend(str(script.parent))
     monkeypatch.setattr(sys, "argv", [str(script), "--png", "curve.xyz"])
@@ -113,10 +113,10 @@ def test_a_picture_that_cannot_be_is_told_before_training(monkeypatch, capsys):
         runpy.run_path(str(script), run_name="__main__")
     sys.modules.pop("networks", None)
     assert ended.value.code == 2
-    assert "names no kind of picture" in capsys.readouterr().err
+    assert "names no format of a plot" in capsys.readouterr().err
 
 
-def test_data_that_are_not_there_are_told_in_a_line(monkeypatch, capsys, tmp_path):
+def test_data_that_are_not_there_are_reported_in_a_line(monkeypatch, capsys, tmp_path):
     script = EXAMPLES / "anomaly" / "train.py"
     monkeypatch.setattr(sys, "argv", [str(script), "--data", str(tmp_path / "nowhere")])
     with pytest.raises(SystemExit) as ended:

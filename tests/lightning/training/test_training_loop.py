@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lightning.errors import OutOfRange
-from lightning.execution.seam import Noise
+from lightning.execution.noise import Noise
 from lightning.training import Emulation, Schedule, fit
 
 GENERATOR = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sim.lab.claims import claims_folder
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +30,7 @@ def free_subnet(start="10.97"):
 
 
 def document(hosts=3, *, subnet="10.97.0", mode="kernel", key="ssh-ed25519 AAAA test", nics=2):
-    """A lab with one switch; transmitter k of host h ends in input h*nics+k+1, receivers likewise."""
+    """Return a lab with one switch; transmitter k of host h ends in input h*nics+k+1, receivers likewise."""
     ports = hosts * nics
     return {
         "version": 1,
@@ -102,7 +102,7 @@ def host_processes(lab_id):
 
 
 def runs(pid):
-    """Whether a process is there and not merely waiting for its parent to take note of its end."""
+    """Return True if a process is there and not merely waiting for its parent to take note of its end."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -139,7 +139,7 @@ class Supervised:
         return ["ssh", "-F", "none", "-i", self.key, *flags, f"root@{address}", command]
 
     def ssh(self, host, command, *, check=True):
-        """What a command on the host prints; with `check` off its exit status and both outputs."""
+        """Return what a command on the host prints; with `check` off its exit status and both outputs."""
         done = subprocess.run(
             self.ssh_command(host, command),
             capture_output=True,
@@ -153,7 +153,7 @@ class Supervised:
         return done.stdout.strip()
 
     def scpi(self, line):
-        """Sends one raw line and `*OPC?`, and waits until the switch says that it is complete."""
+        """Send one raw line and `*OPC?`, and wait until the switch says that it is complete."""
         with socket.create_connection(
             (self.ready["subnet"].replace(".0/24", ".2"), 5025), PATIENCE_S
         ) as wire:
@@ -176,7 +176,7 @@ class Supervised:
 
 @contextmanager
 def supervised(raw, *arguments, key=None):
-    """A supervisor on a document (or on a file named in `arguments`); ended after, whatever became of it."""
+    """Return a supervisor on a document (or on a file named in `arguments`); ended after, whatever became of it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sim.lab", *arguments],
         stdin=subprocess.PIPE,
@@ -197,7 +197,7 @@ def supervised(raw, *arguments, key=None):
 
 
 class Labs:
-    """What tests do with labs: write documents, start, look for what they left."""
+    """Actions of tests on labs: write documents, start, look for what they left."""
 
     document = staticmethod(document)
     free_subnet = staticmethod(free_subnet)
@@ -213,7 +213,7 @@ class Labs:
         self.key = key
 
     def wiring(self, hosts=2, subnet=None):
-        """A document that this object's key opens."""
+        """Return a document that this object's key opens."""
         return document(
             hosts, subnet=subnet or free_subnet(), key=Path(f"{self.key}.pub").read_text().strip()
         )
@@ -232,7 +232,7 @@ class Labs:
 
 @pytest.fixture(scope="session")
 def labs():
-    """Labs without anybody who could log in."""
+    """Return labs without anybody who could log in."""
     return Labs()
 
 
@@ -245,6 +245,6 @@ def kernel_labs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lab(kernel_labs):
-    """Three hosts with two NICs each, for all tests of a module."""
+    """Return three hosts with two NICs each, for all tests of a module."""
     with kernel_labs.kernel(hosts=3) as up:
         yield up

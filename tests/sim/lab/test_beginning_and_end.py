@@ -1,4 +1,4 @@
-"""How kernel labs begin, are refused, end, are killed, and that nothing of them stays."""
+"""Kernel labs begin, are refused, end, are killed, and nothing of them stays."""
 
 from __future__ import annotations
 
@@ -135,4 +135,4 @@ def test_a_key_is_needed_to_log_in(kernel_labs):
 def test_ending_a_lab_that_is_not_there_names_those_that_are(kernel_labs, lab):
     exit_status, said, _ = kernel_labs.sim_lab("--down", "lbffffff")
     assert (exit_status, said["code"]) == (1, "no_such_lab")
-    assert lab.lab_id in said["cure"]
+    assert lab.lab_id in said["hint"]

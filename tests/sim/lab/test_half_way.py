@@ -14,10 +14,11 @@ skip_without("jsonschema")
 from sim.lab import __main__, supervisor
 from sim.lab.document import parse
 from sim.lab.errors import LabError
-from sim.twins import fabric, netns
-from sim.twins.fabric import Fabric, LinkShape, far_ends
-from sim.twins.hosts import HostTwin
-from sim.twins.netns import KernelFault
+from sim.twins.hosts import netns
+from sim.twins.hosts import redirects as fabric
+from sim.twins.hosts.netns import KernelFault
+from sim.twins.hosts.redirects import Fabric, LinkShape, far_ends
+from sim.twins.hosts.twin import HostTwin
 
 
 async def started(raw):
@@ -27,7 +28,7 @@ async def started(raw):
 
 @pytest.fixture
 def lab_id(monkeypatch):
-    """The id that the next lab in this process gets."""
+    """Return the id that the next lab in this process gets."""
     monkeypatch.setattr(supervisor.secrets, "token_hex", lambda _: "0ddba1")
     return "lb0ddba1"
 
@@ -40,7 +41,7 @@ def test_a_host_that_does_not_boot_is_named_with_what_it_said(kernel_labs, lab_i
         return "echo no disk in here >&2; exit 3" if spec.name == "b" else script(spec, *rest)
 
     monkeypatch.setattr(supervisor, "boot_script", broken)
-    with pytest.raises(KernelFault, match="host b did not start; it said: no disk in here") as caught:
+    with pytest.raises(KernelFault, match="host b did not start; it printed: no disk in here") as caught:
         asyncio.run(started(kernel_labs.wiring()))
     assert caught.value.code == "host"
     assert kernel_labs.traces(lab_id) == []
@@ -84,7 +85,7 @@ def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch
     with pytest.raises(KernelFault, match="no such thing") as caught:
         Fabric("tfhw-fab", far_ends({"a": ("tfhw-a", ["nic1"])})).build(LinkShape(100, 9000))
     assert caught.value.code == "no_redirects"
-    assert "act_mirred" in caught.value.cure
+    assert "act_mirred" in caught.value.hint
 
 
 @pytest.mark.process
@@ -110,9 +111,9 @@ def test_without_namespaces_an_address_that_nobody_has_does_not_count_as_taken(l
 
 
 @pytest.mark.parametrize(
-    "error", [LabError("why", cure="do", code="word"), KernelFault("why", cure="do", code="word")]
+    "error", [LabError("why", hint="do", code="word"), KernelFault("why", hint="do", code="word")]
 )
-def test_every_refusal_is_one_line_with_error_cure_and_code(monkeypatch, capsys, error):
+def test_every_refusal_is_one_line_with_error_hint_and_code(monkeypatch, capsys, error):
     def fail():
         raise error
 
@@ -121,6 +122,7 @@ def test_every_refusal_is_one_line_with_error_cure_and_code(monkeypatch, capsys,
     assert json.loads(capsys.readouterr().out) == {
         "ready": False,
         "error": "why",
+        "hint": "do",
         "cure": "do",
         "code": "word",
     }

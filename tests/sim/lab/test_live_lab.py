@@ -132,7 +132,7 @@ SEND = (
 
 
 def hears(lab, sender, listener):
-    """Whether a raw frame from nic1 of one host arrives at nic1 of another."""
+    """Return True if a raw frame from nic1 of one host arrives at nic1 of another."""
     command = lab.ssh_command(listener, f"python3 -c {shlex.quote(LISTEN)} nic1")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ear:
         assert ear.stdout.readline() == "listening\n"

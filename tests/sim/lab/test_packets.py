@@ -1,4 +1,4 @@
-"""What the control socket of the plant does to packets: read off raw frames in the hosts' own networks."""
+"""Effects of the control socket of the plant on packets: read off raw frames in the hosts' own networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 pytestmark = pytest.mark.kernel
 
@@ -35,7 +35,7 @@ class Ears:
         return tap
 
     def who_hears(self, sender, expected, patience_s=5.0):
-        """Hosts that a frame from `sender` reaches: waits for those expected, then looks at all once more."""
+        """Return hosts that a frame from `sender` reaches: waits for those expected, then looks once more."""
         mark = f"{sender} at {time.monotonic_ns()}".encode()
         self.taps[sender].send((PROBE + mark).ljust(60, b"\0"))
         heard, deadline_s = set(), time.monotonic() + patience_s
@@ -79,7 +79,7 @@ def test_swapped_fibres_carry_each_others_packets_until_they_are_put_right(lab, 
 
 
 @pytest.mark.parametrize(
-    ("fault", "cure"),
+    ("fault", "repair"),
     [
         ({"do": "cut", "fibre": "a/nic1:transmit"}, {"do": "uncut", "fibre": "a/nic1:transmit"}),
         ({"do": "laser", "nic": "a/nic1", "on": False}, {"do": "laser", "nic": "a/nic1", "on": True}),
@@ -90,14 +90,14 @@ def test_swapped_fibres_carry_each_others_packets_until_they_are_put_right(lab, 
     ],
     ids=["cut", "laser", "loss"],
 )
-def test_without_enough_light_the_receiver_is_down_and_the_other_paths_are_not(lab, ears, fault, cure):
+def test_without_enough_light_the_receiver_is_down_and_the_other_paths_are_not(lab, ears, fault, repair):
     assert lab.control("plant", fault)["ok"]
     try:
         assert [lab.carrier(host)[0] for host in HOSTS] == ["1", "0", "1"]
         assert ears.who_hears("a", "") == ""
         assert ears.who_hears("c", "c") == "c"
     finally:
-        assert lab.control("plant", cure)["ok"]
+        assert lab.control("plant", repair)["ok"]
     assert [lab.carrier(host)[0] for host in HOSTS] == ["1", "1", "1"]
     assert ears.who_hears("a", "b") == "b"
 

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def loopback():
-    """Makes a twin with cables: loopback(delay_ns=35.5, noise="off")."""
+    """Make a twin with cables, as `loopback` does with `delay_ns=35.5, noise="off"`."""
     pytest.importorskip("qick")
     from sim.twins.rfsoc import connect
 
@@ -126,7 +126,7 @@ def programs() -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def complex_trace():
-    """The first shot that `acquire_decimated` gave, as complex numbers, whichever axis I and Q are on."""
+    """Return the first shot that `acquire_decimated` gave, as complex numbers, whichever axis I and Q are on."""
 
     def converted(waveform: Any) -> Any:
         first = waveform[0]

@@ -1,4 +1,4 @@
-"""What stock program classes get from the board: shapes, sums, noise, streaming, and never anything stale."""
+"""Results of stock program classes on the board: shapes, sums, noise, streaming, and never anything stale."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from sim.twins.rfsoc import connect
 
 
 def drifting(programs, *, shots, seconds, noise="off"):
-    """A kit that drifts fast, and a program of so many shots, so many seconds apart."""
+    """Return a kit that drifts fast, and a program of so many shots, so many seconds apart."""
     soc = connect(f"sim://kit?noise={noise}&drift_time_s=50&drift_v_pi=0.05&bias_v_1=8&adc_bits=16")
     cfg = {"ro": 1, "gain": 10000, "length": 400, "readout_length": 50, "offset": 250}
     return soc, programs.Averager(soc, cfg | {"reps": shots, "relax": seconds * 1e6})

@@ -1,4 +1,4 @@
-"""What can be wrong with a board is seen as on a real one, and nothing hangs that need not."""
+"""Faults of a board are seen as on a real one, and nothing hangs that need not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.clock import LOOK_S, DeviceClock
-from sim.twins.rfsoc.faults import FAULTS
+from sim.twins.rfsoc.board.clock import LOOK_S, DeviceClock
+from sim.twins.rfsoc.board.faults import FAULTS
 
 skip_without("qick")
 

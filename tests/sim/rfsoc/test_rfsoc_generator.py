@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.rfsoc.track import FOREVER, TURN, Generator, played
-from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode
+from sim.twins.rfsoc.signals.track import FOREVER, TURN, Generator, played
+from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode
 
 GENERATOR = Generator(rate_hz=6.144e9, ticks_per_time=1.0, samples_per_tick=16)
 ENVELOPE = np.stack([np.arange(4096) - 2048, 1000 - np.arange(4096)], axis=1).astype(np.int16)
@@ -16,20 +16,20 @@ FLAT = np.zeros((16, 2), np.int16)
 
 
 def wave(*, freq=0, phase=0, address=0, gain=32767, length=4, source=OSCILLATOR, mode=0, held=0, reset=0):
-    """A word of version 2; mode 1 is periodic."""
+    """Return a word of version 2; mode 1 is periodic."""
     conf = source | mode << 2 | (1 - held) << 3 | reset << 4
     return [freq % TURN, phase % TURN, address, gain & 0xFFFF, length, conf]
 
 
 def track(*sent, standing=None, generator=GENERATOR):
-    """(time, word) pairs, played."""
+    """Return (time, word) pairs, played."""
     words = np.array([word for _, word in sent], np.uint32).reshape(-1, 6)
     times = np.array([time for time, _ in sent], np.int64)
     return played(generator, times, decode(words, 2), standing)
 
 
 def counts(fractions):
-    """Samples as the converter's integers of 16 bits."""
+    """Return samples as the converter's integers of 16 bits."""
     return np.rint(fractions * 32768).astype(int)
 
 
@@ -160,7 +160,7 @@ def test_any_stretch_is_a_piece_of_the_whole(sent, first, count):
 
 
 def test_equal_signatures_mean_equal_samples_and_are_not_rare():
-    """What reuse of traces rests on: over random runs, stretches that say the same are the same."""
+    """The reuse of traces rests on this: over random runs, stretches that say the same are the same."""
     rng = np.random.default_rng(5)
     seen: dict = {}
     same = 0

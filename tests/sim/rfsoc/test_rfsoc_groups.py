@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.twins.rfsoc import traces
 from sim.twins.rfsoc.plant import Received
-from sim.twins.rfsoc.timeline import TimeLine, whole_ratio
-from sim.twins.rfsoc.track import Generator, played
-from sim.twins.rfsoc.waves import Waves, decode
+from sim.twins.rfsoc.signals import traces
+from sim.twins.rfsoc.signals.timeline import TimeLine, whole_ratio
+from sim.twins.rfsoc.signals.track import Generator, played
+from sim.twins.rfsoc.signals.waves import Waves, decode
 
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
 RATE = 3.072e9

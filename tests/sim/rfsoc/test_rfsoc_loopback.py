@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.decimation import GAIN
+from sim.twins.rfsoc.signals.decimation import GAIN
 
 skip_without("qick")
 
@@ -14,12 +14,12 @@ FULL = 32767 / 32768
 
 
 def amplitude(word_fraction: float, cable_gain: float, *, carrier: bool) -> float:
-    """Counts at the end of the chain: the mixer halves, a carrier gives half its amplitude, the filter has its gain."""
+    """Return the counts at the end of the chain: the mixer halves, a carrier gives half its amplitude."""
     return word_fraction * cable_gain * 32767 * FULL * GAIN / (4 if carrier else 2)
 
 
 def edge(trace, plateau):
-    """Where the magnitude goes through half of its plateau, between samples."""
+    """Return where the magnitude goes through half of its plateau, between samples."""
     magnitude = np.abs(trace)
     above = int(np.argmax(magnitude > plateau / 2))
     before, after = magnitude[above - 1], magnitude[above]

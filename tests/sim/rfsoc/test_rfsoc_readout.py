@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from sim.models.photonics.converter import Converter as AnalogueToDigital
 from sim.models.photonics.converter import converter_v2, excess_v2
 from sim.models.photonics.pole import decimated_deviation
-from sim.twins.rfsoc.buffers import AverageBuffer
-from sim.twins.rfsoc.conversion import Level, Mixing, converted, converted_plainly, level_of
-from sim.twins.rfsoc.decimation import EDGE, GAIN, margin, taps
 from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.processor import PIN
-from sim.twins.rfsoc.track import TURN
-from sim.twins.rfsoc.triggers import REST, rises, windows
-from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT
+from sim.twins.rfsoc.signals.buffers import AverageBuffer
+from sim.twins.rfsoc.signals.conversion import converted, converted_plainly
+from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
+from sim.twins.rfsoc.signals.level import Level, Mixing, level_of
+from sim.twins.rfsoc.signals.track import TURN
+from sim.twins.rfsoc.signals.triggers import REST, rises, windows
+from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 CFG = {"avg_maxlen": 16, "buf_maxlen": 64}
 VERSION_1 = {"trigger_type": "output", "trigger_port": 0, "trigger_bit": 14}
@@ -125,7 +126,7 @@ def test_lengths_that_qicks_driver_refuses_are_refused(call, said):
 
 
 def level(trace, noise=0.0, correlation=0.0, windows=1, own=None, bits=16):
-    """A trace as a plant would answer it, before `bits` bits."""
+    """Return a trace as a plant would answer it, before `bits` bits."""
     trace = np.asarray(trace, np.float64)
     received = Received(
         trace, np.full(len(trace), noise), correlation, None if own is None else np.full(len(trace), own)

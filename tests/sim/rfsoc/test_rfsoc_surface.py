@@ -18,7 +18,7 @@ from libraries import skip_without
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
 from sim.twins.rfsoc.address import AddressError, configuration, parsed, profiles
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
-from sim.twins.rfsoc.surface import ATTRIBUTES, LACKING
+from sim.twins.rfsoc.soc.surface import ATTRIBUTES, LACKING
 
 skip_without("qick")
 
@@ -30,7 +30,7 @@ OWN = {
 
 
 def qicksoc():
-    """The class `QickSoc` as its source says; it cannot be imported without a board's libraries."""
+    """Return the class `QickSoc` as its source says; it cannot be imported without a board's libraries."""
     origin = importlib.util.find_spec("qick").origin
     tree = ast.parse((Path(origin).parent / "qick.py").read_text())
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "QickSoc")
@@ -45,7 +45,7 @@ def methods():
 
 
 def simulated_names():
-    from sim.twins.rfsoc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc.soc import SimulatedSoc
 
     classes = [one for one in SimulatedSoc.__mro__ if one.__module__.startswith("sim.")]
     return {name for one in classes for name in vars(one) if not name.startswith("_")} - set(LACKING)
@@ -59,7 +59,7 @@ def test_every_method_of_qicksoc_is_simulated_or_refused():
 
 
 def test_simulated_methods_take_what_qicks_take():
-    from sim.twins.rfsoc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc.soc import SimulatedSoc
 
     for name in (simulated_names() & set(methods())) - {"streamer"}:
         theirs = [argument.arg for argument in methods()[name].args.args]
@@ -81,14 +81,14 @@ def test_what_is_lacking_is_refused_by_name(loopback):
 def test_a_refusal_survives_the_wire(kind):
     refusal = pickle.loads(pickle.dumps(kind("QickSoc.arm_mr", "do without")))
     assert type(refusal) is kind
-    assert (refusal.what, refusal.cure) == ("QickSoc.arm_mr", "do without")
+    assert (refusal.what, refusal.hint) == ("QickSoc.arm_mr", "do without")
 
 
 def test_the_docs_name_what_is_simulated_and_what_is_not():
     text = DOCS.read_text(encoding="utf-8")
     for name in simulated_names() | set(LACKING):
         assert f"`{name}`" in text, name
-    from sim.twins.rfsoc.faults import FAULTS
+    from sim.twins.rfsoc.board.faults import FAULTS
 
     for name in (*FAULTS, *profiles(), "adc_bits", "filter", "delay_ns", "noise_rms"):
         assert f"`{name}`" in text, name
@@ -127,9 +127,9 @@ def test_the_kits_board_is_as_its_firmware_says():
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("sim://moon", "no twin; there are sim://kit and sim://loopback"),
-        ("qick://kit", "no twin"),
-        ("sim://kit/deep", "no twin"),
+        ("sim://moon", "not a valid twin; there are sim://kit and sim://loopback"),
+        ("qick://kit", "not a valid twin"),
+        ("sim://kit/deep", "not a valid twin"),
         ("sim://kit?seed", "options of"),
         ("sim://kit?profile=pdp11", "no board 'pdp11'; there are lightning-zcu111, rfsoc4x2, zcu111, zcu216"),
         ("sim://loopback?colour=red", "the loopback has no knob 'colour'"),
@@ -183,7 +183,7 @@ def test_twins_share_nothing(loopback):
 
 
 def test_without_qick_the_cure_is_told(monkeypatch):
-    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.soc", raising=False)
+    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.soc.soc", raising=False)
     monkeypatch.setitem(sys.modules, "qick", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lightbed\[qick\]'"):
         connect("sim://kit")
@@ -216,7 +216,7 @@ def test_data_memory_is_open(loopback):
 
 @pytest.fixture
 def long_program():
-    """Loads a program of some two thousand instructions into a board of either version, and starts it."""
+    """Load a program of some two thousand instructions into a board of either version, and start it."""
     from qick import QickProgram
     from qick.asm_v2 import QickProgramV2
 
@@ -314,10 +314,11 @@ def test_a_dropped_laser_is_a_fault_of_the_kit_alone():
 
 
 def test_there_is_one_of_each_formula():
-    """What a model has, the twin does not write down again."""
+    """The twin does not repeat a formula that a model has."""
     from sim.models.photonics.fibre import kernel_taps
-    from sim.twins.rfsoc import address, assembly, conversion, loopback
+    from sim.twins.rfsoc import address, assembly, loopback
     from sim.twins.rfsoc.kit import options
+    from sim.twins.rfsoc.signals import conversion
 
     assert loopback.interpolation(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
@@ -332,7 +333,7 @@ def test_the_conversion_works_where_machine_code_cannot_be_kept():
         "from numba.core import caching; "
         "getattr(caching, 'CacheImpl', None) and setattr(caching.CacheImpl, '_locator_classes', []); "
         "getattr(caching, '_CacheImpl', None) and setattr(caching._CacheImpl, '_locator_classes', []); "
-        "import sim.twins.rfsoc.conversion_compiled as made, sim.twins.rfsoc.tproc_v2.compiled as machine; "
+        "import sim.twins.rfsoc.signals.conversion_compiled as made, sim.twins.rfsoc.tproc_v2.compiled as machine; "
         "assert machine.executor() is not None; print(made._decimated)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.twins.rfsoc import traces
 from sim.twins.rfsoc.plant import Received
-from sim.twins.rfsoc.timeline import TimeLine, whole_ratio
-from sim.twins.rfsoc.track import Generator, played
-from sim.twins.rfsoc.waves import decode
+from sim.twins.rfsoc.signals import traces
+from sim.twins.rfsoc.signals.timeline import TimeLine, whole_ratio
+from sim.twins.rfsoc.signals.track import Generator, played
+from sim.twins.rfsoc.signals.waves import decode
 
 RATE = 3.072e9
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
@@ -38,7 +38,7 @@ class Echo:
 
 
 def line(rng):
-    """Two generators with a few pulses of two kinds, so that alike stretches are common."""
+    """Return two generators with a few pulses of two kinds, so that alike stretches are common."""
     tracks = {}
     for number, generator in enumerate(GENERATORS):
         times = np.sort(rng.choice(np.arange(0, 200, 20), 4, replace=False))

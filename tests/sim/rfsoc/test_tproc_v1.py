@@ -1,11 +1,12 @@
 """The timed processor of version 1, by facts of its firmware worked out by hand."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sim.twins.rfsoc import machine_code
+from lightbed import compiled as machine_code
 from sim.twins.rfsoc.processor import ProgramError
 from sim.twins.rfsoc.tproc_v1 import TprocV1, compiled, instructions
 
@@ -15,7 +16,7 @@ NO_INPUT = {"read": lambda port, half, tick: pytest.fail("nothing is read here")
 
 
 def word(name, *, page=0, channel=0, oper=0, a=0, b=0, c=0, d=0, e=0, f=0, g=0, imm=0):
-    """An instruction of 64 bits; `imm` with sign."""
+    """Return an instruction of 64 bits; `imm` with sign."""
     registers = a << 41 | b << 36 | c << 31 | d << 26 | e << 21 | f << 16 | g << 11
     return OPCODES[name] << 56 | page << 53 | channel << 50 | oper << 46 | registers | imm & 0x7FFFFFFF
 
@@ -34,12 +35,12 @@ def run(*program, **limits):
 
 
 def stored(*program):
-    """What the program stores in memory, one word after the other, with sign."""
+    """Return what the program stores in memory, one word after the other, with sign."""
     return run(*program, END).counts["value"].tolist()
 
 
 def times(*program):
-    """When its words to channels take effect, in the order of time."""
+    """Return the time when its words to channels take effect, in the order of time."""
     result = run(*program, END)
     return sorted([*result.writes["time"].tolist(), *result.pins["time"].tolist()])
 
@@ -434,12 +435,14 @@ def test_a_million_passes_take_seconds_at_most():
 
 def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypatch):
     class NumbaWithoutFolder:
+        config = SimpleNamespace(DISABLE_JIT=0)
+
         @staticmethod
-        def njit(function, *, cache=False, _nrt):
+        def njit(*, cache=False, error_model, _nrt):
             if cache:
                 raise RuntimeError("cannot cache function: no locator available")
-            return "made", function
+            return lambda function: ("made", function)
 
-    monkeypatch.setattr(machine_code, "COMPILED", True)
+    monkeypatch.setattr(machine_code, "AVAILABLE", True)
     monkeypatch.setattr(machine_code, "numba", NumbaWithoutFolder, raising=False)
     assert compiled.compiled(len) == ("made", len)

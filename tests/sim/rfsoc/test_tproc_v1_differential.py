@@ -28,7 +28,7 @@ LOWEST_BIT = {
 
 
 def word(name, **fields):
-    """An instruction of 64 bits; `imm` with sign."""
+    """Return an instruction of 64 bits; `imm` with sign."""
     bits = OPCODES[name] << 56
     for field, value in fields.items():
         bits |= (value & 0x7FFFFFFF if field == "imm" else value) << LOWEST_BIT[field]
@@ -66,7 +66,7 @@ class Channel:
         return (self.state == "read" and not self.queue) or (self.state == "wait" and self.held[1] > tick)
 
     def clock(self, tick, acknowledged):
-        """One tick; what takes effect in it, or None."""
+        """Run one tick; return what takes effect in it, or None."""
         if self.state == "read":
             if self.queue:
                 self.held = self.queue.popleft()
@@ -114,7 +114,7 @@ class Reference:
                 return
 
     def control(self):
-        """Each yield is the end of a tick."""
+        """Run the program; each yield is the end of a tick."""
         yield  # fetch
         while True:
             bits = self.program[self.pc]
@@ -309,7 +309,7 @@ class Author:
 
 
 def from_input(port, half, tick):
-    """Shows from which port, which half and at which tick it was read."""
+    """Return a word that shows from which port, which half and at which tick it was read."""
     return (tick * 2654435761 + port * 97 + half * 13) % 2**32
 
 
@@ -318,7 +318,7 @@ def by_time(events):
 
 
 def outcome(run):
-    """Events of a run as the reference notes them."""
+    """Return events of a run as the reference notes them."""
     writes = [(int(w["port"]), int(w["time"]), w["words"].tolist()[:5]) for w in run.writes]
     pins = [(int(p["port"]), int(p["time"]), [int(p["word"]), 0, 0, 0, 0]) for p in run.pins]
     counts = [(int(c["address"]), int(c["time"]), int(c["value"])) for c in run.counts]
@@ -360,8 +360,8 @@ def test_does_the_same_without_numba(monkeypatch):
     for name in ("compiled", "machine", "execution"):
         monkeypatch.delitem(sys.modules, f"{package}.{name}", raising=False)
         monkeypatch.delattr(sys.modules[package], name, raising=False)
-    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.machine_code", raising=False)
-    monkeypatch.delattr(sys.modules["sim.twins.rfsoc"], "machine_code", raising=False)
+    monkeypatch.delitem(sys.modules, "lightbed.compiled", raising=False)
+    monkeypatch.delattr(sys.modules["lightbed"], "compiled", raising=False)
     assert importlib.import_module(f"{package}.compiled").COMPILED is False
     seen = Counter()
     for seed in range(2000, 2100):

@@ -62,7 +62,7 @@ def soccfg():
 
 
 def run(program, read=lambda *_: 0):
-    """The run of a program and the processor it ran on."""
+    """Return the run of a program and the processor it ran on."""
     if not getattr(program, "binprog", None):
         program.compile()
     processor = TprocV1(8192, 4096)
@@ -71,7 +71,7 @@ def run(program, read=lambda *_: 0):
 
 
 def gains(run, port=1):
-    """Of version 6 of the generator: the fourth part of the word."""
+    """Return the gains of version 6 of the generator: the fourth part of the word."""
     return run.writes["words"][run.writes["port"] == port][:, 3].tolist()
 
 

@@ -28,7 +28,7 @@ def with_words(words, **options):
 
 
 def carried_out(text, **options):
-    """(registers, run) of a text to which the end is added."""
+    """Return (registers, run) of a text to which the end is added."""
     made = processor(text + "\nJUMP HERE", **options)
     return made, made.run(SILENT)
 
@@ -262,7 +262,7 @@ def test_a_wait_for_a_time_that_has_passed_is_none():
 
 
 def test_a_wait_by_a_jump_to_itself():
-    """What QICK writes for programs beyond 2048 words, where the jump goes by s_addr."""
+    """QICK writes this for programs beyond 2048 words, where the jump goes by s_addr."""
     text = (
         "REG_WR r3 imm #100000000\nREG_WR s15 label SKIP\nTEST -op(s11 - r3)\n"
         "JUMP [s15] -if(S) -op(s11 - r3) -uf\nREG_WR s12 imm #1"
@@ -399,18 +399,20 @@ def test_memories_read_back_what_was_written(name):
 # ---------------------------------------------------------------------------------------------- refusals
 def test_an_unknown_opcode_is_told_with_address_and_word():
     unknown = 0b111 << 69 | 0x55
-    with pytest.raises(ProgramError, match=r"address 1 \(word 0xe00000000000000055\) is no instruction"):
+    with pytest.raises(
+        ProgramError, match=r"address 1 \(word 0xe00000000000000055\) is not a valid instruction"
+    ):
         with_words(raw(0, unknown)).run(SILENT)
 
 
 @pytest.mark.parametrize("unit", range(4, 8))
 def test_internal_units_that_do_not_exist(unit):
-    with pytest.raises(ProgramError, match="is no instruction"):
+    with pytest.raises(ProgramError, match="is not a valid instruction"):
         with_words(raw(0, 0b010 << 69 | unit << 60)).run(SILENT)
 
 
 def test_operations_that_the_multiplier_has_not():
-    with pytest.raises(ProgramError, match="is no instruction"):
+    with pytest.raises(ProgramError, match="is not a valid instruction"):
         with_words(raw(0, word("ARITH T r1 r1") | 9 << 56)).run(SILENT)
 
 

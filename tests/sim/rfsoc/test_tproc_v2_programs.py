@@ -21,13 +21,15 @@ WORD = {"freq": 0, "phase": 1, "env": 2, "gain": 3, "length": 4, "conf": 5}
 
 @pytest.fixture(scope="module")
 def soccfg():
-    """The ZCU216 as its twin describes it."""
+    """Return the ZCU216 as its twin describes it."""
     return QickConfig(json.loads(files("sim.twins.rfsoc").joinpath("profiles/zcu216.json").read_text()))
 
 
 @pytest.fixture(scope="module")
 def small(soccfg):
-    """The same board with a program memory that jumps can address directly, for the other half of QICK's macros."""
+    """Return the same board with a program memory that jumps can address directly, for the other half of QICK's
+    macros.
+    """
     cfg = json.loads(soccfg.dump_cfg())
     cfg["tprocs"][0]["pmem_size"] = 2048
     return QickConfig(cfg)
@@ -49,7 +51,7 @@ def of_port(run, port):
 
 
 def set_times(run, port):
-    """When a trigger port went high."""
+    """Return the time when a trigger port went high."""
     pins = run.pins[(run.pins["kind"] == 1) & (run.pins["port"] == port)]
     return pins["time"][pins["word"] == 1]
 
@@ -77,7 +79,7 @@ def swept(cfg):
 
 
 def table(program, field, loops):
-    """What the program's own wave says a field is, over all passes: its start plus steps, as 32 bits."""
+    """Return what the program's own wave says a field is, over all passes: its start plus steps, as 32 bits."""
     (wave,) = [w for w in program.waves if w.name == "pulse_w0"]
     value = getattr(wave, field)
     if not hasattr(value, "start"):

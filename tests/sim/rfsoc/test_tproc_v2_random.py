@@ -24,7 +24,7 @@ LOOPS = ["r0", "r1", "r2"]
 
 
 def sx(value, width=32):
-    """The low bits as a number with sign."""
+    """Return the low bits as a number with sign."""
     half = 1 << (width - 1)
     return (value + half) % (2 * half) - half
 
@@ -137,7 +137,7 @@ class Generator:
         return self.random.choice(FREE + WAVE + ["s0", "s3", "s4", "s5", "s12", "s14"])
 
     def operation(self, *, full):
-        """(text, value of a machine, kind): the argument of -op."""
+        """Return (text, value of a machine, kind): the argument of -op."""
         left = self.source()
         shape = self.random.choice(["copy", "one", "two", "literal"] if full else ["copy", "two", "literal"])
         if shape == "copy":
@@ -153,7 +153,7 @@ class Generator:
         return f"{left} {name} #{literal}", (lambda m: TWO[name](m.reg[left], literal)), name
 
     def place(self):
-        """(text, value): an address of data memory."""
+        """Return (text, value): an address of data memory."""
         literal = self.random.randrange(1024)
         register = self.random.choice(FREE)
         return self.random.choice([
@@ -404,7 +404,7 @@ def loaded(generator, seed):
 
 
 def sent(run):
-    """What a run sent, in the shape of the reference's list: per port in the order of times."""
+    """Return what a run sent, in the shape of the reference's list: per port in the order of times."""
     kinds = ("data", "trig")
     waves = [(("wave", int(w["port"])), int(w["time"]), tuple(w["words"].tolist())) for w in run.writes]
     pins = [((kinds[p["kind"]], int(p["port"])), int(p["time"]), int(p["word"])) for p in run.pins]
@@ -429,7 +429,7 @@ def compare(generator, seed):
 
 @pytest.fixture(scope="module")
 def done():
-    """How often each instruction was carried out over all programs, and each condition generated."""
+    """Return how often each instruction was carried out over all programs, and each condition generated."""
     total = Counter()
     for seed in range(PROGRAMS):
         generator = Generator(seed).program()

@@ -34,7 +34,7 @@ class Played:
 
 
 def held(*words: int) -> Played:
-    """Generators that give these gain words from sample 0 on."""
+    """Return generators that give these gain words from sample 0 on."""
     return Played(rest={index: word / 32766 for index, word in enumerate(words)})
 
 
@@ -45,13 +45,13 @@ class Setup:
     kit: PhotonicKit
 
     def level(self, *words: int) -> float:
-        """Level long after the generators began to give these gain words."""
+        """Return level long after the generators began to give these gain words."""
         received = self.kit.receive(1, ADC_HZ, 10_000, 3, held(*words))
         assert received.level[0] == received.level[2]
         return float(received.level[2])
 
     def noise(self, *words: int) -> float:
-        """Standard deviation long after the generators began to give these gain words."""
+        """Return standard deviation long after the generators began to give these gain words."""
         received = self.kit.receive(1, ADC_HZ, 10_000, 1, held(*words))
         own = 0.0 if received.own is None else received.own[0]
         return float(np.hypot(received.noise[0], own))
@@ -62,7 +62,7 @@ class Setup:
 
 @pytest.fixture
 def kit():
-    """Makes a kit with some knobs turned."""
+    """Make a kit with some knobs turned."""
     made = []
 
     def make(**settings) -> Setup:

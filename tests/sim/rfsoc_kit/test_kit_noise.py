@@ -1,4 +1,4 @@
-"""How much noise the simulated kit says there is, in steps of 255 of a full product."""
+"""Noise that the simulated kit reports, in LSB of a full product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET = {"rin_db_hz": -250.0, "thermal_a_rthz": 0.0, "adc_enob": 24.0, "jitter_s
 
 @pytest.fixture
 def noise(kit):
-    """Standard deviation at gain words, in steps, of a kit with some knobs turned."""
+    """Return standard deviation at gain words, in steps, of a kit with some knobs turned."""
 
     def measured(words=(PEAK, PEAK, 0, 0), **settings) -> float:
         return kit(**settings).noise(*words) / STEP

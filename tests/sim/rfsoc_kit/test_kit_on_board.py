@@ -35,13 +35,13 @@ class Pulses(qick.AveragerProgram):
 
 
 def waveform(soc, *gains):
-    """(250,) counts of one shot's mean."""
+    """Return (250,) counts of one shot's mean."""
     program = Pulses(soc, {"reps": 1, "soft_avgs": 4, "gains": gains})
     return np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float).reshape(2, -1)[0]
 
 
 def bright(trace):
-    """First and last sample above the middle."""
+    """Return first and last sample above the middle."""
     places = np.flatnonzero(trace > (trace.max() + np.median(trace[:20])) / 2)
     return int(places[0]), int(places[-1])
 

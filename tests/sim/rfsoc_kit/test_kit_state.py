@@ -20,7 +20,7 @@ PEAK = 20000
 
 
 def other_value(name: str):
-    """A value that a knob may have and does not have by default."""
+    """Return a value that a knob may have and does not have by default."""
     knob = KNOBS[name]
     now = knob.read(KitParameters())
     if knob.kind == "bool":

@@ -1,4 +1,4 @@
-"""When light arrives at the simulated kit's detector, and what the receiver remembers of it."""
+"""Arrival of light at the simulated kit's detector, and the memory of the receiver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_correlation_finds_the_delay_that_was_set(kit, played, delay_ns):
 
 @pytest.mark.parametrize("skew_ns", [0.0, 0.02, 0.05, 0.081, 0.1, 0.163, 0.41])
 def test_a_ramp_of_light_arrives_later_by_the_skew_to_a_fiftieth_of_a_sample(kit, played, skew_ns):
-    """What a rise lacks, summed up, is its delay, whatever the receiver does to its shape."""
+    """The sum of what a rise lacks is its delay, whatever the receiver does to its shape."""
     light = np.linspace(0, 1, 64)
     ramp = played(waves={0: 2 / math.pi * np.arcsin(np.sqrt(light)) * PEAK}, rest={0: PEAK, 1: PEAK})
     lacking = []

@@ -23,7 +23,7 @@ _SMALL = 64
 
 
 def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
-    """Every node i has a link to i + p mod n for each stride p; equal strides are parallel links.
+    """Return the fabric in which node i has a link to i + p mod n for each stride p; equal ones are parallel.
 
     A pair at distance m takes a shortest sequence of strides. There are four sets of such routes to choose from,
     which together load the strides as evenly as found, so that all-to-all fills the links alike. `ValueError` when
@@ -55,7 +55,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
 
 
 def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
-    """How often each distance 0..n-1 uses each stride, (layers, nodes, strides): shortest, and even in sum.
+    """Return the uses of each stride by each distance 0..n-1, (layers, nodes, strides): shortest, and even in sum.
 
     The ways of each distance are listed by dynamic programming over the hops; then each distance of each layer in
     turn takes the way that makes the sum of squared loads least, until nothing changes. A single layer cannot
@@ -93,7 +93,7 @@ def _even_out(
 
 
 def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
-    """For each distance some shortest multisets of strides, each (ways, strides)."""
+    """Return for each distance some shortest multisets of strides, each (ways, strides)."""
     ways: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(coins)}}
     layer = [0]
     while layer:
@@ -116,7 +116,7 @@ def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
 
 
 def _moves(uses: Integers) -> Integers:
-    """Places of the strides in order, filled up with the number of strides, (layers, nodes, diameter)."""
+    """Return places of the strides in order, filled up with the number of strides, (layers, nodes, diameter)."""
     layers, nodes, strides = uses.shape
     padded = np.full((layers, nodes, int(uses.sum(axis=2).max(initial=0))), strides, np.int64)
     for layer, distance in np.ndindex(layers, nodes):

@@ -1,4 +1,4 @@
-"""What a fabric costs: parts counted, prices from `prices.json` (recalled, see there).
+"""Cost of a fabric: parts counted, prices from `prices.json` (recalled, see there).
 
 Prices between the table's rates are interpolated, beyond the last one they grow in proportion, below the first
 they stay. A fibre has the table's mean length (0 to 1,000 m, evenly).
@@ -34,13 +34,13 @@ class Cost:
 
 @cache
 def prices() -> dict[str, Any]:
-    """The table, as it stands in the file."""
+    """Return the table, as it stands in the file."""
     table: dict[str, Any] = json.loads(PRICES.read_text(encoding="utf-8"))
     return table
 
 
 def price(part: str, rate_gbps: float) -> float:
-    """Price of one part for a rate.
+    """Return price of one part for a rate.
 
     >>> price("nic", 100), price("nic", 400), price("switch_port", 70)
     (678.0, 1630.0, 165.5)
@@ -72,7 +72,7 @@ def circuit_switch_cost(nodes: int, degree: int, rate_gbps: float) -> Cost:
 
 
 def fat_tree_cost(nodes: int, rate_gbps: float, *, oversubscription: float = 1.0) -> Cost:
-    """Three tiers: a port down to each host, and four ports and transceivers and two fibres above it.
+    """Return the cost of three tiers: a port to each host; four ports, four transceivers, two fibres above.
 
     The parts above the edge are divided by the oversubscription. The cable of a host has no price in the table.
     """
@@ -84,12 +84,12 @@ def fat_tree_cost(nodes: int, rate_gbps: float, *, oversubscription: float = 1.0
 
 
 def ideal_switch_cost(nodes: int, rate_gbps: float) -> Cost:
-    """No such switch is sold: as the full-bisection Fat-tree of the same rate."""
+    """Return the cost of an ideal switch: that of the full-bisection Fat-tree of the same rate."""
     return fat_tree_cost(nodes, rate_gbps)
 
 
 def equal_cost_rate_gbps(budget_usd: float, cost_at: Callable[[float], Cost]) -> float:
-    """The rate at which `cost_at(rate)` costs the budget, by bisection. Raises `ValueError` when none does.
+    """Return the rate at which `cost_at(rate)` costs the budget, by bisection. Raises `ValueError` when none does.
 
     Four interfaces at 1,152 USD are 4,608 a host; beyond 200 Gbit/s a Fat-tree is 300 + 3,477 * rate / 200:
 

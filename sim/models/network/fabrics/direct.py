@@ -24,11 +24,11 @@ def direct_connect(
     name: str = "direct",
     seed: int = 0,
 ) -> Fabric:
-    """Hosts joined by directed `edges` of `rate_gbps` each; parallel edges add their rates.
+    """Return the fabric of hosts joined by directed `edges` of `rate_gbps` each; parallel edges add their rates.
 
     `paths` gives some pairs their paths, each as the nodes it visits; a flow takes the one its choice points to.
     All others take a shortest path, ties broken by a hash. `ValueError` when a path uses a missing edge; a pair
-    that nothing connects is told when it is asked for.
+    that nothing connects is reported when it is asked for.
     """
     check_sizes(nodes, rate_gbps)
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
@@ -61,12 +61,12 @@ def _links_of(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int]
         raise ValueError(f"the path {path} does not lead from {pair[0]} to {pair[1]}")
     missing = [edge for edge in pairwise(path) if edge not in number]
     if missing:
-        raise ValueError(f"the path {path} uses {missing[0]}, which is no edge")
+        raise ValueError(f"the path {path} uses {missing[0]}, which is not an edge")
     return [number[edge] for edge in pairwise(path)]
 
 
 def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
-    """The link on which each node sends towards each target, (nodes, nodes), -1 where nothing leads there."""
+    """Return the link on which each node sends towards each target, (nodes, nodes), -1 where nothing leads there."""
     distance = _distances(nodes, pairs)
     following = np.full((nodes, nodes), -1, np.int64)
     best = np.full((nodes, nodes), np.iinfo(np.int64).max)
@@ -81,7 +81,7 @@ def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
 
 
 def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
-    """Hops between all pairs, infinity where there is no way."""
+    """Return hops between all pairs, infinity where there is no way."""
     joined = np.zeros((nodes, nodes), dtype=np.float32)
     joined[pairs[:, 0], pairs[:, 1]] = 1
     distance = np.where(np.eye(nodes, dtype=bool), 0.0, np.inf)
@@ -98,7 +98,7 @@ def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
 def path_router(
     following: Integers, head: Integers, given: Mapping[tuple[int, int], list[list[int]]]
 ) -> Router:
-    """Walks from link to link: `following` from `next_links`, `head` the node each leads to; `given` paths go first."""
+    """Walk from link to link: `following` from `next_links`, `head` the node each leads to; `given` paths go first."""
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         columns, at = [], sources.copy()

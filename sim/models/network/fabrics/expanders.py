@@ -14,7 +14,7 @@ _TRIES = 1000
 
 
 def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
-    """Each host has `degree` duplex links to random others; flows take shortest paths.
+    """Return the fabric in which each host has `degree` duplex links to random others; flows take shortest paths.
 
     `ValueError` unless n * d is even and 1 <= d < n (and 2 <= d, or two nodes, for it to be connected).
     """
@@ -30,7 +30,7 @@ def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fab
 
 
 def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Integers:
-    """Pairs (n * d / 2, 2) of a simple connected d-regular graph.
+    """Return pairs (n * d / 2, 2) of a simple connected d-regular graph.
 
     Stubs are paired at random; pairs that are loops or double are exchanged with random others until none is left
     (switchings of the configuration model: McKay and Wormald, 1990).
@@ -43,7 +43,7 @@ def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Inte
 
 
 def _bad(pairs: Integers) -> Integers:
-    """Places of pairs that are loops, or that are there already."""
+    """Return places of pairs that are loops, or that are there already."""
     ordered = np.sort(pairs, axis=1)
     _, first = np.unique(ordered, axis=0, return_index=True)
     again = np.ones(len(pairs), dtype=bool)

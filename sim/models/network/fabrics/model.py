@@ -52,11 +52,11 @@ class Fabric:
 
     @property
     def links(self) -> int:
-        """How many one-way links there are."""
+        """Number of one-way links."""
         return self.sources.size
 
     def routes(self, sources: Integers, targets: Integers, choices: Integers) -> tuple[Integers, Integers]:
-        """Paths of many pairs: offsets (pairs + 1,) into the second array, the links one path after another.
+        """Return paths of many pairs: offsets (pairs + 1,) into the second array, the links one path after another.
 
         A pair of equal nodes has no links. Raises `ValueError` for nodes that the fabric does not have.
         """
@@ -72,24 +72,24 @@ class Fabric:
         return first, padded[there].astype(np.int64)
 
     def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
-        """The links from one node to another, in order."""
+        """Return the links from one node to another, in order."""
         _, links = self.routes(*(np.array([number]) for number in (source, target, choice)))
         return tuple(links.tolist())
 
     def link(self, source: int, target: int) -> int:
-        """The first link between two vertices. Raises `ValueError` when there is none."""
+        """Return the first link between two vertices. Raises `ValueError` when there is none."""
         found = np.flatnonzero((self.sources == source) & (self.targets == target))
         if not found.size:
             raise ValueError(f"{self.name} has no link {source} -> {target}")
         return int(found[0])
 
     def scaled(self, factor: float) -> Fabric:
-        """The same fabric with all capacities times `factor`; the price is not changed."""
+        """Return the same fabric with all capacities times `factor`; the price is not changed."""
         return replace(self, capacity_bps=self.capacity_bps * factor, lane_bps=self.lane_bps * factor)
 
 
 def check_sizes(nodes: int, rate_gbps: float) -> None:
-    """Raises `ValueError` for a fabric of no nodes or no rate."""
+    """Raise `ValueError` for a fabric of no nodes or no rate."""
     if nodes < 1:
         raise ValueError(f"a fabric of {nodes} nodes: at least 1 is needed")
     if not 0 < rate_gbps < float("inf"):
@@ -97,7 +97,7 @@ def check_sizes(nodes: int, rate_gbps: float) -> None:
 
 
 def mixed(*numbers: Integers) -> Integers:
-    """Numbers to look-alikes of random ones, 0 to 2^62, the same on every machine (SplitMix64's finaliser)."""
+    """Return numbers to look-alikes of random ones, 0 to 2^62, the same on every machine (SplitMix64's finaliser)."""
     state = np.zeros(np.broadcast(*numbers).shape, dtype=np.uint64)
     for number in numbers:
         state = (state ^ np.asarray(number).astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)

@@ -16,7 +16,7 @@ Integers = NDArray[np.int64]
 
 
 def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
-    """One switch that never blocks, a link of `rate_gbps` up and down for each host.
+    """Return one switch that never blocks, a link of `rate_gbps` up and down for each host.
 
     No fabric with that rate a host is faster; a comparison with d links a host gives it d times the rate.
     """
@@ -45,7 +45,7 @@ def fat_tree(
     balance: Literal["spread", "hash"] = "spread",
     seed: int = 0,
 ) -> Fabric:
-    """A three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `nodes`.
+    """Return a three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `nodes`.
 
     (Al-Fares, Loukissas and Vahdat, 2008.) Below the edge every link has `rate_gbps`, above it that over
     `oversubscription`. `balance` says how flows choose among up-links. `"spread"`: every flow over all of them
@@ -86,7 +86,7 @@ class Cables(NamedTuple):
 
 
 def _cables(nodes: int, half: int) -> Cables:
-    """Hosts to edges, edges to aggregation, that to the core, one lane each.
+    """Return the cables from hosts to edges, edges to aggregation, that to the core, one lane each.
 
     With h = k/2 there are 2h pods of h edge and h aggregation switches, and h^2 core switches. Edge e is in pod
     e // h; aggregation switch a of each pod reaches the core switches a*h to a*h + h - 1.
@@ -102,7 +102,7 @@ def _cables(nodes: int, half: int) -> Cables:
 
 
 def _bundles(nodes: int, half: int) -> Cables:
-    """As `_cables`, the up-links of an edge switch as one, and those of a pod: one vertex a pod, one core."""
+    """Return `_cables` with the up-links of an edge switch as one, and those of a pod: one core."""
     edges, pods = np.arange(2 * half * half), np.arange(2 * half)
     edge, pod = nodes, nodes + edges.size
     core = pod + pods.size
@@ -128,7 +128,7 @@ Climber = Callable[[Integers, Integers, Integers, int, int], Climb]
 
 
 def _router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
-    """Links up as far as needed and down again, -1 where a path is shorter, (pairs, 6)."""
+    """Return links up as far as needed and down again, -1 where a path is shorter, (pairs, 6)."""
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         taken = climb(sources, targets, choices, nodes, half)
@@ -157,7 +157,7 @@ def _spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int
 
 
 def _hashed(seed: int) -> Climber:
-    """One aggregation switch and one core switch for each flow; the way down is then given."""
+    """Return one aggregation switch and one core switch for each flow; the way down is then given."""
 
     def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
         aggregation = nodes + 2 * half**3

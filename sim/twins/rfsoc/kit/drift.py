@@ -1,4 +1,4 @@
-"""How a kit moves by itself while device time passes."""
+"""Drift of a kit while device time passes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def drifted(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple
 
 
 def present_null_v(now: Snapshot, index: int) -> float:
-    """Bias voltage at which a modulator is darkest now."""
+    """Return the bias voltage at which a modulator is darkest now."""
     kit = now.parameters
     drift = BiasDrift(_wander(kit, index), kit.null_v_per_k)
     return null_v(drift, kit.modulators[index].null_v, now.drift_v[index], kit.temperature_c)
 
 
 def polariser(kit: KitParameters) -> Polariser:
-    """What the modulators let through of a polarisation, and how that wanders."""
+    """Return the polariser that the modulators are, with its drift."""
     return Polariser(kit.polariser_db, kit.polarisation_rad2_s)
 
 

@@ -43,13 +43,13 @@ class Knob:
     high: float
 
     def read(self, kit: KitParameters) -> Setting:
-        """Where it stands."""
+        """Return the position of the knob."""
         owner = kit if self.modulator is None else kit.modulators[self.modulator]
         value: Setting = getattr(owner, self.field)
         return value
 
     def turned(self, kit: KitParameters, value: object) -> KitParameters:
-        """The parameters with this knob at `value`, a number, a truth or its text. Raises `ValueError`."""
+        """Return the parameters with this knob at `value`, a number, a truth or its text. Raises `ValueError`."""
         setting: Any = self._parsed(value)
         if self.modulator is None:
             return replace(kit, **{self.field: setting})
@@ -130,7 +130,7 @@ class KitKnobs(MutableMapping[str, Setting]):
 
 
 def knob_named(name: str) -> Knob:
-    """The knob of a name. Raises `UnknownKnob`."""
+    """Return the knob of a name. Raises `UnknownKnob`."""
     try:
         return KNOBS[name]
     except KeyError:
@@ -141,7 +141,7 @@ def knob_named(name: str) -> Knob:
 
 
 def turned(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
-    """The parameters with some knobs turned. Raises `UnknownKnob` and `ValueError`."""
+    """Return the parameters with some knobs turned. Raises `UnknownKnob` and `ValueError`."""
     for name, value in settings.items():
         kit = knob_named(name).turned(kit, value)
     return kit

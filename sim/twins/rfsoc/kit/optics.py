@@ -26,7 +26,7 @@ ARMS = ((0, 1), (2, 3))
 
 
 def modulator(snapshot: Snapshot, index: int) -> Modulator:
-    """A modulator as its generator finds it: 0 V stand where the bias, drift and temperature have put it."""
+    """Return a modulator as its generator finds it: 0 V stand where the bias, drift and temperature have put it."""
     one = snapshot.parameters.modulators[index]
     return Modulator(
         half_wave_v=one.v_pi,
@@ -37,7 +37,7 @@ def modulator(snapshot: Snapshot, index: int) -> Modulator:
 
 
 def channel_transmission(detuning_nm: float, width_nm: float) -> float:
-    """What a multiplexer's channel lets through beside its centre: a Gaussian of full width `width_nm` at half power.
+    """Return the transmission of a multiplexer's channel: a Gaussian of full width `width_nm` at half power.
 
     >>> channel_transmission(0.0, 0.4), round(channel_transmission(0.2, 0.4), 12)
     (1.0, 0.5)
@@ -46,7 +46,7 @@ def channel_transmission(detuning_nm: float, width_nm: float) -> float:
 
 
 def line_power_w(snapshot: Snapshot) -> float:
-    """Power of one line of the laser that an arm without modulators would bring to the detector."""
+    """Return power of one line of the laser that an arm without modulators would bring to the detector."""
     kit = snapshot.parameters
     if not snapshot.is_lit:
         return 0.0
@@ -56,7 +56,7 @@ def line_power_w(snapshot: Snapshot) -> float:
 
 
 def full_product_w(kit: KitParameters) -> float:
-    """Power on the detector with both modulators of arm 0 wide open and the laser as set, on its channel and aligned.
+    """Return power on the detector with arm 0 wide open and the laser as set, on its channel and aligned.
 
     10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
 
@@ -68,7 +68,7 @@ def full_product_w(kit: KitParameters) -> float:
 
 
 def detected_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Power on the detector; `drives` are four arrays (samples,) or (1,), fractions of the generators' full scale.
+    """Return power on the detector; `drives`: four arrays (samples,) or (1,), fractions of full scale.
 
     Each line passes its own arm and leaks a little through the other, where it comes out in phase or not; the two
     lines add as powers.
@@ -91,6 +91,6 @@ def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -
 
 
 def tapped_power_w(snapshot: Snapshot) -> float:
-    """Power at the tap for the power meter while all generators rest."""
+    """Return power at the tap for the power meter while all generators rest."""
     resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
     return float(detected_power_w(snapshot, resting)[0]) * passed(snapshot.parameters.meter_tap_db)

@@ -26,7 +26,7 @@ STATE = frozenset(
 
 
 def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
-    """The kit that the options describe, on a board of so many generators; `board` names another than the kit's own.
+    """Return the kit that the options describe, on a board of so many generators (or of another `board`).
 
     Without `vary` it is always the same device, `sim-kit-0001`, whatever the seed: that draws its noise and drift.
     Another make (`v_pi_0=5.8`) or another board is another device, with a name of its own: `sim-kit-0001-7dc1bb`,
@@ -46,7 +46,7 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
 
 
 def _make(nominal: KitParameters, made: KitParameters, names: Mapping[str, str]) -> list[str]:
-    """A short digest of what the options make other than it was; nothing where they leave it the same kit."""
+    """Return a short digest of what the options make other than it was; nothing where they leave it the same kit."""
     others = [
         f"{name}={KNOBS[name].read(made)!r}"
         for name in sorted(names)

@@ -1,4 +1,4 @@
-"""What the simulated photonic kit is made of and how it is set, in numbers with units.
+"""Parameters and settings of the simulated photonic kit, in numbers with units.
 
 A real kit has the same numbers, which nobody who works with it knows: they are here to be set by tests and
 operators, and never to be read by a calibration. Each field is a knob under its own name (`knobs`); those of
@@ -68,7 +68,7 @@ class KitParameters:
     laser: bool = _knob(True, "whether the laser's output is on")
     shutter_open: bool = _knob(True, "whether the laser's shutter is open")
     laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)
-    laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser was told")
+    laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser is set to")
     wavelength_nm: float = _knob(1550.0, "of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
     channel_nm: float = _knob(1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0)
     channel_width_nm: float = _knob(0.4, "full width of a channel at half its transmission", 0.01, 100.0)
@@ -112,14 +112,14 @@ class KitParameters:
     seed: int = 1
 
     def with_modulator(self, index: int, **changes: float) -> KitParameters:
-        """These parameters with some of one modulator changed."""
+        """Return these parameters with some of one modulator changed."""
         changed = list(self.modulators)
         changed[index] = replace(changed[index], **changes)
         return replace(self, modulators=tuple(changed))
 
 
 def varied(parameters: KitParameters, seed: int) -> KitParameters:
-    """The same kit as another day's make: every modulator is its own, within what a data sheet allows.
+    """Return the same kit as another day's make: every modulator is its own, within what a data sheet allows.
 
     Half-wave voltage: normal, 4 %. Null: normal, 3 % of V_pi away from where the bias stands. Extinction: evenly
     25 to 30 dB. Insertion loss: evenly 4.0 to 4.6 dB. Skew: evenly within 0.6 ns.

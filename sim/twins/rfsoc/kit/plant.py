@@ -25,7 +25,7 @@ from sim.twins.rfsoc.kit.waveforms import delayed
 from sim.twins.rfsoc.plant import Outputs, Received
 
 if TYPE_CHECKING:
-    from sim.twins.bench import Bench
+    from sim.twins.rfsoc.kit.bench import Bench
 
 FACTORY_IDENTITY = "sim-kit-0001"
 """Of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
@@ -67,7 +67,7 @@ class PhotonicKit:
         return self.state.now.version
 
     def factory_calibration(self) -> dict[str, Any] | None:
-        """The calibration document that came with this device; None for one that left the factory without.
+        """Return the calibration document that came with this device; None for one that left the factory without.
 
         It was measured, as any other, on a kit with all knobs at their defaults and no drift yet.
         """
@@ -80,7 +80,7 @@ class PhotonicKit:
     @property
     def instruments(self) -> Bench:
         """The laboratory instruments around the kit; they listen once `bench` is asked."""
-        from sim.twins.bench import Bench
+        from sim.twins.rfsoc.kit.bench import Bench
 
         with self._making:
             if self._bench is None:
@@ -106,7 +106,7 @@ class PhotonicKit:
                 self.state.drift(partial(drifted, seconds=spent_s))
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """What arrives in `count` samples at `rate_hz` from number `first` on."""
+        """Return the signal of `count` samples at `rate_hz` from number `first` on."""
         now = self.state.now
         kit = now.parameters
         if readout != DETECTOR:
@@ -125,7 +125,7 @@ class PhotonicKit:
 def _light(
     now: Snapshot, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> tuple[Samples, Samples]:
-    """Current that the light makes at the converter's samples, behind the receiver's one pole, and its slope.
+    """Return current that the light makes at the converter's samples, behind the receiver's one pole, and its slope.
 
     Light is worked out at the rate of the generators, at which it changes.
     """
@@ -148,7 +148,7 @@ def _light(
 def _drives(
     kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> list[Samples]:
-    """What each modulator gets, (count,) or (1,) where it does not change; nothing beyond the first `driven`."""
+    """Return the drive of each modulator, (count,), or (1,) while constant; nothing beyond the first `driven`."""
     drives = [np.zeros(1) for _ in kit.modulators]
     for index, one in enumerate(kit.modulators[:driven]):
         delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
@@ -157,7 +157,7 @@ def _drives(
 
 
 def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Power on the detector, worked out once for each stretch in which no drive changes."""
+    """Return power on the detector, worked out once for each stretch in which no drive changes."""
     heads = _stretches(drives)
     if len(heads) == 0:
         return detected_power_w(now, drives)
@@ -167,7 +167,7 @@ def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
 
 
 def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
-    """Where stretches of equal samples begin; empty when grouping them is not worth it."""
+    """Return the first samples of stretches of equal ones; empty when grouping them is not worth it."""
     moving = [drive for drive in drives if len(drive) > 1]
     if not moving:
         return np.zeros(0, np.intp)
@@ -180,7 +180,7 @@ def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
 
 
 def _picked(fine: Samples, ratio: float, start: float, count: int) -> Samples:
-    """The samples of the converter, `ratio` samples of the time line apart, the first at place `start`."""
+    """Return the samples of the converter, `ratio` samples of the time line apart, the first at place `start`."""
     if ratio == int(ratio):
         return fine[int(start) :: int(ratio)][:count]
     return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))

@@ -22,12 +22,12 @@ _FORGOTTEN = 1e-17
 
 
 def detector(kit: KitParameters) -> Detector:
-    """The kit's detector."""
+    """Return the kit's detector."""
     return Detector(kit.responsivity_a_w, kit.bandwidth_hz, kit.dark_current_a, kit.thermal_a_rthz)
 
 
 def memory(kit: KitParameters, rate_hz: float) -> float:
-    """How much of the last sample is left in the next; of neighbouring samples' noise, the correlation.
+    """Return the share of a sample that is left in the next; of neighbouring samples' noise, the correlation.
 
     >>> round(memory(KitParameters(), 3.072e9), 5)
     0.00547
@@ -36,7 +36,7 @@ def memory(kit: KitParameters, rate_hz: float) -> float:
 
 
 def remembered(kit: KitParameters, rate_hz: float) -> int:
-    """How many earlier samples have a say.
+    """Return the number of earlier samples that have a say.
 
     >>> remembered(KitParameters(), 6.144e9)
     16
@@ -46,12 +46,12 @@ def remembered(kit: KitParameters, rate_hz: float) -> int:
 
 
 def current_a(kit: KitParameters, power_w: Samples) -> Samples:
-    """Current of the detector for light (samples,), before the pole and without the dark current."""
+    """Return current of the detector for light (samples,), before the pole and without the dark current."""
     return photocurrent_a(detector(kit), power_w)
 
 
 def level(kit: KitParameters, light_a: Samples) -> Samples:
-    """Fraction of the converter's full scale for the light's current behind the pole."""
+    """Return fraction of the converter's full scale for the light's current behind the pole."""
     volts = _linear_v(kit, light_a)
     if math.isfinite(kit.saturation_v):
         volts = amplified_v(_amplifier(kit), volts)
@@ -59,7 +59,7 @@ def level(kit: KitParameters, light_a: Samples) -> Samples:
 
 
 def noise(kit: KitParameters, light_a: Samples) -> Samples:
-    """Standard deviation of the noise that arrives with one sample, as a fraction of full scale.
+    """Return standard deviation of the noise that arrives with one sample, as a fraction of full scale.
 
     `light_a` is the current behind the pole. Noise of light and receiver passes the amplifier as any small signal
     does: where light saturates it, noise is smaller. The noise of the published emulation is whatever it was.
@@ -74,10 +74,10 @@ def noise(kit: KitParameters, light_a: Samples) -> Samples:
 
 
 def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
-    """Standard deviation of the converter's own noise of one sample, its rounding included, as a fraction of full
-    scale; None where it only rounds.
+    """Return the standard deviation of the converter's noise and rounding, a fraction of full scale.
 
-    `slope_a_s` is how fast the current changes, which the converter's jitter makes noise.
+    None where it only rounds. `slope_a_s` is how fast the current changes, which the converter's jitter makes
+    noise.
     """
     if kit.noise != "on":
         return None
@@ -86,7 +86,7 @@ def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) ->
 
 
 def _per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
-    """Fraction of full scale for one ampere more."""
+    """Return fraction of full scale for one ampere more."""
     small: Samples | float = 1.0
     if math.isfinite(kit.saturation_v):
         small = small_signal(_amplifier(kit), _linear_v(kit, light_a))
@@ -102,5 +102,5 @@ def _amplifier(kit: KitParameters) -> Amplifier:
 
 
 def slope_a_s(kit: KitParameters, before_a: Samples, behind_a: Samples) -> Samples:
-    """How fast the current behind the pole moves towards that before it: 2 pi f_3dB of the difference."""
+    """Return the slope of the current behind the pole towards that before it: 2 pi f_3dB of the difference."""
     return 2.0 * math.pi * detector(kit).pole_hz * (before_a - behind_a)

@@ -24,7 +24,7 @@ class Snapshot:
 
     @property
     def is_lit(self) -> bool:
-        """Whether there is light."""
+        """True if there is light."""
         kit = self.parameters
         return kit.laser and kit.shutter_open and not kit.laser_dropped
 

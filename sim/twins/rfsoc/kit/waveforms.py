@@ -1,4 +1,4 @@
-"""What the generators put out, as it reaches the modulators: delayed, by fractions of a sample too."""
+"""Waveforms of the generators as they reach the modulators: delayed, by fractions of a sample too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Samples = npt.NDArray[np.float64]
 def delayed(
     outputs: Outputs, generator: int, *, rate_hz: float, first: int, count: int, delay_s: float
 ) -> Samples:
-    """`count` samples at `rate_hz` from number `first` on, of what `generator` gave `delay_s` earlier.
+    """Return `count` samples at `rate_hz` from number `first` on, of what `generator` gave `delay_s` earlier.
 
     Between the converter's samples the voltage moves in a straight line: a step takes one sample (163 ps at
     6.144 GS/s), which is about the rise time of a driver of 2 GHz. Where nothing changes, one sample stands for all.
@@ -32,7 +32,7 @@ def delayed(
 def _resampled(
     outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
 ) -> Samples:
-    """The same for a generator whose converter runs `ratio` times as fast as the time line; `delay` in its samples."""
+    """Return the same for a converter `ratio` times as fast as the time line; `delay` is in its samples."""
     places = (first + np.arange(count)) * ratio - delay
     start = math.floor(places[0])
     samples = outputs.samples(generator, start, math.floor(places[-1]) + 2 - start)

@@ -27,10 +27,10 @@ fetch of the first instruction, which is decoded at tick 1:
     set seti setb setbi             4, longer while the channel's queue is full
     wait waiti                      7, longer until the time has come
 
-**Channels.** Words with times go through a queue per channel [`fifo.vhd`, `timed_ictrl.vhd`], of 15 words beside the
+**Channels.** Words with times go through a queue per channel [`fifo.vhd`, `timed_ictrl.vhd`], of 15 words next to the
 one that waits for its time. A word comes out of the queue two ticks after it was put there (which is two ticks
 after the decoding of its instruction), or three after the one before it took effect; then it takes effect when it
-is due or, if that tick has passed, at once: late, in order, and without anybody being told. `wait` goes through the
+is due or, if that tick has passed, at once: late, in order, and without a report. `wait` goes through the
 queue of its channel, too, hence ends only when all that was sent there before has taken effect.
 
 The `time` of a write, pin or wait is the tick at which the clock lets it pass. A `count` is in memory from its time

@@ -1,4 +1,4 @@
-"""What the machine noted, as the arrays of a `Run`."""
+"""Events that the machine noted, as the arrays of a `Run`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, Run
 def as_run(
     sent: npt.NDArray[np.int64], stored: npt.NDArray[np.int64], end: int, data_ports: Collection[int]
 ) -> Run:
-    """The run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
+    """Return the run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
 
     Words to `data_ports` are levels of pins, all others go to generators and readouts. Words of different ports
     that take effect at one tick stand in the order in which the program sent them.

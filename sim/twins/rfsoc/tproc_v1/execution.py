@@ -56,7 +56,7 @@ class Execution:
         """Whether the program took a word of an input port, so that another run may go another way."""
 
     def so_far(self) -> Run:
-        """What has been sent and stored up to now, some of it to take effect later; `end` is the present tick."""
+        """Return everything sent and stored until now, some of it to take effect later; `end` is the present tick."""
         sent = _array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
         stored = _array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
         return as_run(
@@ -101,7 +101,7 @@ class Execution:
         )
 
     def _take_input(self, read: ReadInput) -> None:
-        """`read`: ports 4 to 7 do not exist, and give 0."""
+        """Execute `read`: ports 4 to 7 do not exist, and give 0."""
         at = self._state[machine.PC] * FIELDS
         channel, half = int(self._code[at + CHANNEL]), int(self._code[at + OPER] == UPPER)
         tick = int(self._state[machine.TICK]) + 1
@@ -139,7 +139,7 @@ class Execution:
         return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
 
     def _endless(self, status: int) -> str:
-        """What to say where it was for its length that it was stopped."""
+        """Return the message for a run that was stopped for its length."""
         steps = int(self._state[machine.STEPS])
         done = {
             machine.LIMIT: f"{steps} instructions",
@@ -150,14 +150,14 @@ class Execution:
 
 _REASONS = {
     machine.UNKNOWN: "opcode {opcode:#04x} is none of the timed processor's (version 1), where the board would stop "
-    "without a word; compile the program anew, and see that every way through it comes to `end`",
+    "without a word; compile the program again, and see that every way through it comes to `end`",
     machine.OVERFLOW: "`pushi` on a full stack, where the board would stop without a word; pop as often as you push",
     machine.UNDERFLOW: "`popi` from an empty stack, where the board would stop without a word; push before you pop",
 }
 
 
 def _numbers(array: Array) -> Any:
-    """As the machine wants them: an array when it is compiled, else a list, which is faster to index."""
+    """Return numbers as the machine wants them: an array when it is compiled, else a list, faster to index."""
     return array if COMPILED else array.tolist()
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 
 class Kind(IntEnum):
-    """What the machine does with an instruction; several opcodes differ in nothing but their second operand."""
+    """Kind of an instruction; several opcodes differ in nothing but their second operand."""
 
     UNKNOWN = 0
     CALCULATE = 1  # A = B oper (C or immediate)
@@ -83,12 +83,12 @@ INSTRUCTIONS = {instruction.opcode: instruction for instruction in _TABLE}
 
 FIELDS = 16
 """Numbers per decoded instruction, in the order below. Machine code kept on disk has it and the kinds built in, and is
-made anew when `machine.py` is touched."""
+made again when `machine.py` is touched."""
 KIND, TICKS, IMMEDIATE, OPER, CHANNEL, A, B, C, D, E, F, G, IMM, TARGET = range(14)
 
 
 def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """(words, `FIELDS`) what each word says.
+    """Return (words, `FIELDS`) what each word says.
 
     Registers are numbered through all pages (page x 32 + register), the immediate is the 32-bit word that the
     machine sees (0 to 2**32 - 1). An unknown opcode is `Kind.UNKNOWN`: no error, as long as it is not carried out.

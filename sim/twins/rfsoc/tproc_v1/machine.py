@@ -51,14 +51,14 @@ _F, _G, _IMM, _TARGET = field.F, field.G, field.IMM, field.TARGET
 
 @compiled
 def signed(word: int, bits: int) -> int:
-    """The lowest bits of a word as a number with a sign."""
+    """Return the lowest bits of a word as a number with a sign."""
     half = 1 << (bits - 1)
     return ((word & (2 * half - 1)) ^ half) - half
 
 
 @compiled
 def calculate(oper: int, a: int, b: int) -> int:
-    """The arithmetic unit: bit-wise operations below 8, arithmetic from 8 on, zero for what is neither."""
+    """Return the arithmetic unit: bit-wise operations below 8, arithmetic from 8 on, zero for what is neither."""
     result = 0
     if oper == 8:
         result = a + b
@@ -83,7 +83,7 @@ def calculate(oper: int, a: int, b: int) -> int:
 
 @compiled
 def holds(oper: int, a: int, b: int) -> bool:
-    """Whether a comparison, with sign, is true; one that is none is never true."""
+    """Return True if a comparison, with sign, is true; one that is none is never true."""
     left, right = signed(a, 32), signed(b, 32)
     if oper < 2:
         return left > right or (oper == 1 and left == right)
@@ -94,7 +94,7 @@ def holds(oper: int, a: int, b: int) -> bool:
 
 @compiled
 def operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
-    """The immediate, or this register field's register."""
+    """Return the immediate, or this register field's register."""
     return code[at + _IMM] if code[at + _IMMEDIATE] else regs[code[at + register]]
 
 
@@ -107,7 +107,7 @@ def assign(regs: Numbers, register: int, word: int) -> None:
 
 @compiled
 def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> None:
-    """Instructions that give a register a value of registers, immediate or memory."""
+    """Execute an instruction that gives a register a value of registers, immediate or memory."""
     kind = code[at + _KIND]
     if kind == _ASSIGN:
         word = code[at + _IMM]
@@ -122,7 +122,7 @@ def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> N
 def store(
     code: Sequence[int], at: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
 ) -> None:
-    """A word into memory; it is there from the tick of the next decoding on."""
+    """Store a word in memory; it is there from the tick of the next decoding on."""
     address = operand(code, at, regs, _B) & (len(memory) - 1)
     word = regs[code[at + _C]]
     memory[address] = word
@@ -133,7 +133,7 @@ def store(
 
 @compiled
 def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
-    """`pushi` and `popi`; says whether the stack is full or empty instead."""
+    """Execute `pushi` and `popi`; return whether the stack is full or empty instead."""
     depth = state[DEPTH]
     if code[at + _KIND] == _PUSH:
         if depth == STACK_SIZE:
@@ -151,11 +151,11 @@ def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state
 
 @compiled
 def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
-    """Put a word that is due at a time into a channel's queue at the tick `entered` or, if it is full, as soon as
-    it has room. Returns the tick of entering; the word's time is then the channel's `LAST`.
+    """Put a word that is due at a time into a channel's queue at `entered`, or as soon as the queue has room.
 
-    The word comes out two ticks after it entered, or three after the one before took effect, and then takes effect
-    when it is due or, if that has passed, at once.
+    Returns the tick of entering; the word's time is then the channel's `LAST`. The word comes out two ticks
+    after it entered, or three after the one before took effect, and then takes effect when it is due or, if
+    that has passed, at once.
     """
     base = channel * QUEUE_STRIDE
     slot = base + queues[base + COUNT] % QUEUE_SIZE
@@ -169,7 +169,7 @@ def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
 
 @compiled
 def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers) -> None:
-    """A word of 160 bits, or of 32, to a channel at its time."""
+    """Send a word of 160 bits, or of 32, to a channel at its time."""
     channel = code[at + _CHANNEL]
     due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
     earliest = state[TICK] - 2
@@ -196,7 +196,7 @@ def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Nu
 
 @compiled
 def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
-    """`loopnz` and `condj`."""
+    """Execute `loopnz` and `condj`."""
     b = regs[code[at + _B]]
     oper = code[at + _OPER]
     if code[at + _KIND] == _BRANCH:
@@ -221,7 +221,7 @@ def step(
     sent: Numbers,
     stored: Numbers,
 ) -> int:
-    """One instruction, of whatever kind but `READ`, `END` and `UNKNOWN`."""
+    """Execute one instruction, of whatever kind but `READ`, `END` and `UNKNOWN`."""
     kind = code[at + _KIND]
     state[PC] += 1
     state[TICK] += code[at + _TICKS]

@@ -1,4 +1,4 @@
-"""What outlives a run."""
+"""Memories, which outlive a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Memories:
 
     @classmethod
     def empty(cls, dmem_words: int) -> Memories:
-        """All zero, as after power-on."""
+        """Return memories that are all zero, as after power-on."""
         registers, data, stack = (np.zeros(size, np.int64) for size in (REGISTERS, dmem_words, STACK_WORDS))
         return cls(registers, data, stack)
 

@@ -83,7 +83,7 @@ class TprocV1:
         self._set_program(words)
 
     def reload_mem(self) -> None:
-        """Nothing: there is no memory here that a program brings contents for (as in QICK's driver)."""
+        """Do nothing: there is no memory here that a program brings contents for (as in QICK's driver)."""
 
     def load_mem(self, mem_sel: str, data: npt.NDArray[np.int32], addr: int = 0) -> None:
         """Write words of 32 bits into data memory. Raises `ProgramError` for another memory or a block too long."""
@@ -91,11 +91,11 @@ class TprocV1:
         self._block(mem_sel, len(words), addr)[:] = words
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
-        """`length` words of data memory, with sign. Raises as `load_mem`."""
+        """Return `length` words of data memory, with sign. Raises as `load_mem`."""
         return self._block(mem_sel, length, addr).astype(np.uint32).view(np.int32)
 
     def reset(self) -> None:
-        """Registers zero, stack empty; program and data memory stay."""
+        """Set registers to zero and empty the stack; program and data memory stay."""
         self._memories.registers[:] = 0
         self._memories.depth = 0
 
@@ -107,8 +107,8 @@ class TprocV1:
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
 
-        usual = INSTRUCTION_LIMIT if compiled.COMPILED else SLOW_LIMIT
-        limits = Limits(self.instruction_limit or usual, self.event_limit)
+        default = INSTRUCTION_LIMIT if compiled.COMPILED else SLOW_LIMIT
+        limits = Limits(self.instruction_limit or default, self.event_limit)
         self._execution = Execution(self._words, self._code, self._memories, self._data_ports)
         try:
             return self._execution.complete(read, limits)
@@ -146,6 +146,6 @@ def _as_words(binprog: Iterable[Any]) -> npt.NDArray[np.uint64]:
     for address, number in enumerate(numbers):
         if not 0 <= number < 1 << 64:
             raise ProgramError(
-                f"at address {address}, word {number}: it has not 64 bits without sign; compile anew"
+                f"at address {address}, word {number}: it has not 64 bits without sign; compile again"
             )
     return np.array(numbers, np.uint64)

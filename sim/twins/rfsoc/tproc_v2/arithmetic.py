@@ -1,15 +1,15 @@
-"""What the processor calculates: arithmetic unit, multiplier, divider and random register, on 32 bits without sign.
+"""Arithmetic of the processor: arithmetic unit, multiplier, divider and random register, on 32 bits without sign.
 
 Widths and signs are the firmware's (AB_alu, arith, div_r and LFSR in `_qproc_ips.sv`).
 """
 
 from __future__ import annotations
 
-from sim.twins.rfsoc.tproc_v2.cells import MASK
+from sim.twins.rfsoc.tproc_v2.decoding.cells import MASK
 
 
 def signed(value: int) -> int:
-    """32 bits as a number with sign.
+    """Return 32 bits as a number with sign.
 
     >>> signed(0xFFFF_FFFE)
     -2
@@ -18,7 +18,7 @@ def signed(value: int) -> int:
 
 
 def wrapped(value: int, width: int) -> int:
-    """The low bits of a number as a number with sign.
+    """Return the low bits of a number as a number with sign.
 
     >>> wrapped(5, 3)
     -3
@@ -28,7 +28,7 @@ def wrapped(value: int, width: int) -> int:
 
 
 def alu(operation: int, a: int, b: int) -> int:
-    """The arithmetic unit: even operations count, odd ones are logic. Shifts look at four bits of `b`.
+    """Return the arithmetic unit: even operations count, odd ones are logic. Shifts look at four bits of `b`.
 
     >>> hex(alu(2, 3, 5))
     '0xfffffffe'
@@ -77,14 +77,14 @@ def logic(which: int, a: int, b: int) -> int:
 
 
 def parity(a: int) -> int:
-    """1 for an odd number of ones among 32 bits."""
+    """Return 1 for an odd number of ones among 32 bits."""
     for shift in (16, 8, 4, 2, 1):
         a ^= a >> shift
     return a & 1
 
 
 def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
-    """The multiplier: (A, D+A or D-A) x B, then nothing, +C or -C.
+    """Return the multiplier: (A, D+A or D-A) x B, then nothing, +C or -C.
 
     27 x 18 bits with sign, sum of 46; the inner sum wraps at 27 bits, as the block's adder does.
 
@@ -105,7 +105,7 @@ def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """What the divider gives: 31 bits without sign, hence no more than 2**31 - 1, and that for a division by zero.
+    """Return the divider's result: 31 bits without sign, at most 2**31 - 1, which a division by zero gives.
 
     >>> quotient(17, 5), quotient(17, 0) == 2**31 - 1
     (3, True)
@@ -115,7 +115,7 @@ def quotient(a: int, b: int) -> int:
 
 
 def shifted(lfsr: int) -> int:
-    """The next word of the random register: shift left, in comes the inverted parity of bits 31, 21, 1 and 0.
+    """Return the next word of the random register: shift left, in comes the inverted parity of bits 31, 21, 1 and 0.
 
     >>> shifted(0), shifted(1)
     (1, 2)

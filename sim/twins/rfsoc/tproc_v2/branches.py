@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import signed
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     CYCLE,
     CYCLES,
     DIVIDED_AT,
@@ -20,7 +20,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     TOO_SHALLOW,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     ACTION,
     ALU,
     CALL,
@@ -42,7 +42,7 @@ from sim.twins.rfsoc.tproc_v2.units import EVER, deliver
 
 
 def polls_time(code: Cells, row: int, target: int, state: Cells) -> bool:
-    """Whether a taken jump only waits for the clock: back to itself, or to the TEST of the same before it."""
+    """Return True if a taken jump only waits for the clock: back to itself, or to the TEST of the same before it."""
     if code[row + CONDITION] != 2 or code[row + LEFT] != S_TIME or code[row + ALU] != SUBTRACT:
         return False
     if target == state[PC]:
@@ -93,7 +93,7 @@ def branch(code: Cells, row: int, result: int, reg: Cells, state: Cells) -> int:
 
 
 def stand(condition: int, reg: Cells, state: Cells) -> int:
-    """A jump to itself that changes nothing: the end, or a wait that only a unit at work can end."""
+    """Execute a jump to itself that changes nothing: the end, or a wait that only a unit at work can end."""
     if condition and (state[DIVIDED_AT] or state[MULTIPLIED_AT]):
         return leap(state[PC], state)
     deliver(EVER, reg, state)

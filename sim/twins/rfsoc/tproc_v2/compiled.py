@@ -18,14 +18,14 @@ _ready: list[Callable[..., int]] = []
 
 @cache
 def executor() -> Callable[..., int] | None:
-    """`machine.execute` for arrays of 64-bit integers, or None without numba.
+    """Return `machine.execute` for arrays of 64-bit integers, or None without numba.
 
     The functions of MODULES stay as they are: copies of them, each of which finds compiled copies under the names
     that it calls, are given to numba. It compiles on the first call.
     """
-    from sim.twins.rfsoc import machine_code  # here: numba takes its time
+    from lightbed import compiled as machine_code  # here: numba takes its time
 
-    if not machine_code.COMPILED:
+    if not machine_code.AVAILABLE:
         return None
     names: dict[str, Any] = {}
     for module in MODULES:
@@ -33,12 +33,13 @@ def executor() -> Callable[..., int] | None:
     for name, function in list(names.items()):
         if isinstance(function, FunctionType):
             copy = FunctionType(function.__code__, names, name)
-            names[name] = machine_code.compiled(copy, sources=_SOURCES if name == "execute" else ())
+            sources = _SOURCES if name == "execute" else ()
+            names[name] = machine_code.compiled(copy, sources=sources, error_model="python")
     compiled: Callable[..., int] = names["execute"]
     _ready.append(compiled)
     return compiled
 
 
 def ready() -> bool:
-    """Whether machine code is there already, so that even a short program may use it."""
+    """Return True if machine code is there already, so that even a short program may use it."""
     return bool(_ready)

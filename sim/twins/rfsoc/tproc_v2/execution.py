@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ReadInput, Run
-from sim.twins.rfsoc.tproc_v2 import cells, machine
-from sim.twins.rfsoc.tproc_v2.cells import Cells
+from sim.twins.rfsoc.tproc_v2 import machine
+from sim.twins.rfsoc.tproc_v2.decoding import cells
+from sim.twins.rfsoc.tproc_v2.decoding.cells import Cells
 from sim.twins.rfsoc.tproc_v2.timing import tick
 
 
@@ -84,11 +85,11 @@ class Execution:
         self._state[cells.RECORDS] = 0
 
     def registers(self) -> list[int]:
-        """All registers, special ones first, then data, then wave."""
+        """Return all registers, special ones first, then data, then wave."""
         return [int(value) for value in self._reg]
 
     def run(self) -> Run:
-        """Everything sent, each kind in the order of its times."""
+        """Return everything sent, each kind in the order of its times."""
         table = np.concatenate(self._parts)
         return Run(
             writes=_writes(table[table[:, 0] == cells.WAVE_OUT]),
@@ -99,7 +100,7 @@ class Execution:
 
 
 def _ordered(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """By time; words of the same tick stay in the order in which the program sent them."""
+    """Return the words by time; words of the same tick stay in the order in which the program sent them."""
     return table[np.argsort(table[:, 2], kind="stable")]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import alu, shifted
 from sim.twins.rfsoc.tproc_v2.branches import back, branch
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     CYCLE,
     FULL,
     GO,
@@ -31,7 +31,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     ZERO,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     ACTION,
     ALU,
     CALL,
@@ -76,7 +76,7 @@ def act(
     pushed: Cells,
     records: Cells,
 ) -> int:
-    """Everything but branches."""
+    """Execute everything but branches."""
     action = code[row + ACTION]
     if action == WAVE:
         return move_wave(code, row, reg, state, wmem, ring, pushed, records)

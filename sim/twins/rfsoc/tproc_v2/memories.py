@@ -47,7 +47,7 @@ class Memories:
         return block.ravel() if name == "dmem" else block
 
     def numbers(self, name: str) -> list[int]:
-        """The whole of a memory as one row of numbers without sign."""
+        """Return the whole of a memory as one row of numbers without sign."""
         row: list[int] = self._banks[name].ravel().tolist()
         return row
 
@@ -56,7 +56,7 @@ class Memories:
         self.write(name, np.asarray(numbers, np.int64).reshape(-1, COLUMNS[name]))
 
     def instructions(self, count: int) -> list[int]:
-        """The first `count` words of the program memory, 72 bits each."""
+        """Return the first `count` words of the program memory, 72 bits each."""
         return [low | middle << 32 | high << 64 for low, middle, high in self._banks["pmem"][:count].tolist()]
 
     def _part(self, name: str, length: int, address: int) -> npt.NDArray[np.uint32]:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
-from sim.twins.rfsoc.tproc_v2 import cells, compiled
+from sim.twins.rfsoc.tproc_v2 import compiled
+from sim.twins.rfsoc.tproc_v2.decoding import cells
+from sim.twins.rfsoc.tproc_v2.decoding.instruction import decode
 from sim.twins.rfsoc.tproc_v2.execution import Execution
-from sim.twins.rfsoc.tproc_v2.instruction import decode
 from sim.twins.rfsoc.tproc_v2.memories import Memories
 from sim.twins.rfsoc.tproc_v2.refusal import refusal
 
@@ -58,7 +59,7 @@ class TprocV2:
 
     @classmethod
     def from_config(cls, tproccfg: Mapping[str, Any], *, limit: int | None = None) -> TprocV2:
-        """From the entry of `soccfg["tprocs"]`: sizes, queue depth and clocks are there."""
+        """Make a processor from the entry of `soccfg["tprocs"]`: sizes, queue depth and clocks are there."""
         return cls(
             tproccfg["pmem_size"],
             tproccfg["dmem_size"],
@@ -103,7 +104,7 @@ class TprocV2:
 
     # --------------------------------------------------------------------------------- what the host sets
     def set_lfsr(self, mode: int) -> None:
-        """How the random register steps: 0 not at all, 2 with each read of `s1`, 3 with each write of `s0`."""
+        """Set how the random register steps: 0 not at all, 2 with each read of `s1`, 3 with each write of `s0`."""
         if mode == 1:
             raise NotSimulated(
                 "the free-running random register", "use mode 2 (step on read) or 3 (step on write)"
@@ -112,7 +113,7 @@ class TprocV2:
         self._random_mode = mode
 
     def set_host_words(self, first: int, second: int) -> None:
-        """The two registers that the host writes and programs read as `s_core_r1` and `s_core_r2`."""
+        """Set the two registers that the host writes and programs read as `s_core_r1` and `s_core_r2`."""
         words = (first & cells.MASK, second & cells.MASK)
         self._changes += words != self._host
         self._host = words
@@ -130,7 +131,7 @@ class TprocV2:
         return dict(zip(names, self._registers, strict=True))
 
     def reset(self) -> None:
-        """Registers zero, program counter at the beginning; memories and the random register stay."""
+        """Set registers to zero and the program counter to the beginning; memories and the random register stay."""
         self._registers = [0] * cells.REGISTERS
 
     def run(self, read: ReadInput) -> Run:
@@ -173,7 +174,7 @@ class TprocV2:
         return most if execution.steps >= PATIENCE or execution.compiled else min(PATIENCE, most)
 
     def _most(self, execution: Execution) -> int:
-        """The limit: as given, else by how fast it goes."""
+        """Return the limit: as given, else by how fast it goes."""
         return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
@@ -190,8 +191,8 @@ class TprocV2:
         elif stop == cells.PAUSE and execution.steps < self._most(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            told = endless(f"{execution.steps} instructions", execution.steps)
-            raise ProgramError(f"at address {execution.address}: {told}; does it end with end()?")
+            reported = endless(f"{execution.steps} instructions", execution.steps)
+            raise ProgramError(f"at address {execution.address}: {reported}; does it end with end()?")
         else:
             word = self._memories.instructions(self._length)[execution.address : execution.address + 1]
             raise refusal(stop, execution.address, word[0] if word else None, self._length)

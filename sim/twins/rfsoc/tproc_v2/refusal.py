@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError
-from sim.twins.rfsoc.tproc_v2 import cells, columns, instruction
+from sim.twins.rfsoc.tproc_v2.decoding import cells, columns, instruction
 
 _REASONS = {
     cells.STUCK: "waits for a flag that nothing can change any more: set it first, or update flags in the jump",
@@ -13,7 +13,7 @@ _REASONS = {
     cells.TOO_EARLY: (
         "sends a word at a time before the start, which the processor would never come to: delay the reference first"
     ),
-    columns.UNKNOWN: "is no instruction: load a program made by QICK's assembler of tProc v2",
+    columns.UNKNOWN: "is not a valid instruction: load a program made by QICK's assembler of tProc v2",
 }
 
 _SIMULATED = {
@@ -29,7 +29,7 @@ _SIMULATED = {
 
 
 def refusal(stop: int, address: int, word: int | None, length: int) -> Exception:
-    """The exception for a stop code, at an address whose instruction is `word` (None: outside the program)."""
+    """Return the exception for a stop code, at an address whose instruction is `word` (None: outside the program)."""
     if word is None:
         return ProgramError(
             f"address {address} is outside the program, which has {length} words: end it with end(), "
@@ -38,5 +38,5 @@ def refusal(stop: int, address: int, word: int | None, length: int) -> Exception
     where = f"the instruction at address {address} (word 0x{word:018x})"
     if stop in _REASONS:
         return ProgramError(f"{where} {_REASONS[stop]}")
-    what, cure = _SIMULATED.get(stop, (instruction.name(word), "leave it out of the program, or use a board"))
-    return NotSimulated(f"{what}, {where},", cure)
+    what, hint = _SIMULATED.get(stop, (instruction.name(word), "leave it out of the program, or use a board"))
+    return NotSimulated(f"{what}, {where},", hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import shifted
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     ARITHMETIC_HIGH,
     ARITHMETIC_LOW,
     COUNTER,
@@ -20,13 +20,13 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     ZERO,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import S_ADDRESS, S_STATUS, S_TIME
+from sim.twins.rfsoc.tproc_v2.decoding.columns import S_ADDRESS, S_STATUS, S_TIME
 from sim.twins.rfsoc.tproc_v2.timing import record, tick
 from sim.twins.rfsoc.tproc_v2.units import deliver
 
 
 def operand(index: int, reg: Cells, state: Cells) -> int:
-    """A register's value; `s_usr_time` is not one but the time since the reference."""
+    """Return a register's value; `s_usr_time` is not one but the time since the reference."""
     if index == S_TIME:
         return (tick(state) - state[START]) & MASK
     if 3 <= index <= S_STATUS:
@@ -35,7 +35,7 @@ def operand(index: int, reg: Cells, state: Cells) -> int:
 
 
 def holds(condition: int, reg: Cells, state: Cells) -> bool:
-    """Always, Z, S, NZ, NS, F, NF, never."""
+    """Return the truth of a condition: always, Z, S, NZ, NS, F, NF, never."""
     if condition == 0:
         return True
     if condition == 7:

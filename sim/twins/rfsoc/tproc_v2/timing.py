@@ -1,4 +1,4 @@
-"""When things happen: the core's place on the time line, stalls of its pipeline, and the queues of its ports.
+"""Time of the core: the core's place on the time line, stalls of its pipeline, and the queues of its ports.
 
 After `qcore_ctrl_hazard.sv` (stalls) and `qproc_dispatcher.sv` (queues) of the firmware.
 """
@@ -6,7 +6,7 @@ After `qcore_ctrl_hazard.sv` (stalls) and `qproc_dispatcher.sv` (queues) of the 
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import signed
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     CYCLE,
     CYCLES,
     DEPTH,
@@ -21,12 +21,12 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     TICKS,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import FIELD, LEFT, LITERAL, OFFSET, RIGHT, TIMED
-from sim.twins.rfsoc.tproc_v2.hazards import EFFECT_CELL, EFFECT_DELAY
+from sim.twins.rfsoc.tproc_v2.decoding.columns import FIELD, LEFT, LITERAL, OFFSET, RIGHT, TIMED
+from sim.twins.rfsoc.tproc_v2.decoding.hazards import EFFECT_CELL, EFFECT_DELAY
 
 
 def tick(state: Cells) -> int:
-    """Where the core is on the time line."""
+    """Return the core's place on the time line."""
     return state[CYCLE] * state[TICKS] // state[CYCLES]
 
 
@@ -36,7 +36,7 @@ def wait_until(time: int, state: Cells) -> None:
 
 
 def stall(needs: int, state: Cells) -> None:
-    """Bubbles of the pipeline before an instruction whose inputs are still on their way."""
+    """Insert bubbles of the pipeline before an instruction whose inputs are still on their way."""
     cell = READY_FLAG
     while needs:
         if needs & 1:
@@ -46,7 +46,7 @@ def stall(needs: int, state: Cells) -> None:
 
 
 def stall_for_load(code: Cells, row: int, state: Cells) -> None:
-    """One bubble for an instruction that uses what the one before it reads from data memory."""
+    """Insert one bubble for an instruction that uses what the one before it reads from data memory."""
     if state[READY_LOADED] > state[CYCLE]:
         for column in (LEFT, RIGHT, FIELD, OFFSET):
             if code[row + column] == state[LOADED]:
@@ -93,6 +93,6 @@ def send(queue: int, scheduled: int, state: Cells, ring: Cells, pushed: Cells) -
 
 
 def schedule(code: Cells, row: int, reg: Cells, state: Cells) -> int:
-    """The tick that an instruction for a port asks for: reference plus a literal, or plus `s_out_time`."""
+    """Return the tick that an instruction for a port asks for: reference plus a literal, or plus `s_out_time`."""
     offset = code[row + LITERAL] if code[row + TIMED] else reg[14]
     return (state[START] + signed(offset)) & LONG

@@ -1,8 +1,8 @@
-"""What instructions move between registers, memories and ports, and what the internal units do."""
+"""Transfers between registers, memories and ports, and commands to the internal units."""
 
 from __future__ import annotations
 
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     DATA_PIN,
     FLIPFLOP,
     GO,
@@ -17,7 +17,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     WAVE_WORDS,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     ACTION,
     DATA_LITERAL,
     DIVIDE,
@@ -48,7 +48,7 @@ from sim.twins.rfsoc.tproc_v2.units import start_divider, start_multiplier
 def move_wave(
     code: Cells, row: int, reg: Cells, state: Cells, wmem: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """Everything that moves six words at once: port, wave memory, wave registers. Memory is read before written."""
+    """Execute all that moves six words at once (port, wave memory, wave registers); memory is read first."""
     size = len(wmem) // WAVE_WORDS
     place = (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
     base = state[RECORDS] * RECORD + 3
@@ -73,7 +73,7 @@ def move_wave(
 
 
 def narrow(word: int) -> int:
-    """What a wave keeps of a register: 24 bits of the envelope's address, 16 of the configuration."""
+    """Return a register as a wave keeps it: 24 bits of the envelope's address, 16 of the configuration."""
     if word == 2:
         return 0xFF_FFFF
     return 0xFFFF if word == 5 else MASK
@@ -82,7 +82,7 @@ def narrow(word: int) -> int:
 def move_pin(
     code: Cells, row: int, reg: Cells, state: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """A word to a data port, or a level to a trigger port (port numbers from 32 on)."""
+    """Send a word to a data port, or a level to a trigger port (port numbers from 32 on)."""
     scheduled = schedule(code, row, reg, state)
     if scheduled >> 47:
         return TOO_EARLY
@@ -107,7 +107,7 @@ def calculate(code: Cells, row: int, data: int, reg: Cells, state: Cells) -> Non
 
 
 def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
-    """Time reference, flag, multiplier, divider. The reference is set and moved by numbers without sign."""
+    """Execute a command to time reference (unsigned numbers), flag, multiplier or divider."""
     action, operation = code[row + ACTION], code[row + OPERATION]
     data = code[row + LITERAL] if code[row + DATA_LITERAL] else operand(code[row + RIGHT], reg, state)
     if action == REFERENCE:
@@ -125,7 +125,7 @@ def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
 
 
 def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> int:
-    """What goes into a register: result, word of the data memory, or literal."""
+    """Return the value for a register: result, word of the data memory, or literal."""
     source = code[row + SOURCE]
     if source == FROM_DMEM:
         return dmem[data_address(code, row, reg) % len(dmem)]
@@ -133,6 +133,6 @@ def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> in
 
 
 def data_address(code: Cells, row: int, reg: Cells) -> int:
-    """An address of data memory: literal or register, plus another register."""
+    """Return an address of data memory: literal or register, plus another register."""
     place = code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]
     return place + reg[code[row + OFFSET]]

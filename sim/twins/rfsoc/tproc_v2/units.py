@@ -1,9 +1,9 @@
-"""Multiplier and divider: they take their time, and their results stand beside the registers until they are ready."""
+"""Multiplier and divider: they take their time, and their results stand next to the registers until they are ready."""
 
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import multiply, quotient
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     ARITHMETIC_HIGH,
     ARITHMETIC_LOW,
     CYCLE,
@@ -16,7 +16,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     REMAINDER,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import S_STATUS
+from sim.twins.rfsoc.tproc_v2.decoding.columns import S_STATUS
 
 DIVIDE_CYCLES = 34
 MULTIPLY_CYCLES = 6

@@ -34,7 +34,7 @@ MODULES = {
 
 
 def figure(number: int) -> Figure[Scale]:
-    """A figure by its number in the paper. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number in the paper. Raises `ValueError` for one that is not reproduced."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of TopoOpt is not reproduced: choose {', '.join(map(str, MODULES))}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import Job, all_to_all_job, all_to_all_run, run
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.workloads.traffic import Traffic
+from testbed.design.workloads.iteration.traffic_model import Traffic
 
 RATE_GBPS = 100.0
 SPLIT = "TopoOpt, links split by bytes"
@@ -17,7 +17,7 @@ _COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
 
 
 def all_to_all_share(sent: Traffic) -> float:
-    """Bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
+    """Return bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
     tensors = sum(size_bytes * len(group) for group, size_bytes in sent.allreduce.items())
     return float(sent.pairs.sum()) / tensors
 
@@ -41,7 +41,7 @@ def _iteration_s(job: Job, name: str, degree: int, batch: int) -> float:
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
-    """Iteration time on one fabric over that on another."""
+    """Return iteration time on one fabric over that on another."""
     case = table.where(degree=degree, batch=batch)
     return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
 
@@ -51,6 +51,18 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     small, large = sorted(set(batches))[:2][-1], max(batches)
     few, many = min(degrees), max(degrees)
     share = table.where(batch=large).numbers("all_to_all_share")[0]
+    recalled = "follows from the recalled prices: they give the Fat-tree this much rate"
+    simulated = "links for pairs as the planner chooses them, by simulation"
+    spread = "the published rule buys links for pairs, which spread demand does not repay"
+    less = Published("less than at d = 4", "S")
+
+    def over(
+        slow: str, fast: str, batch: float, degree: float, published: Published, note: str
+    ) -> Comparison:
+        pair = "the same with links split by bytes" if slow == SPLIT else f"{slow} over {fast}"
+        ours = slowdown(table, degree, batch, slow, fast)
+        return Comparison(f"{pair}, batch {batch:g}, d = {degree:g}", published, ours, note, " x")
+
     return (
         Comparison(
             f"all-to-all over AllReduce at batch {large:g}",
@@ -59,43 +71,15 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             "bytes sent over bytes of the tensors reduced",
             " %",
         ),
-        Comparison(
-            f"TopoOpt over ideal switch, batch {small:g}, d = {few:g}",
-            Published("equal", "S", 1.0),
-            slowdown(table, few, small, "TopoOpt", "ideal switch"),
-            unit=" x",
-        ),
-        Comparison(
-            f"Fat-tree over TopoOpt, batch {small:g}, d = {few:g}",
-            Published("2.7 x", "S", 2.7),
-            slowdown(table, few, small, "Fat-tree", "TopoOpt"),
-            "follows from the recalled prices: they give the Fat-tree this much rate",
-            " x",
-        ),
-        Comparison(
-            f"TopoOpt over Fat-tree, batch {large:g}, d = {few:g}",
-            Published("1.1 x", "S", 1.1),
-            slowdown(table, few, large, "TopoOpt", "Fat-tree"),
-            unit=" x",
-        ),
-        Comparison(
-            f"TopoOpt over Fat-tree, batch {large:g}, d = {many:g}",
-            Published("less than at d = 4", "S"),
-            slowdown(table, many, large, "TopoOpt", "Fat-tree"),
-            "links for pairs as the planner chooses them, by simulation",
-            " x",
-        ),
-        Comparison(
-            f"the same with links split by bytes, batch {large:g}, d = {many:g}",
-            Published("less than at d = 4", "S"),
-            slowdown(table, many, large, SPLIT, "Fat-tree"),
-            "the published rule buys links for pairs, which spread demand does not repay",
-            " x",
-        ),
+        over("TopoOpt", "ideal switch", small, few, Published("equal", "S", 1.0), ""),
+        over("Fat-tree", "TopoOpt", small, few, Published("2.7 x", "S", 2.7), recalled),
+        over("TopoOpt", "Fat-tree", large, few, Published("1.1 x", "S", 1.1), ""),
+        over("TopoOpt", "Fat-tree", large, many, less, simulated),
+        over(SPLIT, "Fat-tree", large, many, less, spread),
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"degree {degree:g}",
@@ -106,7 +90,7 @@ def _draw(table: Table) -> Picture:
         )
         for degree in table.values("degree")
     )
-    return Picture("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
+    return Plot("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
 
 
 FIGURE = Figure(12, "DLRM with growing all-to-all", _make, _compare, _draw)

@@ -7,7 +7,7 @@ import numpy as np
 from sim.models.network.execution import Execution
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import all_to_all_run
@@ -18,7 +18,7 @@ _PUBLISHED = {4.0: Published("1.11", "S", 1.11), 8.0: Published("1.05", "S", 1.0
 
 
 def tax_tensors_once(done: Execution) -> float:
-    """The tax when an AllReduce counts as its tensor, and not as the twice of it that a ring sends.
+    """Return the tax when an AllReduce counts as its tensor, and not as the twice of it that a ring sends.
 
     The published share of the all-to-all, 80 % of the AllReduce at batch 2048, is right in this count alone.
     """
@@ -60,7 +60,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     named = Table.of(
         ("degree", "batch", "tax"),
         [(f"degree {row['degree']:g}", f"{row['batch']:g}", row["tax"]) for row in table.records],
@@ -72,7 +72,7 @@ def _draw(table: Table) -> Picture:
         series_of(named, "degree", "batch", "tax"),
         "bars",
     )
-    return Picture("Bandwidth tax of DLRM's all-to-all", (panel,))
+    return Plot("Bandwidth tax of DLRM's all-to-all", (panel,))
 
 
 FIGURE = Figure(13, "Bandwidth tax", _make, _compare, _draw)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.design.fabric_choice import fabric_by_name
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
-from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
+from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 
 MODELS = {"dlrm": "DLRM", "bert": "BERT"}
 RATE_GBPS = 100.0
@@ -34,7 +34,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def _circuit_times(job: Job, degree: int, delay_s: float) -> dict[str, float]:
-    """The second of two iterations, which finds the circuits as the first has left them."""
+    """Return the second of two iterations, which finds the circuits as the first has left them."""
     nodes = job.graph.nodes
     twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
     times = {}
@@ -64,7 +64,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"{model}, degree {degree:g}",
@@ -76,7 +76,7 @@ def _draw(table: Table) -> Picture:
         for model in table.values("model")
         for degree in table.values("degree")
     )
-    return Picture("Circuits reconfigured within an iteration", panels, wide=2)
+    return Plot("Circuits reconfigured within an iteration", panels, wide=2)
 
 
 FIGURE = Figure(17, "Circuits reconfigured within an iteration", _make, _compare, _draw)

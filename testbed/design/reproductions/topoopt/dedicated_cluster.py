@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from testbed.design.fabric_choice import fabric_by_name
-from testbed.design.finder import find
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.model import Topology
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import FABRICS, Job, job_of, run, run_on, servers
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.search.planner import optimise
+from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.strategies import default_strategy
+from testbed.design.workloads.strategies.strategies import default_strategy
 
 MODELS = {
     "dlrm": "DLRM",
@@ -41,12 +41,12 @@ class Candidate:
 
     @property
     def pure_data_parallel(self) -> bool:
-        """Whether an iteration sends nothing but AllReduces."""
+        """True if an iteration sends nothing but AllReduces."""
         return not self.job.traffic.pairs.any()
 
 
 def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
-    """The starting strategy with TopologyFinder's topology, and what the planner finds when that is another."""
+    """Return the starting strategy with TopologyFinder's topology, and what the planner finds when that is another."""
     network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
     plain = default_strategy(network, scale.nodes)
     job = job_of(network, plain, cluster)
@@ -62,7 +62,7 @@ def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
 def _fastest(
     options: tuple[Candidate, ...], fabric: str, degree: int, rate: float
 ) -> tuple[float, Candidate]:
-    """The least iteration time on a fabric, and the candidate that has it."""
+    """Return the least iteration time on a fabric, and the candidate that has it."""
     times = [_iteration_s(one, fabric, degree, rate) for one in options]
     best = min(range(len(times)), key=times.__getitem__)
     return times[best], options[best]
@@ -91,7 +91,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
-    """Iteration time on a fabric over that on another."""
+    """Return iteration time on a fabric over that on another."""
     part = table.where(**case)
     return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
 
@@ -132,7 +132,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     degree = min(table.numbers("degree"))
     panels = tuple(
         Panel(
@@ -144,7 +144,7 @@ def _draw(table: Table) -> Picture:
         )
         for model in table.values("model")
     )
-    return Picture(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
+    return Plot(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
 
 
 FIGURE = Figure(11, "Models on a dedicated cluster", _make, _compare, _draw)

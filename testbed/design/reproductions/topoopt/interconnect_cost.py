@@ -12,10 +12,10 @@ from sim.models.network.fabrics.cost import (
     ideal_switch_cost,
     patch_panel_cost,
 )
-from testbed.design.fabric_choice import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt.setup import Scale
 
@@ -78,8 +78,8 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
-    """A server's part: all costs grow in proportion to the servers, and the equal-cost Fat-tree is TopoOpt's line."""
+def _draw(table: Table) -> Plot:
+    """Return a server's part: costs grow with the servers, and the equal-cost Fat-tree is TopoOpt's line."""
     servers = table.values("servers")[0]
     seen = Table.of(
         ("degree", "rate", "fabric", "usd"),
@@ -99,7 +99,7 @@ def _draw(table: Table) -> Picture:
         )
         for degree in table.values("degree")
     )
-    return Picture("Cost of interconnects (prices recalled)", panels)
+    return Plot("Cost of interconnects (prices recalled)", panels)
 
 
 FIGURE = Figure(10, "Cost of interconnects", _make, _compare, _draw)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from sim.models.network.circuits import simulate_circuits
 from sim.models.network.execution import Execution, simulate
+from sim.models.network.execution.circuits import simulate_circuits
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabric_choice import ChosenFabric, fabric_by_name
-from testbed.design.finder import find
+from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
+from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.iteration import iteration, traffic
-from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.iteration.task_graph import iteration, traffic
+from testbed.design.workloads.iteration.traffic_model import Traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster
-from testbed.design.workloads.strategies import default_strategy
-from testbed.design.workloads.traffic import Traffic
+from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.strategies.strategies import default_strategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,25 +30,25 @@ class Job:
 
 
 def servers(nodes: int) -> Cluster:
-    """Four A100s of 80 GB each: CANDLE, copied to every server with gradients and momentum, needs 195 GB there."""
+    """Return four A100s of 80 GB: CANDLE, copied to every server with gradients and momentum, needs 195 GB there."""
     return Cluster(nodes, A100_80GB)
 
 
 def job_of(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
-    """The job. Raises `StrategyError` for a strategy that does not fit."""
+    """Return the job. Raises `StrategyError` for a strategy that does not fit."""
     return Job(iteration(model, strategy, cluster), traffic(model, strategy, cluster))
 
 
 @cache
 def all_to_all_job(nodes: int, batch: int) -> Job:
-    """DLRM with as many tables as servers, one on each, for so many samples a device."""
+    """Return DLRM with as many tables as servers, one on each, for so many samples a device."""
     model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
     return job_of(model, default_strategy(model, nodes), servers(nodes))
 
 
 @cache
 def default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
-    """A model of the paper, data-parallel, embedding tables on one server each."""
+    """Return a model of the paper, data-parallel, embedding tables on one server each."""
     model = workload(name, nodes, preset=preset)
     return job_of(model, default_strategy(model, nodes), servers(nodes))
 
@@ -77,12 +77,12 @@ above the edge; the ideal switch has the same links and never blocks.
 
 
 def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
-    """One iteration on a fabric of `FABRICS`, AllReduces as fluid rings."""
+    """Run one iteration on a fabric of `FABRICS`, AllReduces as fluid rings."""
     return run_on(FABRICS[name](job.graph.nodes, degree, rate_gbps, job.traffic), job.graph)
 
 
 def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
-    """One iteration, AllReduces as fluid rings: their 2(g-1) rounds as one message a link, latencies added."""
+    """Run one iteration, AllReduces as fluid rings: their 2(g-1) rounds as one message a link, latencies added."""
     chosen = chosen.as_fluid()
     if chosen.circuits is not None:
         return simulate_circuits(graph, chosen.circuits, allreduce=chosen.allreduce, rounding=ROUNDING)
@@ -98,7 +98,7 @@ class Wired(NamedTuple):
 
 @cache
 def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
-    """The job of `all_to_all_job` on TopoOpt; three figures look at it.
+    """Return the job of `all_to_all_job` on TopoOpt; three figures look at it.
 
     The published rule splits links by bytes; as the planner does, it is held against rings alone by simulation.
     """

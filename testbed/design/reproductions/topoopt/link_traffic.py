@@ -6,7 +6,7 @@ import numpy as np
 
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import all_to_all_run
@@ -48,7 +48,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     def panel(batch: float) -> Panel:
         named = Table.of(
             ("degree", "gb", "share"),
@@ -61,7 +61,7 @@ def _draw(table: Table) -> Picture:
         return Panel(f"batch {batch:g}", "bytes on a link, GB", "share of links", series, "steps")
 
     batches = sorted(set(table.numbers("batch")))
-    return Picture("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))
+    return Plot("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))
 
 
 FIGURE = Figure(15, "Traffic of links", _make, _compare, _draw)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.models.network.fabrics import Fabric
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import FABRICS, all_to_all_job
@@ -21,7 +21,7 @@ _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
 def path_lengths(fabric: Fabric) -> NDArray[np.int64]:
-    """Links on the path of every ordered pair of servers, (n (n-1),)."""
+    """Return links on the path of every ordered pair of servers, (n (n-1),)."""
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
     first, _ = fabric.routes(source, target, np.zeros_like(source))
     return np.diff(first)
@@ -44,7 +44,7 @@ def _cumulative(lengths: NDArray[np.int64]) -> Iterator[tuple[int, float]]:
 
 
 def mean_length(table: Table, fabric: str, degree: float) -> float:
-    """The mean of a distribution that is given as shares up to each length."""
+    """Return the mean of a distribution that is given as shares up to each length."""
     shares = table.where(fabric=fabric, degree=degree).numbers("share_up_to")
     return sum(1 - share for share in shares)
 
@@ -65,7 +65,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     named = Table.of(
         ("fabric", "links", "share"),
         [
@@ -76,7 +76,7 @@ def _draw(table: Table) -> Picture:
     panel = Panel(
         "", "links of a path", "share of pairs", series_of(named, "fabric", "links", "share"), "steps"
     )
-    return Picture("Path lengths between servers", (panel,))
+    return Plot("Path lengths between servers", (panel,))
 
 
 FIGURE = Figure(14, "Path lengths", _make, _compare, _draw)

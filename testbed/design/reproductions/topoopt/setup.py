@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large the reproduction is. `steps` and `finalists` are those of a strategy search."""
+    """Size of the reproduction. `steps` and `finalists` are those of a strategy search."""
 
     nodes: int
     degrees: tuple[int, ...]

@@ -12,17 +12,17 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.models.network.collectives.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
-from sim.models.network.fluid import fluid_ring
-from testbed.design.fabric_choice import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
-from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
+from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 
 @cache
 def alone_s(model: str, fabric: str, nodes: int) -> float:
-    """An iteration of a job that shares nothing."""
+    """Return an iteration of a job that shares nothing."""
     return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
@@ -48,13 +48,13 @@ def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 
 def drawn_models(jobs: int, seed: int) -> list[str]:
-    """The models of so many jobs; fewer jobs of the same seed are the first of more."""
+    """Return the models of so many jobs; fewer jobs of the same seed are the first of more."""
     chance = np.random.default_rng([seed, 0])
     return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
 
 
 def shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
-    """Iteration times of jobs on a tree, (jobs * iterations,)."""
+    """Return iteration times of jobs on a tree, (jobs * iterations,)."""
     chance = np.random.default_rng([seed, 1])
     servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
     placed = [
@@ -94,28 +94,15 @@ def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    most = max(table.numbers("jobs"))
-    told = {
-        ("mean_ms", "Fat-tree"): Published("1.7 x", "S", 1.7),
-        ("mean_ms", "oversubscribed Fat-tree"): Published("1.15 x", "S", 1.15),
-        ("p99_ms", "Fat-tree"): Published("up to 3.4 x", "S", 3.4),
-    }
-    lines = [
-        Comparison(
-            f"{'mean' if column == 'mean_ms' else 'p99'}, {fabric} over TopoOpt, {most:g} jobs",
-            published,
-            ratio(table, column, most, fabric),
-            "the recalled prices set its rate"
-            if fabric == "Fat-tree"
-            else "paths by hash, servers at random",
-            " x",
-        )
-        for (column, fabric), published in told.items()
-    ]
+    most, fewest = max(table.numbers("jobs")), min(table.numbers("jobs"))
+    by_price, by_chance = "the recalled prices set its rate", "paths by hash, servers at random"
     highest = max(ratio(table, "p99_ms", jobs, "Fat-tree") for jobs in table.numbers("jobs"))
-    fewest = min(table.numbers("jobs"))
     return (
-        *lines,
+        _ratio_to_topoopt(table, "mean", most, "Fat-tree", Published("1.7 x", "S", 1.7), by_price),
+        _ratio_to_topoopt(
+            table, "mean", most, "oversubscribed Fat-tree", Published("1.15 x", "S", 1.15), by_chance
+        ),
+        _ratio_to_topoopt(table, "p99", most, "Fat-tree", Published("up to 3.4 x", "S", 3.4), by_price),
         Comparison(
             "p99, Fat-tree over TopoOpt, the most of all loads",
             Published("3.4 x", "S", 3.4),
@@ -123,36 +110,33 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             "",
             " x",
         ),
-        Comparison(
-            f"mean on TopoOpt, {fewest:g} jobs",
-            Published("64.4 ms", "C", 64.4),
-            table.number("mean_ms", jobs=fewest, fabric="TopoOpt"),
-            "released results; the mix drawn there is 35/42/20/2 %",
-            " ms",
+        _time_on_topoopt(
+            table, "mean", fewest, 64.4, "released results; the mix drawn there is 35/42/20/2 %"
         ),
-        Comparison(
-            f"mean on TopoOpt, {most:g} jobs",
-            Published("60.4 ms", "C", 60.4),
-            table.number("mean_ms", jobs=most, fabric="TopoOpt"),
-            "as above",
-            " ms",
-        ),
-        Comparison(
-            f"p99 on TopoOpt, {most:g} jobs",
-            Published("131.5 ms", "C", 131.5),
-            table.number("p99_ms", jobs=most, fabric="TopoOpt"),
-            "as above",
-            " ms",
-        ),
+        _time_on_topoopt(table, "mean", most, 60.4, "as above"),
+        _time_on_topoopt(table, "p99", most, 131.5, "as above"),
     )
 
 
-def _draw(table: Table) -> Picture:
+def _ratio_to_topoopt(
+    table: Table, figure: str, jobs: float, fabric: str, published: Published, note: str
+) -> Comparison:
+    quantity = f"{figure}, {fabric} over TopoOpt, {jobs:g} jobs"
+    return Comparison(quantity, published, ratio(table, f"{figure}_ms", jobs, fabric), note, " x")
+
+
+def _time_on_topoopt(table: Table, figure: str, jobs: float, released_ms: float, note: str) -> Comparison:
+    published = Published(f"{released_ms:g} ms", "C", released_ms)
+    ours_ms = table.number(f"{figure}_ms", jobs=jobs, fabric="TopoOpt")
+    return Comparison(f"{figure} on TopoOpt, {jobs:g} jobs", published, ours_ms, note, " ms")
+
+
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(title, "jobs of 16 servers", "iteration, ms", series_of(table, "fabric", "jobs", column))
         for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
     )
-    return Picture("Shared cluster of 432 servers", panels)
+    return Plot("Shared cluster of 432 servers", panels)
 
 
 FIGURE = Figure(16, "Shared cluster", _make, _compare, _draw)

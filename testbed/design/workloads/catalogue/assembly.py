@@ -15,18 +15,18 @@ class Assembly:
         self._edges: list[tuple[int, int]] = []
 
     def add(self, operator: Operator, *inputs: int) -> int:
-        """One more operator, which reads the outputs of `inputs`."""
+        """Add one more operator, which reads the outputs of `inputs`."""
         place = len(self._operators)
         self._operators.append(operator)
         self._edges += [(source, place) for source in inputs]
         return place
 
     def chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
-        """Operators one after the other, the first of which reads `inputs`; what to read after them."""
+        """Return operators one after the other, the first of which reads `inputs`; what to read after them."""
         for operator in operators:
             inputs = (self.add(operator, *inputs),)
         return inputs
 
     def workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
-        """All of it."""
+        """Return all of it."""
         return Workload(name, tuple(self._operators), tuple(self._edges), batch, training, origin)

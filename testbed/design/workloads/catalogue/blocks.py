@@ -55,7 +55,7 @@ def operator(
     shared: int = 0,
     most_shards: int | None = None,
 ) -> Operator:
-    """An operator whose sizes are given in numbers instead of bytes, with the backward pass of matrix products."""
+    """Return an operator of sizes in numbers instead of bytes, with the backward pass of matrix products."""
     number, train = precision.number, precision.training
     return Operator(
         name=name,
@@ -85,7 +85,7 @@ def dense(
     ways: tuple[Way, ...] = ("data", "tensor", "place"),
     precision: Precision = SINGLE,
 ) -> Operator:
-    """A dense layer: 2 x inputs x outputs.
+    """Return a dense layer: 2 x inputs x outputs.
 
     As tensor parallel its columns are split: an AllGather of the output forward (half an AllReduce), an AllReduce of
     the gradient of the input backward.
@@ -106,7 +106,7 @@ def dense(
 
 
 def table(name: str, rows: int, width: int, bag: int) -> Operator:
-    """An embedding table of which a sample reads and adds `bag` rows: bag x width additions.
+    """Return an embedding table of which a sample reads and adds `bag` rows: bag x width additions.
 
     Placed, its rows are updated where they live. Copied to several servers (data), the copies are kept equal by an
     AllReduce of the whole table, as frameworks do with dense gradients.
@@ -136,7 +136,7 @@ def convolution(
     bias: bool = True,
     pooled: int | None = None,
 ) -> Operator:
-    """A convolution of (inputs, outputs) channels over maps of (read, written) side: 2 k^2 c_in c_out per output.
+    """Return a convolution of (inputs, outputs) channels, maps of (read, written) side: 2 k^2 c_in c_out per output.
 
     With `pooled`, a pooling follows that leaves maps of this side, and those are what is passed on.
     """
@@ -156,7 +156,7 @@ def convolution(
 
 
 def merged(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
-    """Several operators that a strategy places as one; the output is that of the last.
+    """Return several operators that a strategy places as one; the output is that of the last.
 
     `extra_parameters` are single precision numbers that belong to none of the parts, as those of normalisation.
     """

@@ -28,7 +28,7 @@ class Moe(Parameters):
 
 
 def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
-    """Embedding, layers of attention, router and experts, head."""
+    """Return embedding, layers of attention, router and experts, head."""
     p, model = parameters, Assembly()
     check_routing(name, p.experts, p.routed)
     shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED, plain=True, gated=True)
@@ -49,7 +49,7 @@ def check_routing(name: str, experts: int, routed: int) -> None:
 
 
 def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[Operator, Operator]:
-    """The router, which passes the tokens on, and the experts.
+    """Return the router, which passes the tokens on, and the experts.
 
     Capacity is unlimited and tokens spread evenly: each token travels to `routed` experts and back. Sizes count all
     experts, operations those that a token uses.

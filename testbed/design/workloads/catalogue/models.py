@@ -143,7 +143,7 @@ MODELS: Mapping[str, Model] = {
 
 
 def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: Any) -> Workload:
-    """A model of the catalogue as it would run on `nodes` servers.
+    """Return a model of the catalogue as it would run on `nodes` servers.
 
     Raises `WorkloadError` for names of models, presets or parameters that are not there, and impossible values.
     """
@@ -154,17 +154,17 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
 
 
 def names() -> tuple[str, ...]:
-    """All models."""
+    """Return all models."""
     return tuple(MODELS)
 
 
 def presets(name: str) -> tuple[str, ...]:
-    """The published settings of a model."""
+    """Return the published settings of a model."""
     return tuple(_model(name).presets)
 
 
 def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Parameters:
-    """The parameters of a model, as its preset has them, some of them changed. Raises `WorkloadError`."""
+    """Return the parameters of a model, as its preset has them, some of them changed. Raises `WorkloadError`."""
     model = _model(name)
     if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
@@ -173,7 +173,7 @@ def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Param
 
 
 def settings_of(name: str, settings: Mapping[str, str]) -> Settings:
-    """Parameters as written on a command line, `{"top": "4096-4096-1"}`, as `workload` takes them."""
+    """Return parameters as written on a command line, `{"top": "4096-4096-1"}`, as `workload` takes them."""
     return read_settings(name, _model(name).parameters, settings)
 
 

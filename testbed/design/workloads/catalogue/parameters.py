@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Parameters")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What all models share: the samples of an iteration.
+    """Parameters that all models share: the samples of an iteration.
 
     `batch` is the total over all servers; 0 means `batch_per_device` on each of `devices_per_server` devices of
     each server.
@@ -37,12 +37,15 @@ class Parameters:
             _check(type(self).__name__.lower(), field.name, getattr(self, field.name), wide=wide)
 
     def samples(self, nodes: int) -> int:
-        """Samples of an iteration over this many servers."""
+        """Return samples of an iteration over this many servers."""
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 
 
 def changed(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
-    """The parameters with some of them changed. Raises `WorkloadError` for unknown names and impossible values."""
+    """Return the parameters with some of them changed.
+
+    Raises `WorkloadError` for unknown names and impossible values.
+    """
     known = {field.name for field in dataclasses.fields(parameters)}
     for name, value in changes.items():
         if name not in known:
@@ -57,7 +60,7 @@ def changed(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
 
 
 def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str]) -> Mapping[str, Any]:
-    """Settings as they are written on a command line: `8`, or widths such as `2048-2048-1`."""
+    """Return settings as they are written on a command line: `8`, or widths such as `2048-2048-1`."""
     read: dict[str, Any] = {}
     for name, text in settings.items():
         try:
@@ -72,7 +75,7 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
 
 
 def _check(model: str, name: str, value: Any, *, wide: bool) -> None:
-    """Whole numbers, at least 1 (0 where that means "none"); where widths are asked for, a sequence of such."""
+    """Check whole numbers, at least 1 (0 where that means "none"); where widths are asked for, a sequence of such."""
     if isinstance(value, tuple | list) != wide:
         form = "widths of layers, as (1024, 1024, 1)" if wide else "one whole number"
         raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")

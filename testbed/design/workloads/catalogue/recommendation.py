@@ -35,7 +35,7 @@ class Dlrm(Parameters):
 
 
 def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
-    """Tables and the bottom layers, joined or multiplied in pairs, into the top layers."""
+    """Return tables and the bottom layers, joined or multiplied in pairs, into the top layers."""
     p, model = parameters, Assembly()
     tables = [model.add(table(f"table{i}", p.rows, p.width, p.bag)) for i in range(p.tables)]
     vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
@@ -48,7 +48,7 @@ def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
 
 
 def _pairwise_products(p: Dlrm) -> Operator:
-    """One batched product of all vectors with all, of which half is kept, beside the vector of the bottom layers."""
+    """Add one batched product of all vectors with all; half is kept, with the vector of the bottom layers."""
     if p.bottom[-1] != p.width:
         raise WorkloadError(
             f"dlrm: the bottom layers end in {p.bottom[-1]} and the tables are {p.width} wide; "
@@ -82,7 +82,7 @@ class Ncf(Parameters):
 
 
 def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
-    """Neural collaborative filtering: a product of factors beside dense layers, joined by a last one."""
+    """Return neural collaborative filtering: a product of factors beside dense layers, joined by a last one."""
     p, model = parameters, Assembly()
     factors = [model.add(made) for made in _table_pairs("factor", p, p.factor)]
     wide = [model.add(made) for made in _table_pairs("dense", p, p.width)]
@@ -121,7 +121,7 @@ class Candle(Parameters):
 
 
 def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
-    """Five towers of dense layers, joined end to end with two doses, into more dense layers."""
+    """Return five towers of dense layers, joined end to end with two doses, into more dense layers."""
     p, model = parameters, Assembly()
     towers = [
         place
@@ -134,7 +134,7 @@ def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
 
 
 def layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
-    """Dense layers one after the other; one of width 1 is not worth splitting."""
+    """Return dense layers one after the other; one of width 1 is not worth splitting."""
     return [
         dense(f"{prefix}{i}", a, b) if b > 1 else dense(f"{prefix}{i}", a, b, ways=("data",))
         for i, (a, b) in enumerate(pairwise((inputs, *widths)))

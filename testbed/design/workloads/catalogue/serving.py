@@ -42,7 +42,7 @@ class Serve(Parameters):
 
 
 def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
-    """The reading side, the writing side, and the caches between them."""
+    """Return the reading side, the writing side, and the caches between them."""
     p, model = parameters, Assembly()
     if not p.prefill and not p.decode:
         raise WorkloadError(
@@ -60,7 +60,7 @@ def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
 def _side(
     model: Assembly, p: Serve, side: str, shape: Shape, context: int, filled: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """All layers once; the places of its caches. `filled` are the caches of the other side that these begin with.
+    """Add all layers once; return its caches. `filled` are the caches of the other side that these begin with.
 
     What reads prompts leaves a cache behind each layer; what writes answers has one before it.
     """
@@ -89,7 +89,7 @@ def _of(side: str, made: Operator) -> Operator:
 
 
 def cache(name: str, shape: Shape, tokens: int) -> Operator:
-    """Keys and values of so many tokens of one layer: nothing to compute, but to keep and to pass on."""
+    """Return keys and values of so many tokens of one layer: nothing to compute, but to keep and to pass on."""
     return operator(
         name,
         "cache",

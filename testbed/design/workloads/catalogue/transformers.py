@@ -18,7 +18,7 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the blocks of one model have in common.
+    """Parameters that the blocks of one model have in common.
 
     `tokens` are those of one sample. `kv_heads` share keys and values among queries (grouped-query attention).
     `plain` blocks have neither biases nor a second half of the normalisation (RMS norm), as Llama's.
@@ -46,7 +46,7 @@ class Shape:
 
 
 def attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
-    """Normalisation, projections and attention of `tokens` queries over `context` keys (its own tokens by default).
+    """Add normalisation, projections, attention of `tokens` queries over `context` keys (its own tokens by default).
 
     A shard has whole heads of keys and values, and the queries that share them.
     """
@@ -70,7 +70,7 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
 
 
 def mlp(name: str, shape: Shape) -> Operator:
-    """Normalisation, up to the inner width and back; gated: up twice."""
+    """Return normalisation, up to the inner width and back; gated: up twice."""
     s, h, inner = shape.tokens, shape.hidden, shape.inner
     ups = 2 if shape.gated else 1
     weights = (ups + 1) * h * inner
@@ -91,7 +91,7 @@ def mlp(name: str, shape: Shape) -> Operator:
 
 
 def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
-    """Vectors of words, and of positions where these are learned, added up. Split, each shard has some words."""
+    """Return vectors of words, and of positions where these are learned, added up. Split, each shard has some words."""
     s, h = shape.tokens, shape.hidden
     return operator(
         "embedding",
@@ -108,7 +108,7 @@ def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0
 
 
 def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
-    """The next word's likelihood: normalisation, a product with the vocabulary, softmax and loss.
+    """Return the next word's likelihood: normalisation, a product with the vocabulary, softmax and loss.
 
     A tied head reads the words of the embedding, once a pass, and has no parameters but the normalisation's: under a
     pipeline the copy that the last server keeps is not counted. Split over words, only two sums a token are reduced.
@@ -150,7 +150,7 @@ class Bert(Parameters):
 
 
 def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
-    """Encoders over an embedding of words, positions and two segments, normalised; the pooler on top."""
+    """Return encoders over an embedding of words, positions and two segments, normalised; the pooler on top."""
     p, model = parameters, Assembly()
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
     inputs: tuple[int, ...] = ()
@@ -179,14 +179,14 @@ def _check_positions(name: str, p: Bert) -> None:
 def _decoder(
     model: Assembly, layer: int, shape: Shape, encoded: tuple[int, ...], inputs: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Attention to itself, attention to the encoder, MLP."""
+    """Return attention to itself, attention to the encoder, MLP."""
     own = model.chain([attention(f"self{layer}", shape)], *inputs)
     across = model.chain([attention(f"cross{layer}", shape)], *own, *encoded)
     return model.chain([mlp(f"decoder_mlp{layer}", shape)], *across)
 
 
 def _pooler(shape: Shape) -> Operator:
-    """A dense layer over the first token."""
+    """Return a dense layer over the first token."""
     h = shape.hidden
     return operator(
         "pooler",
@@ -228,7 +228,7 @@ GPT_SIZES = {
 
 
 def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
-    """Embedding, layers of attention and MLP, head."""
+    """Return embedding, layers of attention and MLP, head."""
     p, model = parameters, Assembly()
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED)
     place = model.add(embedding(shape, p.vocabulary, p.sequence))

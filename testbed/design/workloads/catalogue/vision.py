@@ -1,5 +1,7 @@
-"""VGG16 and ResNet50. Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds an image of 224 x 224,
-ResNet50 25.56 M and 4.1 G (Simonyan and Zisserman 2015; He et al. 2016; torchvision's tables).
+"""VGG16 and ResNet50.
+
+Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds an image of 224 x 224, ResNet50 25.56 M
+and 4.1 G (Simonyan and Zisserman 2015; He et al. 2016; torchvision's tables).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Vgg16(Parameters):
 
 
 def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
-    """13 convolutions and 3 dense layers."""
+    """Return 13 convolutions and 3 dense layers."""
     p, model = parameters, Assembly()
     inputs: tuple[int, ...] = ()
     channels, side = 3, p.image
@@ -46,7 +48,7 @@ def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
 
 
 def _group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple[list[Operator], int]:
-    """Convolutions between these numbers of channels, the last one pooled; the side of the maps after it."""
+    """Return convolutions between these numbers of channels, the last one pooled; the side of the maps after it."""
     made = []
     for i, (a, b) in enumerate(pairwise(channels), 1):
         written = side + 2 * p.padding - 2
@@ -68,7 +70,7 @@ class Resnet50(Parameters):
 
 
 def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
-    """The stem, 16 bottlenecks and a dense layer: 18 operators."""
+    """Return the stem, 16 bottlenecks and a dense layer: 18 operators."""
     p, model = parameters, Assembly()
     if p.image < RESNET_STRIDE:
         raise WorkloadError(
@@ -88,7 +90,7 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
 
 
 def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *, project: bool) -> Operator:
-    """1x1, 3x3 (with the stride), 1x1 convolution, and one 1x1 on the short cut where shapes differ.
+    """Return 1x1, 3x3 (with the stride), 1x1 convolution, and one 1x1 on the short cut where shapes differ.
 
     Each is normalised: a scale and a shift for each channel.
     """
@@ -105,5 +107,5 @@ def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *,
 
 
 def _halved(side: int) -> int:
-    """What a kernel of stride 2, padded to keep the size, makes of a side."""
+    """Return what a kernel of stride 2, padded to keep the size, makes of a side."""
     return (side + 1) // 2

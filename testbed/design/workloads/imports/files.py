@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim.models.network.graph_file import read_task_graph
-from sim.models.network.taskgraph import TaskGraph
+from sim.models.network.taskgraph import TaskGraph, read_task_graph
 from testbed.design.workloads.imports.onnx_model import import_onnx
 from testbed.design.workloads.imports.traced import Imported
 from testbed.errors import WorkloadError
@@ -19,7 +18,7 @@ def workload_from_file(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported | TaskGraph:
-    """An ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
+    """Return an ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
 
     Raises `WorkloadError` that names the file and what is wrong with it.
     """

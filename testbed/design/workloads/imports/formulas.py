@@ -9,7 +9,7 @@ Dims = Sequence[int]
 
 
 def product_flops(left: Dims, right: Dims) -> float:
-    """A (batched) matrix product: 2 m n k for each matrix of the batch, which may be broadcast.
+    """Return a (batched) matrix product: 2 m n k for each matrix of the batch, which may be broadcast.
 
     >>> product_flops((10, 3, 4), (4, 5))
     1200.0
@@ -20,7 +20,7 @@ def product_flops(left: Dims, right: Dims) -> float:
 
 
 def convolution_flops(output: Dims, weight: Dims) -> float:
-    """Each output number sums over the kernel and the inputs of its group; weight is (c_out, c_in / groups, *kernel).
+    """Sum over the kernel and the inputs of a group; weight is (c_out, c_in / groups, *kernel).
 
     >>> convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
     236027904.0
@@ -29,22 +29,22 @@ def convolution_flops(output: Dims, weight: Dims) -> float:
 
 
 def transposed_flops(inputs: Dims, weight: Dims) -> float:
-    """A transposed convolution: each input number is spread; weight is (c_in, c_out / groups, *kernel)."""
+    """Return a transposed convolution: each input number is spread; weight is (c_in, c_out / groups, *kernel)."""
     return 2.0 * prod(inputs) * prod(weight[1:])
 
 
 def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
-    """Scores and weighted sum of (..., heads, tokens, width) tensors: 2 s t (d + e) for each head."""
+    """Return scores and weighted sum of (..., heads, tokens, width) tensors: 2 s t (d + e) for each head."""
     return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
 
 
 def recurrent_flops(steps: int, samples: int, weights: int) -> float:
-    """Every weight of a recurrent layer is used once a step and sample."""
+    """Return every weight of a recurrent layer is used once a step and sample."""
     return 2.0 * steps * samples * weights
 
 
 def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
-    """Two operations for each combination of indices; none where nothing is multiplied. Ellipses count once.
+    """Return two operations for each combination of indices; none where nothing is multiplied. Ellipses count once.
 
     >>> einsum_flops("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)])
     240.0

@@ -58,7 +58,7 @@ class Call(NamedTuple):
 
 
 def counted_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
-    """Operations of one node. What has no formula, or no shapes to put into it, is estimated and says so."""
+    """Return operations of one node. What has no formula, or no shapes to put into it, is estimated and says so."""
     formula = _formula(call.op_type)
     if formula is None:
         return Counted(0.0, _light(call, is_standard=is_standard))
@@ -109,7 +109,10 @@ def _recurrent(call: Call) -> Counted:
 
 
 def _attention(call: Call) -> Counted:
-    """Each query number meets every key, each output number sums over every value; projections, where it has any."""
+    """Return each query number meets every key, each output number sums over every value.
+
+    Projections, where it has any.
+    """
     first, second = call.inputs[0].dims, call.inputs[1].dims
     output = prod(call.outputs[0].dims)
     if call.domain == "com.microsoft" and call.op_type == "Attention":

@@ -49,7 +49,7 @@ def import_onnx(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported:
-    """The workload of an ONNX file for `batch` samples an iteration.
+    """Return the workload of an ONNX file for `batch` samples an iteration.
 
     `dimensions` gives sizes to the open dimensions of its inputs (`{"sequence": 128}`; one without a name is called by
     input and place, `mask.1`); the first, which counts samples, is 1 unless given. Raises `WorkloadError` for files
@@ -62,7 +62,7 @@ def import_onnx(
         reader = _Reader(_tensors(onnx, model))
         reader.read(onnx, model)
     except Exception as error:  # a damaged model can fail anywhere in the library that infers its shapes
-        raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it anew") from error
+        raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it again") from error
     return assemble(
         Path(path).stem,
         reader.traced,
@@ -101,7 +101,7 @@ def _load(onnx: Any, path: Path) -> Any:
 
 
 def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
-    """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found anew."""
+    """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found again."""
     weights = {made.name for made in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if not inputs:
@@ -133,7 +133,7 @@ def _check_sizes(path: str, sizes: Mapping[str, int], names: Sequence[str]) -> N
 
 
 def _open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Dimensions of inputs that have no number yet. Those without a name are called by their place: `mask.1`."""
+    """Yield dimensions of inputs that have no number yet. Those without a name are called by their place: `mask.1`."""
     for value in inputs:
         for place, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.dim_value:
@@ -141,7 +141,7 @@ def _open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:
-    """Dimensions and size of a number of every value whose shape is known."""
+    """Return dimensions and size of a number of every value whose shape is known."""
     bare = type(model)()
     bare.CopyFrom(model)
     del bare.graph.value_info[:]
@@ -186,14 +186,14 @@ class _Reader:
             self._sources.update(dict.fromkeys(node.output, source))
 
     def _weight(self, onnx: Any, made: Any) -> Mapping[str, int]:
-        """Trained numbers: floating-point ones, and matrices of quantised ones."""
+        """Return the trained numbers: floating-point ones, and matrices of quantised ones."""
         kinds = onnx.TensorProto
         whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
         tensor = self.tensors[made.name]
         return {} if made.data_type in whole else {made.name: tensor.bytes}
 
     def _node(self, onnx: Any, node: Any, place: int) -> Source:
-        """Where the results of a node are from; what it computes is written down."""
+        """Return where the results of a node are from; what it computes is written down."""
         inputs = [self._sources.get(name, Source()) for name in node.input if name]
         if node.op_type in _SHAPES:
             return Source()

@@ -43,7 +43,7 @@ _PASSING = frozenset(("_unsafe_view", "lift_fresh", "alias"))
 def import_torch(
     module: Any, inputs: Sequence[Any], *, batch: int, training: bool = True, name: str | None = None
 ) -> Imported:
-    """The workload of a torch module for `batch` samples an iteration.
+    """Return the workload of a torch module for `batch` samples an iteration.
 
     `inputs` are example tensors as its `forward` takes them, of any device, `meta` included; the first dimension of the
     first counts samples. All parameters count as trained. Raises `WorkloadError` when the module cannot be run so.
@@ -96,7 +96,7 @@ def _empty(torch: Any, value: Any) -> Any:
 
 
 def _recorder(trace: _Trace) -> Any:
-    """What torch calls for every computation, below autograd."""
+    """Return what torch calls for every computation, below autograd."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -111,7 +111,7 @@ def _recorder(trace: _Trace) -> Any:
 
 
 class _Trace:
-    """What was computed so far, and where each tensor is from.
+    """Everything computed so far, and where each tensor is from.
 
     Tensors are told apart by identity, so all are kept until the trace is dropped.
     """
@@ -123,7 +123,7 @@ class _Trace:
         self._sources: dict[int, Source] = {}
 
     def begin(self, parameters: Mapping[str, Any], shapes: Mapping[str, Any], inputs: Sequence[Any]) -> None:
-        """What everything is computed from."""
+        """Note what everything is computed from."""
         for key in parameters:
             self._note(shapes[key], Source(weights={key: _bytes(shapes[key])}))
         for value in inputs:
@@ -131,7 +131,7 @@ class _Trace:
 
     @contextmanager
     def names(self, module: Any) -> Iterator[None]:
-        """Computations are called after the module that does them."""
+        """Provide computations are called after the module that does them."""
         hooks = []
         for name, part in module.named_modules():
             if name:
@@ -144,7 +144,7 @@ class _Trace:
                 hook.remove()
 
     def record(self, func: Any, arguments: Sequence[Any], result: Any) -> None:
-        """One call of torch."""
+        """Count one call of torch."""
         name = func.overloadpacket.__name__
         given = list(_flat(arguments))
         sources = [self._sources.get(id(tensor), Source()) for tensor in given]
@@ -208,7 +208,7 @@ class _Counted(NamedTuple):
 def _counted(
     name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
 ) -> _Counted:
-    """Kind and operations of one call; `weighted` says which arguments are weights."""
+    """Return kind and operations of one call; `weighted` says which arguments are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
         left, right = (tuple(arguments[place].shape) for place in factors)
@@ -238,7 +238,7 @@ def _convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Counted:
 
 
 def _flat(values: Sequence[Any]) -> Iterator[Any]:
-    """All tensors in arguments and lists of arguments."""
+    """Yield all tensors in arguments and lists of arguments."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from _flat(value)

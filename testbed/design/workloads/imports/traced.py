@@ -42,7 +42,7 @@ class Traced:
 
 
 class Source(NamedTuple):
-    """Where a value is from: places of computations, weights by name; `data` when it depends on the model's input."""
+    """Origin of a value: places of computations, weights by name; `data` when it depends on the model's input."""
 
     places: tuple[int, ...] = ()
     weights: Mapping[str, int] = {}
@@ -50,18 +50,18 @@ class Source(NamedTuple):
 
 
 def united_weights(sources: Iterable[Source]) -> Mapping[str, int]:
-    """Weights of those sources that are nothing but weights."""
+    """Return weights of those sources that are nothing but weights."""
     return {name: size for source in sources if not source.data for name, size in source.weights.items()}
 
 
 def united_places(sources: Iterable[Source]) -> tuple[int, ...]:
-    """Computations that any of the sources is from."""
+    """Return computations that any of the sources is from."""
     return tuple(sorted({place for source in sources for place in source.places}))
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How all computations of one type were counted."""
+    """Counts of all computations of one type."""
 
     type: str
     count: int
@@ -88,7 +88,7 @@ def assemble(
     origin: str,
     notes: Sequence[str] = (),
 ) -> Imported:
-    """Operators for `batch` samples, from an example of `samples` samples.
+    """Return operators for `batch` samples, from an example of `samples` samples.
 
     Raises `WorkloadError` when there is nothing to compute.
     """
@@ -119,7 +119,7 @@ def assemble(
 
 
 def _groups(traced: Sequence[Traced]) -> list[int]:
-    """The operator that each computation belongs to."""
+    """Return the operator that each computation belongs to."""
     groups: list[int] = []
     count = 0
     users: dict[str, int] = {}  # the first of each weight
@@ -136,7 +136,7 @@ def _groups(traced: Sequence[Traced]) -> list[int]:
 
 
 def _carried(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple[int, int], int]:
-    """Bytes that pass from one operator to another, each result once."""
+    """Return bytes that pass from one operator to another, each result once."""
     results: dict[tuple[int, int], set[int]] = {}
     for reader, one in enumerate(traced):
         for place in one.reads:
@@ -149,13 +149,13 @@ def _carried(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple
 def _passed_on(
     group: int, places: Sequence[int], traced: Sequence[Traced], carried: Mapping[tuple[int, int], int]
 ) -> int:
-    """The most that any reader takes; of an operator that nobody reads its last result."""
+    """Return the most that any reader takes; of an operator that nobody reads its last result."""
     sizes = [size for (producer, _), size in carried.items() if producer == group]
     return max(sizes, default=traced[places[-1]].output_bytes)
 
 
 def _first_uses(traced: Sequence[Traced]) -> list[int]:
-    """Bytes of weights that each computation is the first to use."""
+    """Return bytes of weights that each computation is the first to use."""
     seen: set[str] = set()
     sizes = []
     for one in traced:
@@ -167,7 +167,7 @@ def _first_uses(traced: Sequence[Traced]) -> list[int]:
 def _operator(
     name: str, parts: Sequence[Traced], weights: int, output: int, *, samples: int, training: bool
 ) -> Operator:
-    """One operator; split by columns, a dense layer gathers its output and sums the gradient of its input."""
+    """Return one operator; split by columns, a dense layer gathers its output and sums the gradient of its input."""
     head = parts[0]
     flops = sum(part.flops for part in parts) / samples
     split = "tensor" in WAYS.get(head.kind, ())
@@ -197,7 +197,7 @@ def _estimates(traced: Sequence[Traced], samples: int) -> tuple[Estimate, ...]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The same names; those that come again are numbered: `dense`, `dense#2`."""
+    """Return the same names; those that come again are numbered: `dense`, `dense#2`."""
     seen: Counter[str] = Counter()
     unique = []
     for name in names:

@@ -1,0 +1,275 @@
+"""Checks of a datapath, wherever it comes from: a text, or Python.
+
+`check` finds what is wrong, `warnings_of` what may be. First the parts are looked at by themselves (names, widths,
+references), and only when these are right the rules that hold between them (`rules`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from fpga.count_action.checks.rules import broken_rules
+from fpga.count_action.checks.warnings import possible_mistakes
+from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
+from fpga.count_action.graph import KIND_OF, STREAMS, Graph, refs_of
+from fpga.count_action.language.words import MAX_NAME, RESERVED
+from fpga.count_action.model import (
+    MAX_LANES,
+    MAX_WIDTH,
+    Action,
+    ActionKind,
+    Count,
+    Datapath,
+    Location,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+)
+from fpga.count_action.ports import ports_of
+from fpga.count_action.verilog.keywords import KEYWORDS
+
+Diagnostics = Iterator[Diagnostic]
+
+
+def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a datapath; nothing when it may be simulated, built and proven."""
+    problems = tuple(_Parts(datapath).problems())
+    if problems:
+        return problems
+    return (*_name_clashes(datapath), *broken_rules(Graph(datapath))) or tuple(_port_clashes(datapath))
+
+
+def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
+    """Return what may be a mistake in a datapath that `check` finds nothing wrong with."""
+    return tuple(possible_mistakes(Graph(datapath)))
+
+
+def _name_clashes(datapath: Datapath) -> Diagnostics:
+    for module in datapath.modules:
+        own = {count.name for count in module.counts} | {action.output for action in module.actions}
+        for ref in refs_of(module):
+            if ref.module is None and ref.name in own:
+                message = f"{quoted(ref.name)} is an input, and a count or an output of {quoted(module.name)}"
+                yield note(ref.at or module.at, message, "Rename one of them.")
+
+
+def _port_clashes(datapath: Datapath) -> Diagnostics:
+    ports = ports_of(datapath)
+    seen = {"clk_i", "rst_i"}
+    parts: list[Signal | Module] = [*datapath.inputs, *datapath.modules]
+    for port in (*ports.inputs, *ports.outputs):
+        if port.name in seen:
+            message = f"two ports of the hardware would be called {quoted(port.name)}"
+            first = next((each.at for each in parts if port.name.startswith(each.name)), None)
+            yield note(first, message, "Rename an input, a module or what an action drives.")
+        seen.add(port.name)
+
+
+@dataclass
+class _Parts:
+    """Looks at the parts of a datapath one by one."""
+
+    datapath: Datapath
+
+    def __post_init__(self) -> None:
+        self._graph = Graph(self.datapath)
+        self._signals = {each.name: each for each in self.datapath.inputs}
+        self._modules = {each.name: each for each in self.datapath.modules}
+
+    def problems(self) -> Diagnostics:
+        if self.datapath.name in KEYWORDS:
+            message = f"the datapath is called {quoted(self.datapath.name)}, a word of SystemVerilog"
+            yield note(None, message, "Rename it, or the file that it comes from.")
+        yield from _bad_name("datapath", self.datapath.name, None)
+        if not self.datapath.modules:
+            yield note(None, "the datapath has no module", "Add one.")
+        yield from _twice(
+            [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
+        )
+        for signal in self.datapath.inputs:
+            yield from _signal(signal)
+        for module in self.datapath.modules:
+            yield from self._module(module)
+
+    def _module_names(self) -> list[tuple[str, str, Location | None]]:
+        return [("module", each.name, each.at) for each in self.datapath.modules]
+
+    def _module(self, module: Module) -> Diagnostics:
+        yield from _bad_name("module", module.name, module.at)
+        if not module.counts:
+            hint = "Add `counts: { sum ... }` and `targets: { ... }`."
+            yield note(module.at, f"module {quoted(module.name)} counts nothing", hint)
+        outputs: dict[str, Action] = {}
+        for action in module.actions:
+            if action.kind in KIND_OF:
+                outputs.setdefault(action.output, action)
+        named = [("count", each.name, each.at) for each in module.counts]
+        driven = [(_WORDS[each.kind], name, each.at) for name, each in outputs.items()]
+        yield from _twice([*named, *driven])
+        yield from _twice([("target", each.name, each.at) for each in module.targets])
+        for target in module.targets:
+            yield from _target(target)
+        for count in module.counts:
+            yield from self._count(module, count)
+        for action in module.actions:
+            yield from self._action(module, action)
+
+    def _count(self, module: Module, count: Count) -> Diagnostics:
+        yield from _bad_name("count", count.name, count.at)
+        yield from _in_range(f"width of count {quoted(count.name)}", count.width, 1, MAX_WIDTH, count.at)
+        yield from _in_range(
+            f"constant of count {quoted(count.name)}", count.constant, 0, 2**MAX_WIDTH - 1, count.at
+        )
+        names = [each.name for each in module.targets]
+        if count.target not in names:
+            message = f"count {quoted(count.name)} has the target {quoted(count.target)}, which is not there"
+            yield note(count.at, message, did_you_mean(count.target, names))
+        if not count.terms and not count.constant:
+            yield note(count.at, f"count {quoted(count.name)} adds nothing", "Name what is to be counted.")
+        for ref in (*count.terms, *(each.ref for each in count.gate)):
+            yield from self._ref(ref, count.at)
+
+    def _ref(self, ref: Ref, at: Location | None) -> Diagnostics:
+        """Check that a reference points at something."""
+        at = ref.at or at
+        if ref.module is None:
+            if ref.name not in self._signals:
+                message = f"there is no input {quoted(ref.name)}"
+                yield note(at, message, did_you_mean(ref.name, self._signals))
+                return
+        elif ref.module not in self._modules:
+            message = f"there is no module {quoted(ref.module)}"
+            yield note(at, message, did_you_mean(ref.module, self._modules))
+            return
+        elif (ref.module, ref.name) not in self._graph.drivers:
+            outputs = [output for module, output in self._graph.drivers if module == ref.module]
+            message = f"module {quoted(ref.module)} drives no {quoted(ref.name)}"
+            yield note(at, message, did_you_mean(ref.name, outputs))
+            return
+        source = self._graph.source(ref)
+        yield from _in_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
+        yield from _in_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
+
+    def _action(self, module: Module, action: Action) -> Diagnostics:
+        what = _WORDS[action.kind]
+        names = [each.name for each in module.counts]
+        if action.on not in names:
+            message = f"an action is on the count {quoted(action.on)}, which is not in {quoted(module.name)}"
+            yield note(action.at, message, did_you_mean(action.on, names))
+        if action.kind is ActionKind.CLEAR_COUNT:
+            yield from self._cleared(action)
+            return
+        yield from _bad_name(what, action.output, action.at)
+        for ref in action.refs:
+            yield from self._ref(ref, action.at)
+        widest = 1 if action.kind in _BITS else MAX_WIDTH
+        yield from _in_range(f"width of {what} {quoted(action.output)}", action.width, 1, widest, action.at)
+        yield from _SHAPES.get(action.kind, _nothing)(action)
+
+    def _cleared(self, action: Action) -> Diagnostics:
+        owner, name = action.clears or ("", "")
+        module = self._modules.get(owner)
+        if module is None or all(name != each.name for each in module.counts):
+            known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
+            yield note(
+                action.at,
+                f"there is no count {quoted(f'{owner}.{name}')} to clear",
+                did_you_mean(name, known),
+            )
+
+
+_WORDS = {
+    ActionKind.STREAM: "stream",
+    ActionKind.EMIT: "sum",
+    ActionKind.PULSE: "pulse",
+    ActionKind.SET: "flag",
+    ActionKind.CLEAR_FLAG: "flag",
+    ActionKind.CLEAR_COUNT: "clear",
+    ActionKind.ADVANCE: "number",
+}
+_BITS = frozenset({ActionKind.PULSE, ActionKind.SET, ActionKind.CLEAR_FLAG})
+
+
+def _bad_name(what: str, name: str, at: Location | None) -> Diagnostics:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
+        hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
+        yield note(at, f"{quoted(name)} cannot be the name of a {what}", hint)
+    elif name in RESERVED:
+        yield note(at, f"{quoted(name)} is a word of the language and cannot be a name", "Choose another.")
+
+
+def _twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
+    seen: dict[str, tuple[str, Location | None]] = {}
+    for what, name, at in named:
+        if name in seen:
+            other, place = seen[name]
+            where = f" ({place})" if place else ""
+            yield note(
+                at, f"{quoted(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
+            )
+        seen.setdefault(name, (what, at))
+
+
+def _in_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
+    if not low <= value <= high:
+        yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")
+
+
+def _signal(signal: Signal) -> Diagnostics:
+    name, at = quoted(signal.name), signal.at
+    yield from _bad_name("input", signal.name, at)
+    yield from _in_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
+    lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
+    yield from _in_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
+    widest = 1 if signal.kind is SignalKind.FLAG else MAX_WIDTH
+    yield from _in_range(f"width of {name}", signal.width, 1, widest, at)
+    if signal.signed and signal.kind is not SignalKind.STREAM:
+        yield note(at, f"{name} is signed, but no stream", "Only samples of streams have a sign.")
+
+
+def _target(target: Target) -> Diagnostics:
+    yield from _bad_name("target", target.name, target.at)
+    yield from _in_range(f"width of target {quoted(target.name)}", target.width, 1, MAX_WIDTH, target.at)
+    if target.reset < 0:
+        yield note(target.at, f"target {quoted(target.name)} is {target.reset}", "Targets are not negative.")
+    elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
+        need = target.reset.bit_length()
+        hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
+        message = f"target {quoted(target.name)} is {target.reset} and does not fit in {target.width} bits"
+        yield note(target.at, message, hint)
+
+
+def _nothing(_action: Action) -> Diagnostics:
+    return iter(())
+
+
+def _stream(action: Action) -> Diagnostics:
+    what = _WORDS[action.kind]
+    if not 1 <= len(action.refs) <= MAX_LANES:
+        message = f"the {what} {quoted(action.output)} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
+        yield note(action.at, message, "Name the samples, or split the beat.")
+    if action.kind is ActionKind.EMIT:
+        yield from _in_range(
+            f"shift of sum {quoted(action.output)}", action.shift, 0, MAX_WIDTH - 1, action.at
+        )
+
+
+def _number(action: Action) -> Diagnostics:
+    name = quoted(action.output)
+    yield from _in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
+    if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
+        need = (action.modulo - 1).bit_length()
+        message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
+        yield note(
+            action.at, message, f"Give it {need} bits." if need <= MAX_WIDTH else "Take a smaller modulo."
+        )
+
+
+_SHAPES: dict[ActionKind, Callable[[Action], Diagnostics]] = {
+    **dict.fromkeys(STREAMS, _stream),
+    ActionKind.ADVANCE: _number,
+}

@@ -1,0 +1,207 @@
+"""The rules that hold between the parts of a datapath: R4, R7, R9, R10, and what can never happen.
+
+They presume that the parts by themselves are right (`check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fpga.count_action.diagnostics import Diagnostic, note, quoted
+from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
+from fpga.count_action.model import Action, ActionKind, Count, CountKind, Module, Ref, SignalKind, Target
+
+Diagnostics = Iterator[Diagnostic]
+
+
+def broken_rules(graph: Graph) -> Diagnostics:
+    """Return the rules that a datapath breaks."""
+    yield from _two_drivers(graph)
+    yield from _flags_never_set(graph)
+    yield from _self_triggers(graph)
+    yield from _shared_level_streams(graph)
+    yield from _stream_circles(graph)
+    yield from _lost_pulses(graph)
+    for module, count in graph.datapath.counts():
+        yield from _reach(graph, module, count)
+    yield from _never_counting(graph)
+
+
+# ----------------------------------------------------------------------------------- drivers (R9)
+
+
+def _two_drivers(graph: Graph) -> Diagnostics:
+    flag = {ActionKind.SET, ActionKind.CLEAR_FLAG}
+    for (name, output), drivers in graph.drivers.items():
+        kinds = {action.kind for _, action in drivers}
+        if len(drivers) == 1 or kinds <= flag:
+            continue
+        first, second = drivers[0][1], drivers[1][1]
+        where = f", the other one at {first.at}" if first.at else ""
+        message = f"{quoted(output)} of module {quoted(name)} has two drivers{where} (R9)"
+        yield note(second.at, message, f"Give this one another name: {_named_as(second)}.")
+
+
+def _named_as(action: Action) -> str:
+    return f"`as {action.output}_2`" if action.kind in STREAMS else f"`{action.output}_2`"
+
+
+def _flags_never_set(graph: Graph) -> Diagnostics:
+    for (name, output), drivers in graph.drivers.items():
+        if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
+            message = f"flag {quoted(output)} of module {quoted(name)} is cleared, and nothing sets it"
+            yield note(drivers[0][1].at, message, f"Add `set {output}`.")
+
+
+def _self_triggers(graph: Graph) -> Diagnostics:
+    for link in graph.links:
+        own = link.driver is link.reader and link.action.on == link.count.name
+        if own and link.how == "counts" and link.action.kind not in STREAMS:
+            name = link.action.output
+            message = f"{quoted(link.count.name)} triggers itself: it counts {quoted(name)}, which its action drives"
+            yield note(
+                link.count.at, message, "Count what comes from outside, or use another count for the action."
+            )
+
+
+# ----------------------------------------------------------------------------------- streams (R7)
+
+
+def _shared_level_streams(graph: Graph) -> Diagnostics:
+    for (_, name, index), takers in graph.takers.items():
+        level = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
+        if level is None or len(takers) == 1:
+            continue
+        other, count = next(taker for taker in takers if taker != level)
+        message = (
+            f"stream {quoted(name)} (bit {index}) is taken by the level count"
+            f" {quoted(f'{level[0].name}.{level[1].name}')} and by"
+            f" {quoted(f'{other.name}.{count.name}')}; a level count must be the only taker (R7)"
+        )
+        yield note(
+            level[1].at,
+            message,
+            "Let the other one count what the level count streams, or write `over cycles`.",
+        )
+
+
+def _stream_circles(graph: Graph) -> Diagnostics:
+    edges: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
+    for (driver, _, _), takers in graph.takers.items():
+        if driver is not None:
+            edges[driver].extend(module.name for module, _ in takers)
+    names = circle(edges)
+    if names:
+        module = graph.datapath.module(names[0])
+        message = f"streams run in a circle: {' -> '.join(names)} (R7)"
+        yield note(module.at, message, "Break it with a flag or a pulse, which keep nobody waiting.")
+
+
+def _lost_pulses(graph: Graph) -> Diagnostics:
+    for module, count in graph.datapath.counts():
+        if not can_stall(module):
+            continue
+        for term in dict.fromkeys(count.terms):
+            if graph.is_pulse(term):
+                message = (
+                    f"count {quoted(count.name)} counts the pulse {quoted(shown(term))}, and module"
+                    f" {quoted(module.name)} can stall, as it sends a stream:"
+                    " a pulse in a stalled cycle would be lost (R7)"
+                )
+                yield note(
+                    term.at or count.at, message, "Count it in a module of its own that sends no stream."
+                )
+
+
+def shown(ref: Ref) -> str:
+    """Return a reference as the language writes it, without its index."""
+    return f"{ref.module}.{ref.name}" if ref.module else ref.name
+
+
+# ------------------------------------------------------------------ what can be reached (R1, R4, R10)
+
+
+def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    most = largest_increment(graph, count)
+    capacity = 2**count.width - 1
+    name = quoted(count.name)
+    if most > capacity:
+        need = most.bit_length()
+        message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
+        yield note(count.at, message, f"Write `width {need}`." if need <= 32 else "Add less at a time.")
+        return
+    target = module.target(count.target)
+    if target.reset:
+        yield from _reach_target(count, target, most)
+
+
+def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
+    name = f"target {quoted(target.name)} of count {quoted(count.name)}"
+    at = target.at or count.at
+    if count.kind is CountKind.LEVEL:
+        if target.reset > most:
+            message = f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
+            yield note(at, message, "Lower the target, or write `over cycles`.")
+        elif target.reset < count.constant:
+            message = f"{name} is {target.reset}, and the sum is never below {count.constant}: it is never reached (R1)"
+            yield note(at, message, "Raise the target.")
+    elif target.reset > 2**count.width - 1 + most:
+        message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
+        yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
+    elif not count.terms and target.reset % count.constant:
+        message = (
+            f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
+        )
+        yield note(at, message, f"Choose a multiple of {count.constant}.")
+
+
+def largest_increment(graph: Graph, count: Count) -> int:
+    """Return the most that a count can go up in a cycle."""
+    return count.constant + sum(_largest(graph, term) for term in count.terms)
+
+
+def _largest(graph: Graph, term: Ref) -> int:
+    source = graph.source(term)
+    if source.kind is not SignalKind.NUMBER:
+        return 1
+    if term.module is None:
+        return int(2**source.width - 1)
+    return graph.drivers[term.module, term.name][0][1].modulo - 1
+
+
+def _never_counting(graph: Graph) -> Diagnostics:
+    """Report counts that wait for something that only they, or others that wait too, bring about."""
+    alive: set[tuple[str, str]] = set()
+    while True:
+        born = {
+            (module.name, count.name)
+            for module, count in graph.datapath.counts()
+            if (module.name, count.name) not in alive and not _waiting_for(graph, count, alive)
+        }
+        if not born:
+            break
+        alive |= born
+    for module, count in graph.datapath.counts():
+        if (module.name, count.name) not in alive:
+            waits = _waiting_for(graph, count, alive)
+            message = f"count {quoted(f'{module.name}.{count.name}')} never counts: nothing ever begins {quoted(waits)}"
+            yield note(count.at, message, "Something from outside must begin the chain.")
+
+
+def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
+    """Return what a count lacks as long as only `alive` counts fire; empty when nothing."""
+    for condition in count.gate:
+        if not condition.negated and not _can_be(graph, condition.ref, alive):
+            return shown(condition.ref)
+    if count.constant or any(_can_be(graph, term, alive) for term in count.terms):
+        return ""
+    return shown(count.terms[0])
+
+
+def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
+    """Return whether a signal can ever be other than 0."""
+    return ref.module is None or any(
+        (module.name, action.on) in alive
+        for module, action in graph.drivers[ref.module, ref.name]
+        if action.kind is not ActionKind.CLEAR_FLAG
+    )

@@ -1,0 +1,100 @@
+"""Possible mistakes in a datapath that breaks no rule."""
+
+from __future__ import annotations
+
+from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
+from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
+from fpga.count_action.model import ActionKind, Count, CountKind, Module
+
+
+def possible_mistakes(graph: Graph) -> Diagnostics:
+    """Return what may be a mistake."""
+    for module, count in graph.datapath.counts():
+        yield from _overshoot(graph, module, count)
+        yield from _missed_pulses(graph, module, count)
+    yield from _uncounted_samples(graph)
+    yield from _unused(graph)
+    yield from _endless(graph)
+    yield from _idle_clears(graph)
+
+
+def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    most = largest_increment(graph, count)
+    target = module.target(count.target)
+    if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset:
+        return
+    message = (
+        f"count {quoted(count.name)} can go up by {most} in one cycle and jump over its target {quoted(target.name)};"
+        " it then goes on without firing (R4)"
+    )
+    yield note(count.at, message, "Make sure that it cannot, or watch its bit `overshoot`.")
+
+
+def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    for condition in count.gate:
+        if can_stall(module) and graph.is_pulse(condition.ref):
+            message = (
+                f"count {quoted(count.name)} waits for the pulse {quoted(shown(condition.ref))}, and module"
+                f" {quoted(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
+            )
+            yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
+
+
+def _uncounted_samples(graph: Graph) -> Diagnostics:
+    for module in graph.datapath.modules:
+        for action in module.actions:
+            taken = {stream_of(term) for term in module.count(action.on).terms}
+            for ref in action.refs:
+                if graph.is_stream(ref) and stream_of(ref) not in taken:
+                    message = (
+                        f"{quoted(action.output)} sends samples of {quoted(shown(ref))}, whose beats"
+                        f" {quoted(action.on)} does not count"
+                    )
+                    yield note(
+                        ref.at or action.at,
+                        message,
+                        f"Add {shown(ref)}.valid to the count if it is to wait for them.",
+                    )
+                    break
+
+
+def _unused(graph: Graph) -> Diagnostics:
+    used = {ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None}
+    for signal in graph.datapath.inputs:
+        if signal.name not in used:
+            yield note(
+                signal.at,
+                f"nothing looks at input {quoted(signal.name)}",
+                "Leave it away if it is not needed.",
+            )
+    for module in graph.datapath.modules:
+        wanted = {count.target for count in module.counts}
+        for target in module.targets:
+            if target.name not in wanted:
+                yield note(target.at, f"no count has the target {quoted(target.name)}", "Leave it away.")
+
+
+def _endless(graph: Graph) -> Diagnostics:
+    edges: dict[str, list[str]] = {}
+    for link in graph.links:
+        if link.how == "counts" and link.action.kind is ActionKind.PULSE:
+            edges.setdefault(f"{link.driver.name}.{link.action.on}", []).append(
+                f"{link.reader.name}.{link.count.name}"
+            )
+    names = circle(edges)
+    if names:
+        module = graph.datapath.module(names[0].partition(".")[0])
+        message = (
+            f"these counts trigger each other in a circle: {' -> '.join(names)}; once begun it may never end"
+        )
+        yield note(module.at, message, "Gate one of them (`while ...`) if that is not meant.")
+
+
+def _idle_clears(graph: Graph) -> Diagnostics:
+    for module in graph.datapath.modules:
+        for action in module.drives(ActionKind.CLEAR_COUNT):
+            owner, name = action.clears or ("", "")
+            if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
+                message = f"{quoted(f'{owner}.{name}')} is a level count and keeps nothing: clearing it does nothing"
+                yield note(action.at, message, "Leave it away, or write `over cycles` in the count.")

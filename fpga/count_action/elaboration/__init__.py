@@ -1,0 +1,1 @@
+"""Elaboration: from syntax trees to the one representation, with every number, range and name resolved."""

@@ -1,0 +1,88 @@
+"""Numbers of the language: integers, parameters, index names and + - * / between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
+from fpga.count_action.language.syntax import Index, Integer, Number, Operation, Range, Reference
+from fpga.count_action.model import MAX_LANES, Location
+
+LARGEST = 2**40
+"""No number on the way to a result may be above this; results are much smaller."""
+
+Values = Mapping[str, int]
+
+
+def evaluate(number: Number, values: Values) -> int:
+    """Return what a number comes to. Division rounds down. Raises `Refused`."""
+    if isinstance(number, Integer):
+        return number.value
+    if isinstance(number, Reference):
+        return _value_of(number, values)
+    left, right = evaluate(number.left, values), evaluate(number.right, values)
+    result = _operate(number, left, right)
+    if abs(result) > LARGEST:
+        message = (
+            f"a number of about 2^{result.bit_length() - 1} comes out here; nothing here is as large as that"
+        )
+        raise Refused(number.at, message, "The largest count is 2^32 - 1.")
+    return result
+
+
+def _operate(number: Operation, left: int, right: int) -> int:
+    if number.operator == "+":
+        return left + right
+    if number.operator == "-":
+        return left - right
+    if number.operator == "*":
+        return left * right
+    if right == 0:
+        raise Refused(number.at, f"division of {left} by zero", "Check the parameters in it.")
+    return left // right
+
+
+def _value_of(reference: Reference, values: Values) -> int:
+    name = reference.plain
+    if name in values and name is not None:
+        return values[name]
+    if name is None:
+        message = f"{quoted(str(reference))} is a signal; a number must be known before the hardware is built"
+        raise Refused(reference.at, message, "Use integers, parameters and index names.")
+    message = f"{quoted(name)} is not a number that is known here"
+    hint = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
+    raise Refused(reference.at, message, f"{did_you_mean(name, values)} {hint}".strip())
+
+
+def names_in(number: Number | None) -> Iterator[str]:
+    """Return the plain names in a number, those in the indices of its signals included."""
+    if isinstance(number, Operation):
+        yield from names_in(number.left)
+        yield from names_in(number.right)
+    elif isinstance(number, Reference):
+        if number.plain is not None:
+            yield number.plain
+        for part in number.parts:
+            yield from names_in(part.index)
+
+
+def span_of(span: Range | Index, values: Values) -> range:
+    """Return the values of an index, both ends included. Raises `Refused` when there are none, or absurdly many."""
+    low, high = evaluate(span.low, values), evaluate(span.high, values)
+    return check_span(low, high, span.at)
+
+
+def check_span(low: int, high: int, at: Location) -> range:
+    """Return `low` to `high`, both included. Raises `Refused` when that is not a sensible range."""
+    if low < 0:
+        raise Refused(at, f"a range that begins at {low}", "Begin at 0 or 1.")
+    if high < low:
+        raise Refused(
+            at, f"the range from {low} to {high} is empty", "Its end must not be before its beginning."
+        )
+    if high - low >= MAX_LANES:
+        message = (
+            f"the range from {low} to {high} has {high - low + 1} elements; at most {MAX_LANES} are allowed"
+        )
+        raise Refused(at, message, "Split it, or use a smaller parameter (-P NAME=VALUE).")
+    return range(low, high + 1)

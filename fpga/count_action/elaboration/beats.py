@@ -1,0 +1,152 @@
+"""Beats that the streams of a datapath carry, and the references to their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from fpga.count_action.diagnostics import Refused, Report, quoted
+from fpga.count_action.elaboration.flat import FlatAction, FlatInput, FlatModule, FlatReference
+from fpga.count_action.elaboration.names import KIND_OF_VERB, Names, Output
+from fpga.count_action.language.defaults import EMIT_WIDTH, beat_signed, beat_width, number_width
+from fpga.count_action.model import Ref, SignalKind
+
+Context: TypeAlias = Literal["sum", "condition", "sample"]
+
+_WORD = {"sum": "sum", "condition": "while"}
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Samples of one beat of a stream."""
+
+    lanes: int
+    width: int
+    signed: bool
+
+
+class Beats:
+    """Lanes, width and sign of everything that the modules of a datapath look at."""
+
+    def __init__(self, names: Names, report: Report) -> None:
+        self._names = names
+        self._report = report
+        self._beats: dict[Output, Beat | None] = {}
+
+    def check_wires(self) -> None:
+        """Check that every wire connects signals of one kind and shape. Errors go to the report."""
+        for module in self._names.modules.values():
+            for declared in module.inputs:
+                if declared.name in module.wires:
+                    with self._report.part():
+                        self._check_wire(declared, *module.wires[declared.name])
+
+    def _check_wire(self, declared: FlatInput, reference: FlatReference, wire: object) -> None:
+        if reference.module is None:
+            return
+        driven = self._names.output(reference)
+        kind = KIND_OF_VERB[self._names.drivers[driven].verb]
+        if kind is not declared.kind:
+            message = f"{quoted(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
+            raise Refused(reference.at, message, "Wire it to something of its kind.")
+        if declared.span is not None and len(declared.span) > 1:
+            message = f"{quoted(declared.name)} has {len(declared.span)} elements and {reference} is one"
+            raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
+        beat = self._beat(driven)
+        if beat != Beat(declared.lanes, declared.width, declared.signed):
+            here = Beat(declared.lanes, declared.width, declared.signed)
+            message = f"{quoted(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
+            raise Refused(reference.at, message, "Change one of them.")
+
+    def beat_of(self, module: FlatModule, action: FlatAction) -> Beat:
+        """Return what an action sends. Raises `Refused` when its samples come from itself."""
+        driven = Output(module.name, action.name)
+        return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
+
+    def _beat(self, driven: Output) -> Beat:
+        """Return the lanes, width and sign of what a module drives; of flags and numbers the width."""
+        if driven not in self._beats:
+            self._beats[driven] = None
+            self._beats[driven] = self._new_beat(driven, self._names.drivers[driven])
+        beat = self._beats[driven]
+        if beat is None:
+            at = self._names.drivers[driven].at
+            message = (
+                f"the samples of {driven.module}.{driven.name} come from itself: streams run in a circle (R7)"
+            )
+            raise Refused(at, message, "Take one of the streams from outside.")
+        return beat
+
+    def _new_beat(self, driven: Output, action: FlatAction) -> Beat:
+        if action.verb == "advance":
+            width = number_width(action.modulo) if action.width is None else action.width
+            return Beat(1, width, signed=False)
+        if action.verb in {"pulse", "set"}:
+            return Beat(1, 1, signed=False)
+        module = self._names.modules[driven.module]
+        sources = [self._source(module, reference) for reference in action.samples]
+        signed = beat_signed(source.signed for source in sources) if action.sign is None else action.sign
+        if action.verb == "emit":
+            return Beat(1, EMIT_WIDTH if action.width is None else action.width, signed)
+        lanes = sum(
+            source.lanes if reference.lane is None else 1
+            for reference, source in zip(action.samples, sources, strict=True)
+        )
+        width = beat_width(source.width for source in sources) if action.width is None else action.width
+        return Beat(lanes, width, signed)
+
+    def _source(self, module: FlatModule, reference: FlatReference) -> Beat:
+        found = self._names.meaning(module, reference)
+        if isinstance(found, Output):
+            return self._beat(found)
+        signal = self._names.externals.signal(found.name)
+        assert signal is not None
+        return Beat(signal.lanes, signal.width, signal.signed)
+
+    def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
+        """Return the references that a reference stands for: several when it names all lanes of a beat."""
+        found = self._names.meaning(module, reference)
+        if isinstance(found, Output):
+            kind, index = KIND_OF_VERB[self._names.drivers[found].verb], 0
+            name, owner, base = found.name, found.module, self._names.lane_base(found)
+        else:
+            signal = self._names.externals.signal(found.name)
+            assert signal is not None
+            kind, index = signal.kind, self._names.externals.bit_of(found)
+            name, owner, base = found.name, None, self._names.externals.lane_base(found.name)
+        _check_suffix(reference, kind, context)
+        if context != "sample" or kind is not SignalKind.STREAM:
+            yield Ref(name, owner, index, 0, reference.at)
+            return
+        lanes = self._source(module, reference).lanes
+        if reference.lane is None:
+            yield from (Ref(name, owner, index, lane, reference.at) for lane in range(lanes))
+            return
+        if not base <= reference.lane < base + lanes:
+            message = (
+                f"{quoted(str(reference))} has lanes {base} to {base + lanes - 1}, and no {reference.lane}"
+            )
+            raise Refused(reference.at, message, "Lanes are declared: stream NAME of 16 lanes of 8 bits.")
+        yield Ref(name, owner, index, reference.lane - base, reference.at)
+
+
+def _shape(beat: Beat) -> str:
+    lanes = f"{beat.lanes} lanes of " if beat.lanes > 1 else ""
+    return f"{lanes}{beat.width} bits{' signed' if beat.signed else ''}"
+
+
+def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
+    shown = quoted(str(reference))
+    if kind is not SignalKind.STREAM:
+        if reference.suffix:
+            message = f"{shown} is a {kind.value} and has no `.{reference.suffix}`"
+            raise Refused(reference.at, message, "Write its name alone, or declare it as a stream.")
+        return
+    if context == "sample" and reference.suffix != "data":
+        raise Refused(reference.at, f"{shown} is a stream; its samples are sent", f"Write {reference}.data.")
+    if context != "sample" and reference.suffix != "valid":
+        what = "counts beats" if context == "sum" else "looks at a bit"
+        raise Refused(
+            reference.at, f"{shown} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
+        )

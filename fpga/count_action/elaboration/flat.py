@@ -1,0 +1,101 @@
+"""Elaborated modules: every number worked out and every range written out; names are still words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fpga.count_action.language.syntax import Verb, Wire
+from fpga.count_action.model import CountKind, Location, SignalKind
+
+Suffix = Literal["", "valid", "data"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatReference:
+    """A reference with its numbers worked out: `module.name[index].suffix[lane]`."""
+
+    name: str
+    module: str | None
+    index: int | None
+    suffix: Suffix
+    lane: int | None
+    at: Location
+
+    @property
+    def label(self) -> str:
+        """The name it has if a label was meant: `hits[3]` is `hits_3`."""
+        return self.name if self.index is None else f"{self.name}_{self.index}"
+
+    def __str__(self) -> str:
+        where = f"{self.module}." if self.module else ""
+        return f"{where}{self.name}" + (f"[{self.index}]" if self.index is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class FlatInput:
+    """A declared input; `span` is its range, if it has one."""
+
+    name: str
+    kind: SignalKind
+    span: range | None
+    lanes: int
+    width: int
+    signed: bool
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class FlatCount:
+    """A count; `target` is the name it gives itself."""
+
+    name: str
+    kind: CountKind
+    terms: tuple[FlatReference, ...]
+    constant: int
+    gate: tuple[tuple[FlatReference, bool], ...]
+    width: int
+    target: str | None
+    target_at: Location
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class FlatTarget:
+    """A target; without `width` it has that of its widest count."""
+
+    name: str
+    reset: int
+    width: int | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class FlatAction:
+    """An action; `on` is the count it names."""
+
+    verb: Verb
+    name: str
+    on: str | None
+    on_at: Location
+    samples: tuple[FlatReference, ...]
+    width: int | None
+    sign: bool | None
+    shift: int
+    modulo: int
+    cleared: FlatReference | None
+    at: Location
+
+
+@dataclass(slots=True)
+class FlatModule:
+    """A module of the datapath."""
+
+    name: str
+    at: Location
+    parameters: frozenset[str]
+    wires: dict[str, tuple[FlatReference, Wire]]
+    inputs: list[FlatInput] = field(default_factory=list)
+    counts: list[FlatCount] = field(default_factory=list)
+    targets: list[FlatTarget] = field(default_factory=list)
+    actions: list[FlatAction] = field(default_factory=list)

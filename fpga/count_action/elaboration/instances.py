@@ -1,0 +1,215 @@
+"""Modules that a datapath is made of, and the values of their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, note, quoted
+from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, names_in
+from fpga.count_action.language.defaults import DEFAULT_PARAMETER
+from fpga.count_action.language.syntax import (
+    ActionText,
+    CountText,
+    FileText,
+    Index,
+    ModuleText,
+    Number,
+    Use,
+    Wire,
+)
+from fpga.count_action.model import Location
+
+MAX_MODULES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A module of the datapath: its text, its parameters, and what its inputs are wired to."""
+
+    name: str
+    text: ModuleText
+    values: Mapping[str, int]
+    wires: Mapping[str, Wire]
+    at: Location
+
+
+def make_instances(
+    tree: FileText, imported: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+) -> list[Instance]:
+    """Return the instances of a file in the order of its text. `given` are parameters from outside."""
+    local = _unique({}, tree, report)
+    instances: dict[str, Instance] = {}
+    unused = dict.fromkeys(given)
+    for statement in tree.statements:
+        with report.part():
+            if isinstance(statement, ModuleText):
+                made = _bind(statement, statement.name, {}, {}, given, statement.at, report)
+            elif isinstance(statement, Use):
+                made = _use(statement, {**imported, **local}, given, report)
+            else:
+                continue
+            if made.name in instances and instances[made.name].at != made.at:
+                message = f"there is already a module {quoted(made.name)} at {instances[made.name].at}"
+                raise Refused(made.at, message, "Give this one another name.")
+            instances[made.name] = made
+            for name in made.values:
+                unused.pop(name, None)
+    _complain(unused, instances, tree, report)
+    return list(instances.values())
+
+
+def _unique(found: dict[str, ModuleText], tree: FileText, report: Report) -> dict[str, ModuleText]:
+    for module in tree.modules():
+        known = found.setdefault(module.name, module)
+        if known is not module:
+            message = f"there is already a module {quoted(module.name)} at {known.at}"
+            report.error(note(module.at, message, "Give this one another name."))
+    return found
+
+
+def _complain(
+    unused: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
+) -> None:
+    known = list(dict.fromkeys(name for each in instances.values() for name in each.values))
+    for name in unused:
+        first = next((each.at for each in tree.statements), None)
+        file = first.file if first else "<text>"
+        message = f"no module has a parameter {quoted(name)}, which was given a value from outside"
+        report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Leave it away."))
+
+
+def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report) -> Instance:
+    text = modules.get(use.module)
+    if text is None:
+        hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
+        raise Refused(
+            use.at, f"there is no module {quoted(use.module)} in this file or in those it imports", hint
+        )
+    arguments: dict[str, int] = {}
+    for argument in use.arguments:
+        if argument.name in arguments:
+            raise Refused(argument.at, f"{quoted(argument.name)} is given twice", "Leave one away.")
+        arguments[argument.name] = evaluate(argument.value, {})
+    wires: dict[str, Wire] = {}
+    for wire in use.wires:
+        if wire.name in wires:
+            raise Refused(wire.at, f"{quoted(wire.name)} is wired twice", "Leave one away.")
+        wires[wire.name] = wire
+    made = _bind(text, use.instance, arguments, wires, given, use.at, report)
+    for argument in use.arguments:
+        if argument.name not in made.values:
+            hint = did_you_mean(argument.name, made.values) or "It has no parameters."
+            raise Refused(argument.at, f"{quoted(use.module)} has no parameter {quoted(argument.name)}", hint)
+    return made
+
+
+def _bind(
+    text: ModuleText,
+    name: str,
+    arguments: Mapping[str, int],
+    wires: Mapping[str, Wire],
+    given: Mapping[str, int],
+    at: Location,
+    report: Report,
+) -> Instance:
+    outside = {**given, **arguments}
+    values: dict[str, int] = {}
+    for parameter in text.parameters:
+        if parameter.name in values:
+            raise Refused(
+                parameter.at, f"parameter {quoted(parameter.name)} is declared twice", "Leave one away."
+            )
+        if parameter.name in outside:
+            values[parameter.name] = outside[parameter.name]
+        elif parameter.default is not None:
+            values[parameter.name] = evaluate(parameter.default, values)
+        else:
+            raise Refused(
+                parameter.at,
+                f"parameter {quoted(parameter.name)} of module {quoted(text.name)} has no value",
+                f"Give it one: -P {parameter.name}=16, or `{parameter.name} = 16` here.",
+            )
+    for inferred, place in _inferred(text).items():
+        if inferred not in values:
+            values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
+            given_how = "as given" if inferred in outside else "unless it is given"
+            message = f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
+            report.inferences.append(note(place, message))
+    for key, value in values.items():
+        if abs(value) > LARGEST:
+            raise Refused(
+                at, f"parameter {quoted(key)} is {value}; nothing here is as large as that", "Take less."
+            )
+    return Instance(name, text, values, wires, at)
+
+
+def _inferred(text: ModuleText) -> dict[str, Location]:
+    """Return the names that are used only as bounds of ranges and in targets: parameters without declaration."""
+    elsewhere = set(_other_names(text))
+    found: dict[str, Location] = {}
+    for number in _bounds(text):
+        for name in names_in(number):
+            if name not in elsewhere:
+                found.setdefault(name, number.at)
+    return found
+
+
+def _bounds(text: ModuleText) -> Iterator[Number]:
+    for declared in text.inputs:
+        if declared.range:
+            yield from (declared.range.low, declared.range.high)
+    for target in text.targets:
+        if target.value is not None:
+            yield target.value
+    for index in _indices(text):
+        yield from (index.low, index.high)
+
+
+def _indices(text: ModuleText) -> Iterator[Index]:
+    for count in text.counts:
+        yield from _present(count.each, *(term.over for term in count.terms))
+    for action in text.actions:
+        yield from _present(action.each, *(term.over for term in action.does.samples))
+
+
+def _present(*indices: Index | None) -> Iterator[Index]:
+    return (index for index in indices if index is not None)
+
+
+def _other_names(text: ModuleText) -> Iterator[str]:
+    """Return the names that stand for something else: indices, inputs, labels, names in other numbers and terms."""
+    yield from (index.name for index in _indices(text))
+    for declared in text.inputs:
+        yield declared.name
+        yield from names_in(declared.width)
+        yield from names_in(declared.lanes)
+    for target in text.targets:
+        yield from names_in(target.width)
+    for count in text.counts:
+        yield from _names_of_count(count)
+    for action in text.actions:
+        yield from _names_of_action(action)
+
+
+def _names_of_count(count: CountText) -> Iterator[str]:
+    if count.label:
+        yield count.label.name
+        yield from names_in(count.label.index)
+    for term in count.terms:
+        yield from names_in(term.value)
+    for condition in count.gate:
+        yield from names_in(condition.reference)
+    yield from names_in(count.width)
+
+
+def _names_of_action(action: ActionText) -> Iterator[str]:
+    does = action.does
+    for label in (action.on, does.name):
+        if label:
+            yield label.name
+            yield from names_in(label.index)
+    for term in does.samples:
+        yield from names_in(term.value)
+    for number in (does.shift, does.width, does.modulo, does.cleared):
+        yield from names_in(number)

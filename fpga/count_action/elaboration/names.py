@@ -1,0 +1,211 @@
+"""Names of a text and what they refer to: an output of a module, or an external input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
+from fpga.count_action.elaboration.externals import Externals, lane_base
+from fpga.count_action.elaboration.flat import FlatAction, FlatInput, FlatModule, FlatReference
+from fpga.count_action.model import Location, SignalKind
+
+KIND_OF_VERB = {
+    "stream": SignalKind.STREAM,
+    "emit": SignalKind.STREAM,
+    "pulse": SignalKind.FLAG,
+    "set": SignalKind.FLAG,
+    "advance": SignalKind.NUMBER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a module: something that its actions drive."""
+
+    module: str
+    name: str
+
+
+class Names:
+    """Outputs and external inputs of a datapath, by the names that its modules have for them."""
+
+    def __init__(self, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> None:
+        self.modules = {module.name: module for module in modules}
+        self.externals = Externals()
+        self.drivers: dict[Output, FlatAction] = {}
+        """The first action that drives an output."""
+        self.counts = {module.name: frozenset(each.name for each in module.counts) for module in modules}
+        self._file_inputs = inputs
+        self._report = report
+        self._lanes: dict[Output, set[int]] = {}
+        self._owners: dict[str, str] = {}
+        self._declared = {module.name: frozenset(_declared_names(module, inputs)) for module in modules}
+        for module in modules:
+            for action in module.actions:
+                if action.verb in KIND_OF_VERB:
+                    self.drivers.setdefault(Output(module.name, action.name), action)
+                    self._owners.setdefault(action.name, module.name)
+
+    def settle(self) -> None:
+        """Find out what every external input is. Raises `CountActionError` with everything that is not right."""
+        self._note_inputs()
+        self._report.settle()
+        self.externals.settle(self._report, [driven.name for driven in self.drivers])
+        self._report.settle()
+
+    def lane_base(self, driven: Output) -> int:
+        """Return the number of the first lane of an output: 0 or 1."""
+        return lane_base(self._lanes.get(driven, set()))
+
+    # ------------------------------------------------------------------------------ declarations and uses
+
+    def _note_inputs(self) -> None:
+        for declared in self._file_inputs:
+            with self._report.part():
+                self.externals.declare(declared)
+        for module in self.modules.values():
+            self._note_declared(module)
+            for reference in _references(module):
+                with self._report.part():
+                    self._note(module, reference)
+            self._note_unknown_wires(module)
+
+    def _note_declared(self, module: FlatModule) -> None:
+        declared: dict[str, FlatInput] = {}
+        for each in module.inputs:
+            with self._report.part():
+                if each.name in declared:
+                    message = (
+                        f"input {quoted(each.name)} is declared twice, first at {declared[each.name].at}"
+                    )
+                    raise Refused(each.at, message, "Leave one away.")
+                declared[each.name] = each
+                self._check_not_taken(module, each.name, each.at)
+                if each.name not in module.wires:
+                    self.externals.declare(each)
+                    continue
+                reference, _ = module.wires[each.name]
+                if not reference.module:
+                    renamed = replace(
+                        each, name=reference.name, span=each.span if reference.index is None else None
+                    )
+                    self.externals.declare(renamed, element=reference.index)
+
+    def _check_not_taken(self, module: FlatModule, name: str, at: Location) -> None:
+        if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
+            message = (
+                f"{quoted(name)} is an input of {quoted(module.name)}, and a count or an output of it, too"
+            )
+            raise Refused(at, message, "Rename one of them.")
+        if name in module.parameters:
+            raise Refused(at, f"{quoted(name)} is an input and a parameter", "Rename one of them.")
+
+    def _note(self, module: FlatModule, reference: FlatReference) -> None:
+        found = self.meaning(module, reference)
+        if isinstance(found, Output):
+            if reference.lane is not None:
+                self._lanes.setdefault(found, set()).add(reference.lane)
+            return
+        if found.name not in self._declared[module.name] | _wired_names(module):
+            self._check_not_driven_elsewhere(module, found)
+        self.externals.use(found)
+
+    def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
+        if reference.name in self.modules:
+            outputs = [each.name for each in self.drivers if each.module == reference.name]
+            hint = f"Write {reference.name}.{outputs[0]}." if outputs else "It drives nothing."
+            raise Refused(reference.at, f"{quoted(reference.name)} is a module, not a signal", hint)
+        owner = self._owners.get(reference.label)
+        if owner is not None and reference.name not in self.externals:
+            message = f"{quoted(str(reference))} is declared nowhere; module {quoted(owner)} drives one of that name"
+            hint = f"Write {owner}.{reference.label}, or declare an input of that name in `inputs`."
+            raise Refused(reference.at, message, hint)
+
+    def _note_unknown_wires(self, module: FlatModule) -> None:
+        names = dict.fromkeys([each.name for each in module.inputs])
+        names |= dict.fromkeys(
+            reference.name for reference in _references(module) if reference.module is None
+        )
+        for name, (_, wire) in module.wires.items():
+            if name not in names:
+                message = f"{quoted(module.name)} has no input {quoted(name)} that could be wired"
+                self._report.error(note(wire.at, message, did_you_mean(name, names)))
+
+    # ------------------------------------------------------------------------------------------ meanings
+
+    def meaning(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
+        """Return what drives a reference, or the external input that it is (with its name there)."""
+        if reference.module is not None:
+            return self.output(reference)
+        own = Output(module.name, reference.label)
+        if own in self.drivers and not (
+            reference.index is not None and reference.name in self._declared[module.name]
+        ):
+            return own
+        if reference.name in module.wires:
+            return self._wired(module, reference)
+        if reference.name in self._declared[module.name]:
+            return reference
+        if reference.label in self.counts[module.name]:
+            raise _not_a_signal(reference)
+        if reference.name in module.parameters and reference.index is None and not reference.suffix:
+            raise Refused(
+                reference.at, f"{quoted(reference.name)} is a parameter, not a signal", "Name a signal."
+            )
+        return reference
+
+    def output(self, reference: FlatReference) -> Output:
+        """Return the output of another module that a reference names. Raises `Refused` when there is none."""
+        assert reference.module is not None
+        if reference.module not in self.modules:
+            hint = did_you_mean(reference.module, self.modules)
+            raise Refused(reference.at, f"there is no module {quoted(reference.module)}", hint)
+        found = Output(reference.module, reference.label)
+        if found in self.drivers:
+            return found
+        if reference.label in self.counts[reference.module]:
+            raise _not_a_signal(reference)
+        outputs = [each.name for each in self.drivers if each.module == reference.module]
+        hint = did_you_mean(reference.label, outputs) or "It drives nothing."
+        raise Refused(
+            reference.at, f"module {quoted(reference.module)} drives no {quoted(reference.label)}", hint
+        )
+
+    def _wired(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
+        target, wire = module.wires[reference.name]
+        if target.suffix:
+            raise Refused(target.at, "a wire carries the whole stream", f"Leave `.{target.suffix}` away.")
+        one_element = target.module is not None or target.index is not None
+        if one_element and reference.index not in {None, 0, 1}:
+            message = (
+                f"{quoted(reference.name)} is wired to {target}, one signal,"
+                f" and element {reference.index} of it is used"
+            )
+            raise Refused(wire.at, message, "Wire it to an external input that has as many elements.")
+        if target.module is not None:
+            return self.output(target)
+        index = reference.index if target.index is None else target.index
+        return replace(reference, name=target.name, index=index)
+
+
+def _not_a_signal(reference: FlatReference) -> Refused:
+    message = f"{quoted(str(reference))} is a count; its value is not a signal"
+    return Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
+
+
+def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
+    """Return the inputs that the text of a module, or that of the file, declares."""
+    return (each.name for each in (*module.inputs, *file_inputs))
+
+
+def _wired_names(module: FlatModule) -> set[str]:
+    return {reference.name for reference, _ in module.wires.values()}
+
+
+def _references(module: FlatModule) -> Iterator[FlatReference]:
+    for count in module.counts:
+        yield from count.terms
+        yield from (reference for reference, _ in count.gate)
+    for action in module.actions:
+        yield from action.samples

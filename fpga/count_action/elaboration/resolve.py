@@ -1,0 +1,169 @@
+"""From elaborated modules to the one representation: every name becomes a reference to what it means."""
+
+from __future__ import annotations
+
+from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
+from fpga.count_action.elaboration.beats import Beats
+from fpga.count_action.elaboration.flat import (
+    FlatAction,
+    FlatCount,
+    FlatInput,
+    FlatModule,
+    FlatReference,
+    FlatTarget,
+)
+from fpga.count_action.elaboration.names import Names, Output
+from fpga.count_action.language.defaults import COUNT_WIDTH
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Condition,
+    Count,
+    Datapath,
+    Location,
+    Module,
+    Target,
+)
+
+_ACTIONS = {
+    "stream": ActionKind.STREAM,
+    "emit": ActionKind.EMIT,
+    "pulse": ActionKind.PULSE,
+    "set": ActionKind.SET,
+    "advance": ActionKind.ADVANCE,
+}
+
+
+def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> Datapath:
+    """Return the datapath of these modules. Raises `CountActionError` with everything that does not resolve."""
+    names = Names(modules, inputs, report)
+    names.settle()
+    beats = Beats(names, report)
+    beats.check_wires()
+    resolver = _Resolver(names, beats, report)
+    resolved = tuple(resolver.module(module) for module in modules)
+    report.settle()
+    return Datapath(name, names.externals.signals(), resolved)
+
+
+class _Resolver:
+    """Resolves the parts of modules. Errors go to the report, several at a time."""
+
+    def __init__(self, names: Names, beats: Beats, report: Report) -> None:
+        self._names, self._beats, self._report = names, beats, report
+
+    def module(self, module: FlatModule) -> Module:
+        counts: list[Count] = []
+        actions: list[Action] = []
+        for place, count in enumerate(module.counts):
+            with self._report.part():
+                counts.append(self._count(module, count, place))
+        for place, action in enumerate(module.actions):
+            with self._report.part():
+                actions.append(self._action(module, action, place))
+        targets = [_target(target, counts) for target in module.targets]
+        return Module(module.name, tuple(counts), tuple(targets), tuple(actions), module.at)
+
+    def _count(self, module: FlatModule, count: FlatCount, place: int) -> Count:
+        terms = [ref for reference in count.terms for ref in self._beats.refs(module, reference, "sum")]
+        gate = [
+            Condition(ref, negated)
+            for reference, negated in count.gate
+            for ref in self._beats.refs(module, reference, "condition")
+        ]
+        return Count(
+            name=count.name,
+            kind=count.kind,
+            target=_target_of(module, count, place),
+            terms=tuple(terms),
+            constant=count.constant,
+            gate=tuple(gate),
+            width=count.width,
+            at=count.at,
+        )
+
+    def _action(self, module: FlatModule, action: FlatAction, place: int) -> Action:
+        on = _count_of(module, action, place)
+        if action.cleared is not None:
+            return self._clear(module, action.cleared, on, action.at)
+        refs = [ref for reference in action.samples for ref in self._beats.refs(module, reference, "sample")]
+        beat = self._beats.beat_of(module, action)
+        return Action(
+            kind=_ACTIONS[action.verb],
+            on=on,
+            output=action.name,
+            refs=tuple(refs),
+            width=beat.width,
+            signed=beat.signed,
+            shift=action.shift,
+            modulo=action.modulo,
+            at=action.at,
+        )
+
+    def _clear(self, module: FlatModule, reference: FlatReference, on: str, at: Location) -> Action:
+        if reference.suffix:
+            raise Refused(
+                reference.at,
+                f"{quoted(str(reference))} is a stream and cannot be cleared",
+                "Clear a count or a flag.",
+            )
+        driver = self._names.drivers.get(Output(module.name, reference.label))
+        if reference.module is None and driver is not None and driver.verb == "set":
+            return Action(ActionKind.CLEAR_FLAG, on, reference.label, at=at)
+        owner = module if reference.module is None else self._names.modules.get(reference.module)
+        if owner is None:
+            hint = did_you_mean(str(reference.module), self._names.modules)
+            raise Refused(reference.at, f"there is no module {quoted(str(reference.module))}", hint)
+        if reference.label in self._names.counts[owner.name]:
+            return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=at)
+        flags = [each.name for each in module.actions if each.verb == "set"] if owner is module else []
+        hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
+        if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
+            hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."
+        message = f"{quoted(str(reference))} is neither a count nor a flag that {quoted(module.name)} sets"
+        raise Refused(reference.at, message, hint)
+
+
+def _target_of(module: FlatModule, count: FlatCount, place: int) -> str:
+    names = [target.name for target in module.targets]
+    if count.target is not None:
+        if count.target not in names:
+            message = f"{quoted(module.name)} has no target {quoted(count.target)}"
+            raise Refused(count.target_at, message, did_you_mean(count.target, names))
+        return count.target
+    if not names:
+        message = f"{quoted(module.name)} has no target for count {quoted(count.name)}"
+        raise Refused(
+            count.at, message, "Add `targets: { 4 }`, or `targets: { never }` for a count that is only read."
+        )
+    if len(names) == 1:
+        return names[0]
+    if len(names) != len(module.counts):
+        message = f"{quoted(module.name)} has {len(module.counts)} counts and {len(names)} targets"
+        raise Refused(count.at, message, "Write one target, one for each count, or `to TARGET` in the count.")
+    return names[place]
+
+
+def _count_of(module: FlatModule, action: FlatAction, place: int) -> str:
+    names = [count.name for count in module.counts]
+    if action.on is not None:
+        if action.on not in names:
+            message = f"{quoted(module.name)} has no count {quoted(action.on)}"
+            raise Refused(action.on_at, message, did_you_mean(action.on, names))
+        return action.on
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise Refused(
+            action.at, f"{quoted(module.name)} counts nothing that this could follow", "Add `counts: {...}`."
+        )
+    if len(names) != len(module.actions):
+        message = f"which of {len(names)} counts is this action on? There are {len(module.actions)} actions"
+        raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the count that is meant.")
+    return names[place]
+
+
+def _target(target: FlatTarget, counts: list[Count]) -> Target:
+    widths = [count.width for count in counts if count.target == target.name]
+    width = target.width if target.width is not None else max(widths, default=COUNT_WIDTH)
+    return Target(target.name, target.reset, width, target.at)

@@ -1,0 +1,157 @@
+"""Explanation of a datapath for people: counts, targets, actions, who triggers whom, and after how many cycles.
+
+`explain` gives the facts; `drawing` and `svg` draw them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fpga.count_action.graph import Graph, Link
+from fpga.count_action.language.unparse import Writer, input_text
+from fpga.count_action.model import Action, Count, Datapath, Module
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFacts:
+    """An action: its text, when its effect is seen, and the counts that see it.
+
+    `latency_cycles` is counted from the beat or flag from outside that completes it, along the shortest chain (R6).
+    """
+
+    text: str
+    output: str
+    latency_cycles: int
+    triggers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountFacts:
+    """A count: its text, its target (None: never), and what happens then."""
+
+    name: str
+    text: str
+    target: str
+    value: int | None
+    effects: tuple[ActionFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """A module."""
+
+    name: str
+    counts: tuple[CountFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """From a module, or an input when `driver` is empty, to a module: what goes there, and how it is used."""
+
+    driver: str
+    name: str
+    reader: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A datapath in words."""
+
+    name: str
+    digest: str
+    inputs: tuple[str, ...]
+    modules: tuple[ModuleFacts, ...]
+    lines: tuple[Connection, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as programs get it."""
+        return asdict(self)
+
+
+def explain(datapath: Datapath) -> Explanation:
+    """Return the facts about a datapath that `check` accepts."""
+    graph = Graph(datapath)
+    latencies = _latencies(graph)
+    return Explanation(
+        name=datapath.name,
+        digest=f"{datapath.digest:08x}",
+        inputs=tuple(input_text(signal) for signal in datapath.inputs),
+        modules=tuple(_part(graph, module, latencies) for module in datapath.modules),
+        lines=tuple(dict.fromkeys((*_from_outside(graph), *map(_line, graph.links)))),
+    )
+
+
+def _part(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
+    return ModuleFacts(
+        module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts)
+    )
+
+
+def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]) -> CountFacts:
+    writer = Writer(graph)
+    latency = latencies.get((module.name, count.name), 1)
+    effects = [
+        ActionFacts(
+            writer.verb(module, action), action.output, latency, tuple(_triggered(graph, module, action))
+        )
+        for action in module.actions
+        if action.on == count.name
+    ]
+    value = module.target(count.target).reset or None
+    return CountFacts(count.name, writer.sum(module, count), count.target, value, tuple(effects))
+
+
+def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
+    """Return the counts that see an action, in the order of the text."""
+    return dict.fromkeys(
+        f"{link.reader.name}.{link.count.name}"
+        for link in graph.links
+        if link.driver is module and link.action is action and link.how != "sends"
+    )
+
+
+def _from_outside(graph: Graph) -> list[Connection]:
+    found = []
+    for module in graph.datapath.modules:
+        for count in module.counts:
+            found += [
+                Connection("", ref.name, module.name, "counts") for ref in count.terms if ref.module is None
+            ]
+            gate = [each.ref for each in count.gate]
+            found += [
+                Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
+            ]
+        for action in module.actions:
+            found += [
+                Connection("", ref.name, module.name, "sends") for ref in action.refs if ref.module is None
+            ]
+    return found
+
+
+def _line(link: Link) -> Connection:
+    name = link.action.output or f"clear {link.count.name}"
+    return Connection(link.driver.name, name, link.reader.name, link.how)
+
+
+def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
+    """Return the cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
+    found = {
+        (module.name, count.name): 1
+        for module, count in graph.datapath.counts()
+        if count.constant or any(term.module is None for term in count.terms)
+    }
+    links = [
+        ((link.driver.name, link.action.on), (link.reader.name, link.count.name))
+        for link in graph.links
+        if link.how == "counts"
+    ]
+    for _ in range(sum(1 for _ in graph.datapath.counts())):
+        before = dict(found)
+        for driver, reader in links:
+            if driver in found:
+                found[reader] = min(found.get(reader, found[driver] + 1), found[driver] + 1)
+        if found == before:
+            break
+    return found

@@ -1,0 +1,179 @@
+"""An explanation as an SVG drawing: inputs at the left, modules in columns, arrows for what goes between them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+
+from fpga.count_action.explanation.drawing import goal
+from fpga.count_action.explanation.explain import Connection, Explanation, ModuleFacts
+
+_CHAR = 7.3
+_ROW = 18
+_BOX = 46 * _CHAR
+_GAP = 150
+_MARGIN = 24
+_STYLE = """
+  text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12px; fill: #1f2933 }
+  .name { font-weight: bold; font-size: 13px; fill: #ffffff }
+  .quiet { fill: #5b6770 }
+  .label { font-size: 11px; fill: #0b5394; paint-order: stroke; stroke: #ffffff; stroke-width: 4px }
+  .box { fill: #ffffff; stroke: #34495e; stroke-width: 1.2 }
+  .head { fill: #34495e }
+  .input { fill: #eaf2f8; stroke: #5b8db8 }
+  .line { fill: none; stroke: #0b5394; stroke-width: 1.4 }
+""".strip("\n")
+_TIP = """<defs><marker id="tip" markerWidth="9" markerHeight="9" refX="8" refY="4.5" orient="auto">
+<path d="M0,0 L9,4.5 L0,9 z" fill="#0b5394"/></marker></defs>"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rectangle:
+    x: float
+    y: float
+    height: float
+    rows: tuple[tuple[str, str], ...]
+    width: float = _BOX
+
+
+def draw_svg(explanation: Explanation) -> str:
+    """Return the drawing as a document of its own."""
+    columns = _columns(explanation)
+    inputs = list(_inputs(explanation))
+    rectangles = dict(_placed_inputs(inputs))
+    left = (
+        (max((len(name) for name, _ in inputs), default=0) * _CHAR + 2 * _MARGIN + _GAP)
+        if inputs
+        else _MARGIN
+    )
+    parts = {part.name: part for part in explanation.modules}
+    for number, names in enumerate(columns):
+        y = float(_MARGIN + 24)
+        for name in names:
+            rows = tuple(_rows(parts[name]))
+            area = _Rectangle(left + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
+            rectangles[name] = area
+            y += area.height + 40
+    width = max(area.x + area.width for area in rectangles.values()) + _MARGIN + 60
+    height = max(area.y + area.height for area in rectangles.values()) + _MARGIN + 60
+    body = [
+        *_lines(explanation, rectangles),
+        *(_drawn(name, area, parts) for name, area in rectangles.items()),
+    ]
+    return _document(explanation, width, height, body)
+
+
+def _document(explanation: Explanation, width: float, height: float, body: list[str]) -> str:
+    size = f'width="{width:.0f}" height="{height:.0f}"'
+    title = escape(f"{explanation.name} (digest {explanation.digest})")
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}">',
+            f"<title>{title}</title>",
+            f"<style>\n{_STYLE}\n</style>",
+            _TIP,
+            f'<rect {size} fill="#ffffff"/>',
+            f'<text x="{_MARGIN}" y="{_MARGIN}" class="quiet">{title}</text>',
+            *body,
+            "</svg>\n",
+        ]
+    )
+
+
+def _columns(explanation: Explanation) -> list[list[str]]:
+    """Return the modules by the longest chain that leads to them; lines that go back are left out of account."""
+    names = [part.name for part in explanation.modules]
+    depth = dict.fromkeys(names, 0)
+    forward = [
+        line
+        for line in explanation.lines
+        if line.driver and names.index(line.driver) < names.index(line.reader)
+    ]
+    for name in names:
+        for line in forward:
+            if line.driver == name:
+                depth[line.reader] = max(depth[line.reader], depth[name] + 1)
+    return [[name for name in names if depth[name] == column] for column in range(max(depth.values()) + 1)]
+
+
+def _inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    for text in explanation.inputs:
+        words = text.split(" ", 1)
+        name = words[1].partition("[")[0].partition(" ")[0]
+        yield text.replace(" of ", ", ", 1), name
+
+
+def _placed_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectangle]]:
+    for number, (text, name) in enumerate(inputs):
+        y = _MARGIN + 24 + number * 2.2 * _ROW
+        width = len(text) * _CHAR + 20
+        yield f" {name}", _Rectangle(_MARGIN, y, 1.5 * _ROW, (("input", text),), width)
+
+
+def _rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
+    for counter in part.counts:
+        yield from _wrapped("", f"{counter.name}: {counter.text}")
+        yield from _wrapped("quiet", f"  {goal(counter)}")
+        for effect in counter.effects:
+            yield from _wrapped("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
+
+
+def _wrapped(style: str, text: str) -> Iterator[tuple[str, str]]:
+    indent = " " * (len(text) - len(text.lstrip()))
+    for line in textwrap.wrap(text, 44, subsequent_indent=indent + "    ", drop_whitespace=True):
+        yield style, line
+
+
+def _drawn(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
+    if name not in parts:
+        return (
+            f'<rect class="input" x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
+            f' height="{area.height:.0f}" rx="12"/>'
+            f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(area.rows[0][1])}</text>'
+        )
+    box = f'x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
+    made = [
+        f'<rect class="box" {box} height="{area.height:.0f}" rx="4"/>',
+        f'<rect class="head" {box} height="{1.4 * _ROW:.0f}" rx="4"/>',
+        f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(name)}</text>',
+    ]
+    for number, (style, text) in enumerate(area.rows):
+        y = area.y + (number + 2.3) * _ROW
+        made.append(
+            f'<text class="{style}" x="{area.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
+        )
+    return "\n".join(made)
+
+
+def _lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
+    pairs: dict[tuple[str, str], list[Connection]] = {}
+    for line in explanation.lines:
+        pairs.setdefault((line.driver or f" {line.name}", line.reader), []).append(line)
+    into: dict[str, int] = {}
+    lowest = max(area.y + area.height for area in rectangles.values())
+    for (driver, reader), lines in pairs.items():
+        into[reader] = into.get(reader, 0) + 1
+        label = "" if driver.startswith(" ") else ", ".join(dict.fromkeys(line.name for line in lines))
+        yield _arrow(rectangles[driver], rectangles[reader], into[reader], label, lowest)
+
+
+def _arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowest: float) -> str:
+    x1, y1 = driver.x + driver.width, driver.y + min(driver.height / 2, 1.5 * _ROW)
+    x2, y2 = reader.x, reader.y + 10 + 12 * number
+    if 0 < x2 - x1 < _BOX + _GAP:
+        bend = (x2 - x1) / 2
+        path = f"M{x1:.0f},{y1:.0f} C{x1 + bend:.0f},{y1:.0f} {x2 - bend:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
+        middle = (x1 + x2) / 2, (y1 + y2) / 2 - 5
+    else:
+        low = lowest + 6 + 10 * number
+        path = f"M{x1:.0f},{y1:.0f} h{16 + 6 * number} V{low:.0f} H{x2 - 16 - 6 * number:.0f} V{y2:.0f} H{x2:.0f}"
+        middle = (x1 + x2) / 2, low - 4
+    return f'<path class="line" marker-end="url(#tip)" d="{path}"/>' + (
+        _label(label, *middle) if label else ""
+    )
+
+
+def _label(text: str, x: float, y: float) -> str:
+    return f'\n<text class="label" text-anchor="middle" x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>'

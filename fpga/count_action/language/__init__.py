@@ -1,0 +1,1 @@
+"""The text of the language: read into a syntax tree, and written."""

@@ -1,0 +1,266 @@
+"""The tree of a text: what stands there and where, before any name has a meaning.
+
+Every node knows its place. Numbers are still expressions, ranges are not expanded, names are words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from fpga.count_action.model import Location, SignalKind
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A number as it is written."""
+
+    value: int
+    at: Location
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`name` or `name[index]`."""
+
+    name: str
+    index: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Parts with points between them: a parameter or an index name (in numbers), or a signal."""
+
+    parts: tuple[Part, ...]
+    at: Location
+    depth: int = 0
+
+    @property
+    def plain(self) -> str | None:
+        """The name when it is nothing but a name."""
+        return self.parts[0].name if len(self.parts) == 1 and self.parts[0].index is None else None
+
+    def __str__(self) -> str:
+        return ".".join(part.name + ("[...]" if part.index else "") for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two numbers and what is done with them; `depth` is how deep expressions are nested in it."""
+
+    operator: Literal["+", "-", "*", "/"]
+    left: Number
+    right: Number
+    at: Location
+    depth: int
+
+
+Number: TypeAlias = Integer | Reference | Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`[low to high]`."""
+
+    low: Number
+    high: Number
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`name = low to high`."""
+
+    name: str
+    low: Number
+    high: Number
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A signal or a number, once or for every value of an index; `sign` is -1 for what is taken away."""
+
+    value: Number
+    over: Index | None
+    at: Location
+    sign: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A name that may have an index: `hits[k]`."""
+
+    name: str
+    index: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class InputText:
+    """An input as it is declared."""
+
+    kind: SignalKind
+    name: str
+    range: Range | None
+    lanes: Number | None
+    width: Number | None
+    signed: bool
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """`reference` or `not reference`."""
+
+    reference: Reference
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CountText:
+    """A count, or one for every value of `each`."""
+
+    each: Index | None
+    label: Label | None
+    terms: tuple[Term, ...]
+    accumulates: bool
+    target: Part | None
+    gate: tuple[ConditionText, ...]
+    width: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class TargetText:
+    """A target; no value means `never`."""
+
+    name: str | None
+    value: Number | None
+    width: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """`signed` or `unsigned`."""
+
+    at: Location
+    signed: bool
+
+
+Verb: TypeAlias = Literal["stream", "emit", "pulse", "set", "clear", "advance"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerbText:
+    """The verb of an action with its operands.
+
+    `name` is what it drives, `cleared` what `clear` clears; without `sign` the samples say it.
+    """
+
+    verb: Verb
+    at: Location
+    name: Label | None = None
+    samples: tuple[Term, ...] = ()
+    shift: Number | None = None
+    width: Number | None = None
+    sign: bool | None = None
+    modulo: Number | None = None
+    cleared: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionText:
+    """An action, or one for every value of `each`."""
+
+    each: Index | None
+    on: Label | None
+    does: VerbText
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterText:
+    """A parameter, and its value unless another is given."""
+
+    name: str
+    default: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One of the sections of a module, or the inputs of a file."""
+
+    kind: Literal["inputs", "counts", "targets", "actions"]
+    items: tuple[InputText | CountText | TargetText | ActionText, ...]
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """A module as it is written."""
+
+    name: str
+    parameters: tuple[ParameterText, ...]
+    inputs: tuple[InputText, ...]
+    counts: tuple[CountText, ...]
+    targets: tuple[TargetText, ...]
+    actions: tuple[ActionText, ...]
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """`name = number`."""
+
+    name: str
+    value: Number
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """`input = reference`."""
+
+    name: str
+    reference: Reference
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An instance of a module."""
+
+    module: str
+    arguments: tuple[Argument, ...]
+    instance: str
+    wires: tuple[Wire, ...]
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A file whose modules are wanted."""
+
+    path: str
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """A file: its statements in their order."""
+
+    statements: tuple[Import | Use | Section | ModuleText, ...]
+
+    def modules(self) -> Iterator[ModuleText]:
+        """Return the modules that are written in it."""
+        return (each for each in self.statements if isinstance(each, ModuleText))
+
+    def imports(self) -> Iterator[Import]:
+        """Return the files that it names."""
+        return (each for each in self.statements if isinstance(each, Import))

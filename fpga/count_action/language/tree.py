@@ -1,0 +1,232 @@
+"""Syntax nodes made of what lark has read, each with its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fpga.count_action.language.numbers import NumberBuilder
+from fpga.count_action.language.syntax import (
+    ActionText,
+    Argument,
+    ConditionText,
+    CountText,
+    FileText,
+    Import,
+    Index,
+    InputText,
+    Label,
+    ModuleText,
+    Number,
+    ParameterText,
+    Part,
+    Range,
+    Reference,
+    Section,
+    Sign,
+    TargetText,
+    Term,
+    Use,
+    VerbText,
+    Wire,
+)
+from fpga.count_action.model import Location, SignalKind
+
+_MEANT = frozenset({"NAME", "INTEGER", "STRING"})
+
+
+class TreeBuilder(NumberBuilder):
+    """Makes the nodes of `syntax` of those of lark: one method for each rule of the grammar.
+
+    A method gets the place of its first token, and its parts: nodes, names and None for what is left out.
+    """
+
+    def build(self, rule: str, children: list[Any]) -> Any:
+        """Return the node for a rule whose parts are built."""
+        at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
+        parts = [each for each in children if getattr(each, "type", "NAME") in _MEANT]
+        return getattr(self, f"_{rule.strip('_')}")(at, *parts)
+
+    # Files
+
+    def _start(self, at: Location, *statements: Any) -> FileText:
+        return FileText(statements)
+
+    def _import(self, at: Location, path: Any) -> Import:
+        return Import(str(path)[1:-1], self._location(path))
+
+    def _use(self, at: Location, module: Any, arguments: Any, instance: Any, wires: Any) -> Use:
+        return Use(str(module), arguments or (), self._name(instance), wires or (), self._location(module))
+
+    def _arguments(self, at: Location, *arguments: Argument) -> tuple[Argument, ...]:
+        return arguments
+
+    def _argument(self, at: Location, name: Any, value: Number) -> Argument:
+        return Argument(str(name), value, at)
+
+    def _wires(self, at: Location, *wires: Wire) -> tuple[Wire, ...]:
+        return wires
+
+    def _wire(self, at: Location, name: Any, reference: Reference) -> Wire:
+        return Wire(str(name), reference, at)
+
+    # Modules
+
+    def _module(self, at: Location, name: Any, parameters: Any, *sections: Section) -> ModuleText:
+        items: dict[str, Any] = {"inputs": (), "counts": (), "targets": (), "actions": ()}
+        for section in sections:
+            items[section.kind] += section.items
+        return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
+
+    def _parameters(self, at: Location, *parameters: ParameterText) -> tuple[ParameterText, ...]:
+        return parameters
+
+    def _parameter(self, at: Location, name: Any, default: Number | None) -> ParameterText:
+        return ParameterText(self._name(name), default, at)
+
+    def _default(self, at: Location, value: Number) -> Number:
+        return value
+
+    def _inputs(self, at: Location, *items: Any) -> Section:
+        return Section("inputs", items, at)
+
+    def _counts(self, at: Location, *items: Any) -> Section:
+        return Section("counts", items, at)
+
+    def _targets(self, at: Location, *items: Any) -> Section:
+        return Section("targets", items, at)
+
+    def _actions(self, at: Location, *items: Any) -> Section:
+        return Section("actions", items, at)
+
+    # Inputs
+
+    def _stream_input(
+        self, at: Location, name: Any, span: Any, lanes: Any, width: Any, signed: Any
+    ) -> InputText:
+        place = self._location(name)
+        return InputText(SignalKind.STREAM, self._name(name), span, lanes, width, signed is not None, place)
+
+    def _flag_input(self, at: Location, name: Any, span: Any) -> InputText:
+        return InputText(
+            SignalKind.FLAG, self._name(name), span, None, None, signed=False, at=self._location(name)
+        )
+
+    def _number_input(self, at: Location, name: Any, span: Any, width: Any) -> InputText:
+        return InputText(
+            SignalKind.NUMBER, self._name(name), span, None, width, signed=False, at=self._location(name)
+        )
+
+    def _range(self, at: Location, low: Number, high: Number) -> Range:
+        return Range(low, high, at)
+
+    def _lanes(self, at: Location, lanes: Number) -> Number:
+        return lanes
+
+    def _signed(self, at: Location) -> Sign:
+        return Sign(at, signed=True)
+
+    def _unsigned(self, at: Location) -> Sign:
+        return Sign(at, signed=False)
+
+    # Counts and targets
+
+    def _count(
+        self,
+        at: Location,
+        each: Index | None,
+        label: Label | None,
+        terms: tuple[Term, ...],
+        accumulates: Location | None,
+        target: Part | None,
+        gate: tuple[ConditionText, ...] | None,
+        width: Number | None,
+    ) -> CountText:
+        return CountText(each, label, terms, accumulates is not None, target, gate or (), width, at)
+
+    def _own_label(self, at: Location, label: Label) -> Label:
+        return label
+
+    def _terms(self, at: Location, *terms: Term) -> tuple[Term, ...]:
+        return terms
+
+    def _term(self, at: Location, value: Number, over: Index | None) -> Term:
+        return Term(value, over, at)
+
+    def _added(self, at: Location, term: Term) -> Term:
+        return term
+
+    def _subtracted(self, at: Location, term: Term) -> Term:
+        return replace(term, sign=-1)
+
+    def _over(self, at: Location, index: Index) -> Index:
+        return index
+
+    def _over_cycles(self, at: Location) -> Location:
+        return at
+
+    def _reaches(self, at: Location, target: Any) -> Part:
+        return Part(str(target), None, self._location(target))
+
+    def _while(self, at: Location, *conditions: ConditionText) -> tuple[ConditionText, ...]:
+        return conditions
+
+    def _condition(self, at: Location, inverted: Location | None, reference: Reference) -> ConditionText:
+        return ConditionText(reference, inverted is not None)
+
+    def _inverted(self, at: Location) -> Location:
+        return at
+
+    def _width(self, at: Location, width: Number) -> Number:
+        return width
+
+    def _target(self, at: Location, name: Part | None, value: Any, width: Number | None) -> TargetText:
+        return TargetText(
+            name.name if name else None, None if isinstance(value, Location) else value, width, at
+        )
+
+    def _own_name(self, at: Location, name: Any) -> Part:
+        return Part(self._name(name), None, at)
+
+    def _never(self, at: Location) -> Location:
+        return at
+
+    # Actions
+
+    def _action(self, at: Location, each: Index | None, on: Label | None, does: VerbText) -> ActionText:
+        return ActionText(each, on, does, at)
+
+    def _on(self, at: Location, label: Label) -> Label:
+        return label
+
+    def _stream(self, at: Location, *parts: Any) -> VerbText:
+        *samples, width, sign, name = parts
+        return VerbText("stream", at, name, tuple(samples), width=width, sign=sign and sign.signed)
+
+    def _emit(self, at: Location, *parts: Any) -> VerbText:
+        *samples, shift, width, sign, name = parts
+        return VerbText("emit", at, name, tuple(samples), shift, width, sign=sign and sign.signed)
+
+    def _sample(self, at: Location, reference: Reference, over: Index | None) -> Term:
+        return Term(reference, over, at)
+
+    def _shift(self, at: Location, places: Number) -> Number:
+        return places
+
+    def _as_name(self, at: Location, name: Label) -> Label:
+        return name
+
+    def _pulse(self, at: Location, name: Label) -> VerbText:
+        return VerbText("pulse", at, name)
+
+    def _set(self, at: Location, name: Label) -> VerbText:
+        return VerbText("set", at, name)
+
+    def _clear(self, at: Location, cleared: Reference) -> VerbText:
+        return VerbText("clear", at, cleared=cleared)
+
+    def _advance(self, at: Location, name: Label, modulo: Number, width: Number | None) -> VerbText:
+        return VerbText("advance", at, name, modulo=modulo, width=width)
+
+    def _each(self, at: Location, index: Index) -> Index:
+        return index

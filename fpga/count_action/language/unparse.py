@@ -1,0 +1,215 @@
+"""A datapath as text of the language, so that what Python built can be read, kept and checked in.
+
+`parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath` for every datapath that `check` accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from fpga.count_action.graph import Graph
+from fpga.count_action.language.defaults import COUNT_WIDTH, EMIT_WIDTH, beat_signed, beat_width, number_width
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Condition,
+    Count,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+)
+
+_RUN = 3
+"""From so many neighbours on a range is written."""
+
+
+def unparse(datapath: Datapath) -> str:
+    """Return the text, inputs first."""
+    writer = Writer(Graph(datapath))
+    parts = [
+        *writer.inputs(),
+        *(line for module in datapath.modules for line in ("", *writer.module(module))),
+    ]
+    return "\n".join(parts).lstrip("\n") + "\n"
+
+
+class Writer:
+    """Writes the parts of one datapath."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._sizes = {each.name: each.size for each in graph.datapath.inputs}
+
+    def inputs(self) -> Iterator[str]:
+        """Return the section of the external inputs, when there are any."""
+        if self._graph.datapath.inputs:
+            yield from _section("", "inputs", [input_text(each) for each in self._graph.datapath.inputs])
+
+    def module(self, module: Module) -> Iterator[str]:
+        """Return a module, line by line."""
+        yield f"module {module.name} {{"
+        yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
+        yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
+        if module.actions:
+            yield from _section("  ", "actions", [self._action(module, each) for each in module.actions])
+        yield "}"
+
+    def _count(self, module: Module, count: Count) -> str:
+        return f"{count.name}: {self.sum(module, count)}"
+
+    def sum(self, module: Module, count: Count) -> str:
+        """Return what a count adds, and when."""
+        terms = [*self._runs(count.terms, ".valid"), *([str(count.constant)] if count.constant else [])]
+        words = [f"sum {' + '.join(terms)}"]
+        words += ["over cycles"] if count.kind.value == "accumulate" else []
+        words += [] if _paired(module) else [f"to {count.target}"]
+        words += [f"while {' and '.join(map(self._condition, count.gate))}"] if count.gate else []
+        words += [f"width {count.width}"] if count.width != COUNT_WIDTH else []
+        return " ".join(words)
+
+    def _condition(self, condition: Condition) -> str:
+        suffix = ".valid" if self._graph.is_stream(condition.ref) else ""
+        return f"{'not ' if condition.negated else ''}{self._name(condition.ref)}{suffix}"
+
+    def _action(self, module: Module, action: Action) -> str:
+        on = f"on {action.on}: " if len(module.counts) > 1 else ""
+        return on + self.verb(module, action)
+
+    def verb(self, module: Module, action: Action) -> str:
+        """Return what an action does."""
+        if action.kind is ActionKind.CLEAR_COUNT:
+            owner, name = action.clears or ("", "")
+            return f"clear {name}" if owner == module.name else f"clear {owner}.{name}"
+        if action.kind is ActionKind.ADVANCE:
+            width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
+            return f"advance {action.output} modulo {action.modulo}{width}"
+        if action.kind in _SIMPLE:
+            return f"{_SIMPLE[action.kind]} {action.output}"
+        return self._stream(action)
+
+    def _stream(self, action: Action) -> str:
+        sources = [self._graph.source(ref) for ref in action.refs]
+        emits = action.kind is ActionKind.EMIT
+        default = EMIT_WIDTH if emits else beat_width(source.width for source in sources)
+        words = [
+            "emit sum" if emits else "stream",
+            (" + " if emits else ", ").join(self._runs(action.refs, ".data")),
+        ]
+        words += [f"shift {action.shift}"] if emits and action.shift else []
+        words += [f"width {action.width}"] if action.width != default else []
+        if action.signed != beat_signed(source.signed for source in sources):
+            words.append("signed" if action.signed else "unsigned")
+        words += [f"as {action.output}"] if action.output != "out" else []
+        return " ".join(words)
+
+    # References
+
+    def _runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
+        """Return terms or samples, neighbouring elements or lanes as one range."""
+        rest = list(refs)
+        while rest:
+            ways = (
+                self._whole_beats(rest, suffix),
+                self._elements(rest, suffix),
+                self._lanes(rest, suffix),
+            )
+            length, text = max(ways, key=lambda way: way[0])
+            yield text
+            del rest[:length]
+
+    def _elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
+        """Return neighbouring elements of one lane, or the first reference alone."""
+        first = refs[0]
+        one = self._sample(first) if suffix == ".data" else self._beat(first, suffix)
+        if suffix == ".data" and self._graph.source(first).lanes > 1:
+            return 1, one
+        length = _run(refs, lambda ref, n: ref == _moved(first, index=first.index + n))
+        if length < _RUN:
+            return 1, one
+        end = suffix if self._graph.is_stream(first) else ""
+        return length, f"{first.name}[i]{end} (i = {first.index} to {first.index + length - 1})"
+
+    def _whole_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
+        """Return all lanes of the first beat, and of the elements that follow it."""
+        first, lanes = refs[0], self._graph.source(refs[0]).lanes
+        if suffix != ".data" or lanes == 1 or not self._graph.is_stream(first):
+            return 0, ""
+        length = _run(
+            refs, lambda ref, n: ref == _moved(first, index=first.index + n // lanes, lane=n % lanes)
+        )
+        beats = length // lanes
+        if beats < _RUN:
+            return (lanes, f"{self._name(first)}.data") if beats else (0, "")
+        return beats * lanes, f"{first.name}[i].data (i = {first.index} to {first.index + beats - 1})"
+
+    def _lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
+        """Return neighbouring lanes of one beat, which the text counts from 1."""
+        first = refs[0]
+        if suffix != ".data" or self._graph.source(first).lanes == 1:
+            return 0, ""
+        length = _run(refs, lambda ref, n: ref == _moved(first, lane=first.lane + n))
+        if length < _RUN:
+            return 0, ""
+        return length, f"{self._name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
+
+    def _sample(self, ref: Ref) -> str:
+        if not self._graph.is_stream(ref):
+            return self._name(ref)
+        lane = f"[{ref.lane + 1}]" if self._graph.source(ref).lanes > 1 else ""
+        return f"{self._name(ref)}.data{lane}"
+
+    def _beat(self, ref: Ref, suffix: str) -> str:
+        return self._name(ref) + (suffix if self._graph.is_stream(ref) else "")
+
+    def _name(self, ref: Ref) -> str:
+        if ref.module is not None:
+            return f"{ref.module}.{ref.name}"
+        return f"{ref.name}[{ref.index}]" if self._sizes[ref.name] > 1 else ref.name
+
+
+_SIMPLE = {ActionKind.PULSE: "pulse", ActionKind.SET: "set", ActionKind.CLEAR_FLAG: "clear"}
+
+
+def _section(indent: str, name: str, items: list[str]) -> Iterator[str]:
+    if len(items) == 1 and len(items[0]) < 90:
+        yield f"{indent}{name}: {{ {items[0]} }}"
+        return
+    yield f"{indent}{name}: {{"
+    yield from (f"{indent}  {item};" for item in items)
+    yield f"{indent}}}"
+
+
+def input_text(signal: Signal) -> str:
+    """Return an input as `inputs` declares it."""
+    span = f"[0 to {signal.size - 1}]" if signal.size > 1 else ""
+    if signal.kind is SignalKind.FLAG:
+        return f"flag {signal.name}{span}"
+    lanes = f"{signal.lanes} lanes of " if signal.lanes > 1 else ""
+    signed = " signed" if signal.signed else ""
+    return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed}"
+
+
+def _target(module: Module, target: Target) -> str:
+    widths = [count.width for count in module.counts if count.target == target.name]
+    width = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
+    return f"{target.name}: {target.reset or 'never'}{width}"
+
+
+def _paired(module: Module) -> bool:
+    """Return whether every count has the target that it has without saying."""
+    names = [target.name for target in module.targets]
+    return len(names) == 1 or names == [count.target for count in module.counts]
+
+
+def _run(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
+    """Return how many references from the first on follow it as `follows(reference, distance)` says."""
+    return next((n for n, ref in enumerate(refs) if not follows(ref, n)), len(refs))
+
+
+def _moved(ref: Ref, *, index: int | None = None, lane: int | None = None) -> Ref:
+    return Ref(
+        ref.name, ref.module, ref.index if index is None else index, ref.lane if lane is None else lane
+    )

@@ -1,0 +1,68 @@
+"""Bits that references stand for, and the order in which modules decide whether they stall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from fpga.count_action.graph import STREAMS, Graph
+from fpga.count_action.model import Module, Ref, SignalKind
+
+Key = tuple[str, str]
+"""A module and one of its counts, targets or outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitSlice:
+    """`width` bits from bit `low` of an input port, or of a register that an action drives."""
+
+    port: str
+    """Name of the port; empty for a register."""
+    register: Key
+    low: int
+    width: int
+    signed: bool = False
+
+
+def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
+    """Return the bits of a sample, a flag or a number. Raises KeyError when `ref` points at nothing."""
+    source = graph.source(ref)
+    stream = source.kind is SignalKind.STREAM
+    low = (ref.index * source.lanes + ref.lane if stream else ref.index) * source.width
+    if ref.module is not None:
+        return BitSlice("", (ref.module, ref.name), low, source.width, source.signed)
+    port = f"{ref.name}_data_i" if stream else f"{ref.name}_i"
+    return BitSlice(port, ("", ref.name), low, source.width, source.signed)
+
+
+def valid_slice(ref: Ref) -> BitSlice:
+    """Return the valid bit of a stream; of a module's stream it is a register of its own."""
+    if ref.module is not None:
+        return BitSlice("", (ref.module, ref.name), 0, 1)
+    return BitSlice(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
+
+
+def extended(bits: int, width: int, *, signed: bool) -> int:
+    """Return the number that `width` bits stand for.
+
+    >>> extended(0b110, 3, signed=True), extended(0b110, 3, signed=False)
+    (-2, 6)
+    """
+    return bits - (1 << width) if signed and bits >> (width - 1) else bits
+
+
+def stall_order(graph: Graph) -> tuple[Module, ...]:
+    """Return the modules, whoever takes a module's streams before it: stalls run against streams (R7).
+
+    Raises ValueError when streams run in a circle.
+    """
+    takers: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
+    for (driver, _, _), counts in graph.takers.items():
+        if driver is not None:
+            takers[driver].extend(module.name for module, _ in counts)
+    return tuple(graph.datapath.module(name) for name in TopologicalSorter(takers).static_order())
+
+
+def beats_of(module: Module) -> tuple[Key, ...]:
+    """Return the streams that a module drives."""
+    return tuple((module.name, action.output) for action in module.actions if action.kind in STREAMS)

@@ -1,0 +1,1 @@
+"""The fast simulator: statements generated from a datapath, compiled to machine code."""

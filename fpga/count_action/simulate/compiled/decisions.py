@@ -1,0 +1,159 @@
+"""Statements for what happens within a cycle: who stalls, which beats move, which counts fire, what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fpga.count_action.graph import STREAMS, stream_of
+from fpga.count_action.model import Count, CountKind, Module, Ref, Signal, SignalKind
+from fpga.count_action.ports import WORD_BITS, consumed_streams
+from fpga.count_action.simulate.bit_slices import stall_order
+from fpga.count_action.simulate.compiled.expressions import (
+    Field,
+    all_of,
+    any_of,
+    negative,
+    ones,
+    packed,
+    spread,
+    unsigned,
+    whole,
+    zeros,
+)
+from fpga.count_action.simulate.compiled.names import Names
+
+Lines = Iterator[str]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The first half of a cycle: wires and outputs; no register changes."""
+
+    names: Names
+
+    def lines(self) -> Lines:
+        """Return the statements, in order."""
+        datapath = self.names.datapath
+        for module, count in datapath.counts():
+            yield from self._enable(module, count)
+        for module in stall_order(self.names.graph):
+            yield from self._stall(module)
+            for count in module.counts:
+                if count.kind is CountKind.LEVEL:
+                    yield from self._level(module, count)
+        for signal in datapath.inputs:
+            if signal.kind is SignalKind.STREAM:
+                yield from self._input_stream(signal)
+        for module, count in datapath.counts():
+            if count.kind is CountKind.ACCUMULATE:
+                yield from self._accumulate(module, count)
+        yield from self._outputs()
+
+    def _enable(self, module: Module, count: Count) -> Lines:
+        if count.gate:
+            conditions = [self._holds(each.ref, negated=each.negated) for each in count.gate]
+            yield f"e{self.names.count(module.name, count.name)} = {all_of(conditions)}"
+
+    def _holds(self, ref: Ref, *, negated: bool) -> str:
+        bits = self.names.valid(ref) if self.names.graph.is_stream(ref) else self.names.field(ref)
+        return f"({unsigned(bits)} {'==' if negated else '!='} 0)"
+
+    # ----------------------------------------------------------------------------------- streams (R7)
+    def _stall(self, module: Module) -> Lines:
+        """Return the statements for who is ready for the beats of a module, and whether it stalls."""
+        waiting = []
+        for action in module.actions:
+            if action.kind in STREAMS:
+                place = self.names.outputs[module.name, action.output]
+                yield f"y{place} = {self._ready(module.name, action.output)}"
+                yield f"g{place} = v{place} & y{place}"
+                waiting.append(f"v{place} & (y{place} ^ 1)")
+        if waiting:
+            yield f"{self.names.goes(module)} = ({any_of(waiting)}) ^ 1"
+
+    def _ready(self, module: str, output: str) -> str:
+        if (module, output) in consumed_streams(self.names.datapath):
+            return self._takers_ready(Ref(output, module))
+        return unsigned(self.names.input_bit(f"{module}_{output}_ready_i"))
+
+    def _takers_ready(self, ref: Ref) -> str:
+        """Return whether all takers are ready: a level count when it fires, others when they do not stall."""
+        return all_of(
+            self.names.fire(module.name, count.name)
+            if count.kind is CountKind.LEVEL
+            else self.names.goes(module)
+            for module, count in self.names.graph.takers.get(stream_of(ref), ())
+        )
+
+    def _input_stream(self, signal: Signal) -> Lines:
+        """Ready bits of an input, and which of its beats move."""
+        out = self.names.ports.output(f"{signal.name}_ready_o").column
+        valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
+        for word, name in enumerate(valid):
+            indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
+            yield f"o{out + word} = {spread(self._takers_ready(Ref(signal.name, index=i)) for i in indices)}"
+            yield f"g_{name} = {name} & o{out + word}"
+
+    # ------------------------------------------------------------------------ counts (R1 to R4, R10)
+    def _level(self, module: Module, count: Count) -> Lines:
+        place, target = self._place_and_target(module, count)
+        yield f"x{place} = {self._increment(count)}"
+        yield f"f{place} = (x{place} == {target}) & ({target} != 0) & {self.names.on(module, count)}"
+
+    def _accumulate(self, module: Module, count: Count) -> Lines:
+        place, target = self._place_and_target(module, count)
+        on, increment = self.names.on(module, count), self._increment(count)
+        yield f"p{place} = {increment}" if on == "1" else f"p{place} = ({increment}) & {negative(on)}"
+        yield f"x{place} = c{place} + p{place}"
+        yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
+        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
+        yield f"s{place} = (x{place} > {(1 << count.width) - 1}) & (f{place} ^ 1)"
+
+    def _place_and_target(self, module: Module, count: Count) -> tuple[int, str]:
+        return self.names.count(module.name, count.name), self.names.target(module.name, count.target)
+
+    def _increment(self, count: Count) -> str:
+        """Return what a count adds; different bits of one word are counted together."""
+        parts = [str(count.constant)] if count.constant else []
+        masks: dict[str, int] = {}
+        for term in (self._term(count, ref) for ref in count.terms):
+            word, shift = divmod(term.low, WORD_BITS)
+            name = term.words[word]
+            if term.width > 1 or term.whole or masks.get(name, 0) >> shift & 1:
+                parts.append(unsigned(term))
+            else:
+                masks[name] = masks.get(name, 0) | 1 << shift
+        return " + ".join(parts + [ones(name, mask) for name, mask in masks.items()])
+
+    def _term(self, count: Count, ref: Ref) -> Field:
+        """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
+        if not self.names.graph.is_stream(ref):
+            return self.names.field(ref)
+        return self.names.valid(ref) if count.kind is CountKind.LEVEL else self.names.moves(ref)
+
+    # ----------------------------------------------------------------------------------- what is seen
+    def _outputs(self) -> Lines:
+        for key, place in self.names.outputs.items():
+            name = f"{key[0]}_{key[1]}"
+            if self.names.driver(key).kind in STREAMS:
+                yield from self._port(f"{name}_valid_o", [f"v{place}"])
+                yield from self._port(f"{name}_data_o", self.names.beat(key))
+            else:
+                yield from self._port(f"{name}_o", [f"r{place}"])
+        counts = list(self.names.datapath.counts())
+        fires = [whole(self.names.fire(module.name, count.name), 1) for module, count in counts]
+        yield from self._port("fire_o", packed(fires))
+        yield from self._port("count_o", packed(self._base(module, count) for module, count in counts))
+        for name, register in (("overshoot_o", "over"), ("saturated_o", "full")):
+            words = range(self.names.ports.output(name).words)
+            yield from self._port(name, [f"{register}{word}" for word in words])
+
+    def _base(self, module: Module, count: Count) -> Field:
+        if count.kind is CountKind.LEVEL:
+            return zeros(count.width)
+        return whole(f"c{self.names.count(module.name, count.name)}", count.width)
+
+    def _port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
+        column = self.names.ports.output(name).column
+        return (f"o{column + word} = {text}" for word, text in enumerate(words))

@@ -1,0 +1,147 @@
+"""Names of the registers and wires of a datapath in the generated statements.
+
+`i3` is a word of the row that comes in, `o3` of the one that goes out. Registers: `c` counts, `t` targets, `a` sums,
+`v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
+enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
+overshoots, `s` saturates. Bits are 0 or 1. The number after a letter is the place of the count, target, module or
+output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from fpga.count_action.graph import STREAMS, Graph, can_stall
+from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
+from fpga.count_action.ports import Port, ports_of
+from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
+from fpga.count_action.simulate.compiled.expressions import Field, all_of, whole
+
+
+class Names:
+    """Names and fields of one datapath."""
+
+    def __init__(self, datapath: Datapath) -> None:
+        self.datapath = datapath
+        self.graph = Graph(datapath)
+        self.ports = ports_of(datapath)
+        self._modules = {module.name: place for place, module in enumerate(datapath.modules)}
+        self._counts = {(m.name, count.name): place for place, (m, count) in enumerate(datapath.counts())}
+        self._targets = {(m.name, target.name): place for place, (m, target) in enumerate(datapath.targets())}
+        self.outputs = {key: place for place, key in enumerate(self.graph.drivers)}
+        """Places of what actions drive."""
+
+    def driver(self, key: Key) -> Action:
+        """Return the first action that drives an output."""
+        return self.graph.drivers[key][0][1]
+
+    def actions(self, *kinds: ActionKind) -> Iterator[tuple[Module, Action]]:
+        """Return the actions of these kinds with their modules."""
+        return ((module, action) for module in self.datapath.modules for action in module.drives(*kinds))
+
+    # ----------------------------------------------------------------------------------------- fields
+    def words(self, port: Port) -> tuple[str, ...]:
+        """Return the words of an input port."""
+        return tuple(f"i{port.column + word}" for word in range(port.words))
+
+    def input_bit(self, name: str) -> Field:
+        """Return the lowest bit of an input port."""
+        return Field(self.words(self.ports.input(name)), 0, 1)
+
+    def beat_port(self, key: Key) -> Port:
+        """Return the port that shows the data of a module's stream."""
+        return self.ports.output(f"{key[0]}_{key[1]}_data_o")
+
+    def beat(self, key: Key) -> tuple[str, ...]:
+        """Return the registers of a module's stream."""
+        return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
+
+    def field(self, ref: Ref) -> Field:
+        """Return the bits of a sample, a flag or a number, as they were at the beginning of the cycle."""
+        place = sample_slice(self.graph, ref)
+        if place.port:
+            return Field(self.words(self.ports.input(place.port)), place.low, place.width)
+        if self.graph.is_stream(ref):
+            words = tuple(f"{word}_before" for word in self.beat(place.register))
+            return Field(words, place.low, place.width)
+        return whole(f"r{self.outputs[place.register]}", place.width)
+
+    def valid(self, ref: Ref) -> Field:
+        """Return the valid bit of a stream."""
+        place = valid_slice(ref)
+        if place.port:
+            return Field(self.words(self.ports.input(place.port)), place.low, 1)
+        return whole(f"v{self.outputs[place.register]}", 1)
+
+    def moves(self, ref: Ref) -> Field:
+        """Return the bit that is 1 when a beat of a stream moves."""
+        if ref.module is not None:
+            return whole(f"g{self.outputs[ref.module, ref.name]}", 1)
+        words = self.words(self.ports.input(f"{ref.name}_valid_i"))
+        return Field(tuple(f"g_{word}" for word in words), ref.index, 1)
+
+    # ------------------------------------------------------------------------------- counts and modules
+    def count(self, module: str, count: str) -> int:
+        """Return the place of a count."""
+        return self._counts[module, count]
+
+    def fire(self, module: str, count: str) -> str:
+        """Return 1 when a count fires."""
+        return f"f{self._counts[module, count]}"
+
+    def target(self, module: str, target: str) -> str:
+        """Return the target in force."""
+        return f"t{self._targets[module, target]}"
+
+    def goes(self, module: Module) -> str:
+        """Return 1 while a module is not stalled."""
+        return f"n{self._modules[module.name]}" if can_stall(module) else "1"
+
+    def on(self, module: Module, count: Count) -> str:
+        """Return 1 while a count is enabled and its module not stalled."""
+        gated = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
+        return all_of([gated, self.goes(module)])
+
+    def clears(self, module: str, count: str) -> list[str]:
+        """Return the fires that clear a count (R5)."""
+        return [
+            self.fire(owner.name, action.on)
+            for owner, action in self.actions(ActionKind.CLEAR_COUNT)
+            if action.clears == (module, count)
+        ]
+
+    def adds(self, module: Module, action: Action) -> bool:
+        """Return whether an action keeps a sum from cycle to cycle."""
+        return action.kind is ActionKind.EMIT and module.count(action.on).kind is CountKind.ACCUMULATE
+
+    @cached_property
+    def quoted(self) -> frozenset[Key]:
+        """Streams of modules of whose beats actions take samples."""
+        refs = (ref for _, action in self.actions(*STREAMS) for ref in action.refs)
+        return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
+
+    def registers(self) -> dict[str, int]:
+        """Return every register with what it is after reset (R12)."""
+        made: dict[str, int] = {}
+        for (_, count), place in zip(self.datapath.counts(), self._counts.values(), strict=True):
+            if count.kind is CountKind.ACCUMULATE:
+                made[f"c{place}"] = 0
+        made |= {
+            self.target(module.name, target.name): target.reset for module, target in self.datapath.targets()
+        }
+        for key, place in self.outputs.items():
+            made |= dict.fromkeys(self._output_registers(key, place), 0)
+        for word in range(self.ports.output("overshoot_o").words):
+            made |= {f"over{word}": 0, f"full{word}": 0}
+        return made
+
+    def _output_registers(self, key: Key, place: int) -> Iterator[str]:
+        module, action = self.graph.drivers[key][0]
+        if action.kind not in STREAMS:
+            yield f"r{place}"
+            return
+        yield f"v{place}"
+        yield from self.beat(key)
+        if self.adds(module, action):
+            yield f"a{place}"

@@ -1,0 +1,59 @@
+"""Values of ports in the rows of a run: what goes in and comes out of a datapath as Python integers, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
+
+_WORD = (1 << WORD_BITS) - 1
+
+
+def check_inputs(ports: Ports, rows: Rows) -> Rows:
+    """Return the rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
+    if rows.ndim != 2 or rows.shape[1] != ports.input_columns or rows.dtype != np.uint64:
+        raise ValueError(
+            f"inputs are {rows.dtype}{list(rows.shape)}; uint64[cycles, {ports.input_columns}] is needed, in the"
+            " order of ports_of(datapath).inputs."
+        )
+    return np.ascontiguousarray(rows)
+
+
+def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
+    """Return what the ports carry in one row, by name."""
+    return {port.name: _value_of(port, row) for port in ports}
+
+
+def _value_of(port: Port, row: Sequence[int]) -> int:
+    """Return what one port carries: bits above its width do not exist."""
+    value = row[port.column]
+    for word in range(1, port.words):
+        value |= row[port.column + word] << WORD_BITS * word
+    return value & (1 << port.width) - 1
+
+
+def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
+    """Return the row in which the ports carry `values`; those that are not named carry 0."""
+    row = []
+    for port in ports:
+        value = values.get(port.name, 0)
+        row += [value >> WORD_BITS * word & _WORD for word in range(port.words)]
+    return row
+
+
+def series_of(port: Port, rows: Rows) -> list[int]:
+    """Return what one port carries, cycle by cycle."""
+    columns = rows[:, port.column : port.column + port.words].tolist()
+    mask = (1 << port.width) - 1
+    return [sum(word << WORD_BITS * place for place, word in enumerate(row)) & mask for row in columns]
+
+
+def put_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
+    """Let one port carry `values` from the first cycle on. Raises ValueError for more values than cycles."""
+    if len(values) > len(rows):
+        raise ValueError(f"{port.name}: {len(values)} values for {len(rows)} cycles.")
+    for word in range(port.words):
+        words = [value >> WORD_BITS * word & _WORD for value in values]
+        rows[: len(values), port.column + word] = np.array(words, np.uint64)

@@ -1,0 +1,5 @@
+"""The reference simulator: plain Python, straight from the rules R1 to R12 of `docs/reference/count-action.md`."""
+
+from fpga.count_action.simulate.reference.simulator import Reference
+
+__all__ = ["Reference"]

@@ -1,0 +1,150 @@
+"""One cycle before its clock edge: which modules stall, which beats move, which counts fire, what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from fpga.count_action.graph import stream_of
+from fpga.count_action.model import Count, CountKind, Module, Ref, SignalKind
+from fpga.count_action.simulate.bit_slices import BitSlice, Key, beats_of, extended, valid_slice
+from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State
+from fpga.count_action.simulate.reference.wiring import Wiring
+
+Stream = tuple[str | None, str, int]
+
+
+class Evaluation:
+    """One cycle. Order: targets in force, signals, stalls, enables, increments, comparison, fire."""
+
+    def __init__(self, wiring: Wiring, state: State, inputs: Mapping[str, int]) -> None:
+        self.wiring, self.state, self.inputs = wiring, state, inputs
+        self._stalled: dict[str, bool] = {}
+        self.counts: dict[Key, CountCycle] = {}
+        # Whether a module stalls depends on those that take its streams, and on which level counts fire there.
+        for module in wiring.order:
+            self._stalled[module.name] = any(self.backpressured(beat) for beat in beats_of(module))
+            self._compare(module, CountKind.LEVEL)
+        for module in wiring.datapath.modules:
+            self._compare(module, CountKind.ACCUMULATE)
+
+    # Signals and streams (R7)
+
+    def _bits(self, place: BitSlice) -> int:
+        word = self.inputs.get(place.port, 0) if place.port else self.state.outputs[place.register]
+        return word >> place.low & (1 << place.width) - 1
+
+    def _valid(self, ref: Ref) -> bool:
+        if ref.module is not None:
+            return self.state.valid[ref.module, ref.name]
+        return bool(self._bits(valid_slice(ref)))
+
+    def _ready(self, stream: Stream) -> bool:
+        """Return whether all who take a stream are ready: level counts when they fire, others when not stalled."""
+        module, name, _ = stream
+        if module is not None and (module, name) not in self.wiring.inside:
+            return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
+        return all(
+            self.fires(taker.name, count.name)
+            if count.kind is CountKind.LEVEL
+            else not self._stalled[taker.name]
+            for taker, count in self.wiring.graph.takers.get(stream, ())
+        )
+
+    def moves(self, ref: Ref) -> bool:
+        """Return whether a beat of a stream is taken in this cycle (R7)."""
+        return self._valid(ref) and self._ready(stream_of(ref))
+
+    def backpressured(self, beat: Key) -> bool:
+        """Return whether a module has a beat that is not taken in this cycle (R7)."""
+        return self.state.valid[beat] and not self._ready((*beat, 0))
+
+    def fires(self, module: str, count: str) -> bool:
+        """Return whether a count fires in this cycle (R1)."""
+        return self.counts[module, count].fires
+
+    # Counts (R1 to R4, R10)
+
+    def _compare(self, module: Module, kind: CountKind) -> None:
+        for count in module.counts:
+            if count.kind is kind:
+                self.counts[module.name, count.name] = self._compared(module, count)
+
+    def _compared(self, module: Module, count: Count) -> CountCycle:
+        key = (module.name, count.name)
+        enabled, stalled = self._enabled(count), self._stalled[module.name]
+        increment = self._increment(count) if enabled and not stalled else 0
+        base = self.state.counts[key]
+        value, target = base + increment, self.state.targets[module.name, count.target]
+        fires = increment != 0 and value == target
+        accumulates = count.kind is CountKind.ACCUMULATE
+        return CountCycle(
+            module=module.name,
+            count=count.name,
+            enabled=enabled,
+            stalled=stalled,
+            base=base,
+            increment=increment,
+            value=value,
+            target=target,
+            fires=fires,
+            overshoots=accumulates and increment != 0 and target != 0 and value > target,
+            saturates=accumulates and not fires and value >= 1 << count.width,
+        )
+
+    def _enabled(self, count: Count) -> bool:
+        return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
+
+    def _holds(self, ref: Ref) -> bool:
+        return self._valid(ref) if self.wiring.is_stream(ref) else self._bits(self.wiring.slice_of(ref)) != 0
+
+    def _increment(self, count: Count) -> int:
+        return count.constant + sum(self._term(count, ref) for ref in count.terms)
+
+    def _term(self, count: Count, ref: Ref) -> int:
+        """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
+        if not self.wiring.is_stream(ref):
+            return self._bits(self.wiring.slice_of(ref))
+        return self._valid(ref) if count.kind is CountKind.LEVEL else self.moves(ref)
+
+    # Outputs
+
+    def cycle(self) -> Cycle:
+        """Return the cycle as it is before its clock edge."""
+        counts = tuple(
+            self.counts[module.name, count.name] for module, count in self.wiring.datapath.counts()
+        )
+        return Cycle(self.inputs, dict(self._outputs()), counts)
+
+    def _outputs(self) -> Iterator[tuple[str, int]]:
+        for signal in self.wiring.datapath.inputs:
+            if signal.kind is SignalKind.STREAM:
+                ready = [self._ready((None, signal.name, index)) for index in range(signal.size)]
+                yield f"{signal.name}_ready_o", packed((bit, 1) for bit in ready)
+        for (module, name), value in self.state.outputs.items():
+            if (module, name) in self.state.valid:
+                yield f"{module}_{name}_valid_o", int(self.state.valid[module, name])
+                yield f"{module}_{name}_data_o", value
+            else:
+                yield f"{module}_{name}_o", value
+        counts = [(module.name, count.name, count.width) for module, count in self.wiring.datapath.counts()]
+        yield "fire_o", packed((self.fires(module, count), 1) for module, count, _ in counts)
+        yield (
+            "count_o",
+            packed((self.state.counts[module, count], width) for module, count, width in counts),
+        )
+        yield "overshoot_o", packed((self.state.overshoot[module, count], 1) for module, count, _ in counts)
+        yield "saturated_o", packed((self.state.saturated[module, count], 1) for module, count, _ in counts)
+
+    def sample(self, ref: Ref) -> int:
+        """Return the value of a sample, a flag or a number in this cycle."""
+        place = self.wiring.slice_of(ref)
+        return extended(self._bits(place), place.width, signed=place.signed)
+
+
+def packed(fields: Iterable[tuple[int, int]]) -> int:
+    """Return values side by side, each in its width, the first in the lowest bits."""
+    packed = low = 0
+    for value, width in fields:
+        packed |= (value & (1 << width) - 1) << low
+        low += width
+    return packed

@@ -1,0 +1,70 @@
+"""The registers of a datapath, and what there is to say about one cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fpga.count_action.graph import KIND_OF
+from fpga.count_action.model import ActionKind, Datapath
+from fpga.count_action.simulate.bit_slices import Key, beats_of
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Every register, by module and name. Values are unsigned and fit their widths."""
+
+    counts: Mapping[Key, int]
+    overshoot: Mapping[Key, bool]
+    saturated: Mapping[Key, bool]
+    targets: Mapping[Key, int]
+    """The targets in force."""
+    sums: Mapping[Key, int]
+    """Sums of EMIT actions since the last fire."""
+    valid: Mapping[Key, bool]
+    """True while there is a beat on its way out."""
+    outputs: Mapping[Key, int]
+    """Beats, flags, pulses and numbers, by module and output."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountCycle:
+    """One cycle of a count; `value` is what is compared with `target` (R1)."""
+
+    module: str
+    count: str
+    enabled: bool
+    stalled: bool
+    base: int
+    increment: int
+    """0 for a count that is not enabled, or stalled."""
+    value: int
+    target: int
+    """The target in force."""
+    fires: bool
+    overshoots: bool
+    saturates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One cycle as it is before its clock edge: ports by name, and every count."""
+
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    counts: tuple[CountCycle, ...]
+
+
+def reset_state(datapath: Datapath) -> State:
+    """Return the registers after reset (R12)."""
+    counts = [(module.name, count.name) for module, count in datapath.counts()]
+    actions = [(module.name, action) for module in datapath.modules for action in module.actions]
+    return State(
+        counts=dict.fromkeys(counts, 0),
+        overshoot=dict.fromkeys(counts, False),
+        saturated=dict.fromkeys(counts, False),
+        targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
+        sums={(name, action.output): 0 for name, action in actions if action.kind is ActionKind.EMIT},
+        valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
+        outputs={(name, action.output): 0 for name, action in actions if action.kind in KIND_OF},
+    )

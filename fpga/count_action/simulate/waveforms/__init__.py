@@ -1,0 +1,1 @@
+"""Runs as waveforms: VCD files and plots."""

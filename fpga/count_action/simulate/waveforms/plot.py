@@ -1,0 +1,127 @@
+"""A run as a plot of waveforms: the counts and what they bring about, fires marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Rows
+from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
+
+MAX_WIRES = 32
+MAX_CYCLES = 64
+_INPUT, _COUNT, _FIRE, _OUTPUT = "#5b6b7b", "#3a6ea5", "#d1495b", "#2e8b6f"
+_HEIGHT = 0.62
+
+Trace = tuple[Wire, list[int], str]
+"""A wire, its values, and its colour."""
+
+
+def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: int = 0) -> None:
+    """Write a PNG of up to 64 cycles and 32 wires; of more, those that do most.
+
+    Raises ImportError when matplotlib is not installed, OSError when the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("a plot needs matplotlib: pip install 'lightbed[hdl]'") from error
+    span = slice(first, first + MAX_CYCLES)
+    traces = chosen_traces(datapath, inputs[span], outputs[span])
+    cycles = max(1, len(inputs[span]))
+    figure = Figure(figsize=(2.6 + 0.34 * max(cycles, 16), 0.7 + 0.36 * len(traces)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for row, trace in enumerate(traces):
+        _draw_trace(axes, -row, trace)
+    _dress(axes, datapath, traces, first, cycles)
+    figure.savefig(path, dpi=120)
+
+
+def chosen_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
+    """Return the wires that do something, inputs first, then modules; of too many the most active."""
+    wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
+    wires += [(wire, outputs, _colour(wire)) for wire in output_wires(datapath)]
+    lively = [(place, _liveliness(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
+    ranked = sorted(lively, key=lambda each: (-_weight(wires[each[0]][0]) if each[1] else 0, -each[1]))
+    kept = sorted(place for place, changes in ranked[:MAX_WIRES] if changes) or [
+        place for place, _ in ranked[:4]
+    ]
+    return [(wire, wire.series(rows), colour) for wire, rows, colour in (wires[place] for place in kept)]
+
+
+def _liveliness(wire: Wire, rows: Rows) -> float:
+    """Return how often a wire changes; a bit that is always 1 says something, too."""
+    steady = wire.width == 1 and any(wire.series(rows[:1]))
+    return float(activity(wire, rows).sum()) or 0.5 * steady
+
+
+def _weight(wire: Wire) -> int:
+    """Return the rank of a wire: fires and counts are looked at first, data last."""
+    return 3 if wire.name.startswith(("fire_o", "count_o")) else 1 if "_data_" in wire.name else 2
+
+
+def _colour(wire: Wire) -> str:
+    if wire.name.startswith(("fire_o", "overshoot_o", "saturated_o")):
+        return _FIRE
+    return _COUNT if wire.name.startswith("count_o") else _OUTPUT
+
+
+def _draw_trace(axes: Any, base: float, trace: Trace) -> None:
+    wire, values, colour = trace
+    if wire.width == 1:
+        _draw_bit(axes, base, values, colour)
+    else:
+        _draw_bus(axes, base, values, colour)
+
+
+def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
+    edges = range(len(values) + 1)
+    levels = [base + _HEIGHT * value for value in [*values, values[-1]]]
+    axes.step(edges, levels, where="post", color=colour, linewidth=1.4)
+    axes.fill_between(edges, base, levels, step="post", color=colour, alpha=0.18, linewidth=0)
+
+
+def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
+    """Draw a lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
+    begin = 0
+    for end in range(1, len(values) + 1):
+        if end < len(values) and values[end] == values[begin]:
+            continue
+        if values[begin] == 0:
+            axes.plot([begin, end], [base, base], color=colour, linewidth=1, alpha=0.6)
+        else:
+            _draw_lozenge(axes, base, (begin, end), colour)
+            text = str(values[begin])
+            if len(text) <= 3.2 * (end - begin):
+                axes.text((begin + end) / 2, base + _HEIGHT / 2, text, ha="center", va="center", fontsize=7)
+        begin = end
+
+
+def _draw_lozenge(axes: Any, base: float, ends: tuple[int, int], colour: str) -> None:
+    begin, end = ends
+    slope, middle, top = 0.12, base + _HEIGHT / 2, base + _HEIGHT
+    across = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
+    up = [middle, top, top, middle, base, base]
+    axes.fill(across, up, facecolor=colour + "22", edgecolor=colour, linewidth=1)
+
+
+def _dress(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
+    """Add names, cycles, and a line of the grid where something fires."""
+    for row, (wire, values, _) in enumerate(traces):
+        if wire.name.startswith("fire_o"):
+            for cycle in (place for place, value in enumerate(values) if value):
+                axes.axvspan(cycle, cycle + 1, color=_FIRE, alpha=0.05, linewidth=0)
+        axes.axhline(-row - 0.19, color="#e8e8e8", linewidth=0.6, zorder=0)
+    axes.set_yticks([-row + _HEIGHT / 2 for row in range(len(traces))], [wire.name for wire, *_ in traces])
+    for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
+        label.set(color=colour, fontsize=8, fontfamily="monospace")
+    step = 1 if cycles <= 32 else 4
+    axes.set_xticks([cycle + 0.5 for cycle in range(0, cycles, step)], range(first, first + cycles, step))
+    axes.tick_params(axis="both", length=0, labelsize=8)
+    axes.set_xlim(0, cycles)
+    axes.set_ylim(-len(traces) + 0.7, 1)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"{datapath.name}, cycle by cycle", loc="left", fontsize=10, fontweight="bold")

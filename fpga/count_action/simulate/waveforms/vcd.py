@@ -1,0 +1,92 @@
+"""A run as a value change dump (IEEE 1364-2005, clause 18), which every waveform viewer reads.
+
+A cycle takes 10 ns and begins with a rising clock edge; the outputs of a cycle are what registers carry after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Rows
+from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
+
+_PERIOD_NS = 10
+_FIRST, _LAST = 33, 126
+"""Printable characters, of which identifiers are made."""
+
+
+def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
+    """Return the text of a VCD file: a scope for every module, the clock and what comes from outside in the top."""
+    wires = [(wire, inputs) for wire in input_wires(datapath)]
+    wires += [(wire, outputs) for wire in output_wires(datapath)]
+    codes = [_code(place + 1) for place in range(len(wires))]
+    header = _header(datapath, [wire for wire, _ in wires], codes)
+    changes: dict[int, list[str]] = {}
+    for cycle in range(len(inputs)):
+        changes[2 * cycle] = [f"1{_code(0)}"]
+        changes[2 * cycle + 1] = [f"0{_code(0)}"]
+    for (wire, rows), code in zip(wires, codes, strict=True):
+        for cycle, value in _changes(wire, rows):
+            changes[2 * cycle].append(_change(wire, value, code))
+    half = _PERIOD_NS // 2
+    body = (f"#{half * time}\n" + "\n".join(lines) for time, lines in changes.items())
+    return "\n".join([*header, *body, f"#{_PERIOD_NS * len(inputs)}"]) + "\n"
+
+
+def _header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator[str]:
+    yield "$timescale 1 ns $end"
+    yield f"$scope module {datapath.name} $end"
+    yield f"$var wire 1 {_code(0)} clk $end"
+    owners = dict.fromkeys(wire.owner for wire in sorted(wires, key=lambda wire: wire.owner != ""))
+    for owner in owners:
+        if owner:
+            yield f"$scope module {owner} $end"
+        for wire, code in zip(wires, codes, strict=True):
+            if wire.owner == owner:
+                yield f"$var wire {wire.width} {code} {_plain(wire)}{_bits(wire)} $end"
+        if owner:
+            yield "$upscope $end"
+    yield "$upscope $end"
+    yield "$enddefinitions $end"
+
+
+def _plain(wire: Wire) -> str:
+    """Return the name in its scope: letters, digits and underscores."""
+    port, _, label = wire.name.partition("[")
+    label = label.rstrip("]")
+    if wire.owner and label.startswith(f"{wire.owner}."):
+        return f"{label.removeprefix(wire.owner + '.')}_{port[:-2]}"
+    name = port.removeprefix(f"{wire.owner}_") if wire.owner else port
+    return re.sub(r"\W", "_", f"{name}_{label}" if label else name)
+
+
+def _bits(wire: Wire) -> str:
+    return f" [{wire.width - 1}:0]" if wire.width > 1 else ""
+
+
+def _code(place: int) -> str:
+    """Return a short identifier.
+
+    >>> _code(0), _code(94)
+    ('!', '!"')
+    """
+    base, code = _LAST - _FIRST + 1, ""
+    while True:
+        place, digit = divmod(place, base)
+        code += chr(_FIRST + digit)
+        if not place:
+            return code
+
+
+def _changes(wire: Wire, rows: Rows) -> Iterator[tuple[int, int]]:
+    values = wire.series(rows)
+    if values:
+        yield 0, values[0]
+    yield from ((cycle + 1, values[cycle + 1]) for cycle in activity(wire, rows).nonzero()[0].tolist())
+
+
+def _change(wire: Wire, value: int, code: str) -> str:
+    bits = value & (1 << wire.width) - 1
+    return f"{bits}{code}" if wire.width == 1 else f"b{bits:b} {code}"

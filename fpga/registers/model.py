@@ -1,0 +1,216 @@
+"""Registers of a datapath: names, byte offsets, widths, access and reset values. No library is needed here.
+
+One register is one 32-bit word, or a row of words (`words` > 1) at consecutive addresses. The same table gives
+the SystemRDL text, the Markdown page, the JSON for drivers in other languages, the AXI4-Lite top and the
+simulated register file; nothing else in the project knows an offset.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+WORD_BITS = 32
+WORD_BYTES = 4
+
+Key = tuple[str, ...]
+"""Identity of a register: its kind and the names it belongs to, as `("TARGET", module, target)`."""
+
+
+class Access(enum.Enum):
+    """Rights to read and write a register from the bus."""
+
+    CONSTANT = "constant"
+    """Read only, and always the same."""
+    READ = "read only"
+    """Read only; the datapath drives it."""
+    WRITE = "read and write"
+    """Kept until the next write or reset; the datapath looks at it."""
+    PULSE = "write only, pulse"
+    """A bit written as 1 acts for one cycle; reads as 0."""
+    PUSH = "write only, push"
+    """The value is kept and its write acts; reads as 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortBits:
+    """A port of the datapath, or with `low` the bits of it that begin there: several registers share the port."""
+
+    port: str
+    width: int
+    low: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPin:
+    """A pin of an instance of a block of the portal (`portal_blocks`); `width` of its bits mean something."""
+
+    block: str
+    name: str
+    pin: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """A named group of bits of a register; bit `low` is its least significant."""
+
+    name: str
+    low: int
+    width: int
+    description: str
+    port: str = ""
+    """Port of the datapath that it drives; empty where the register itself has a signal, and for a reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """One register. `width` counts the bits of one word that mean something."""
+
+    key: Key
+    name: str
+    offset: int
+    width: int
+    access: Access
+    description: str
+    signal: PortBits | BlockPin | None = None
+    """The signal that it shows or sets: the top and the simulated bus connect it there."""
+    reset: int = 0
+    words: int = 1
+    fields: tuple[Bits, ...] = ()
+    """The parts of the word, where it has more than one."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Number of bytes of the address space it takes."""
+        return self.words * WORD_BYTES
+
+    @property
+    def bits(self) -> int:
+        """Number of bits all its words have that mean something."""
+        return self.words * self.width
+
+    @property
+    def signal_bits(self) -> int:
+        """Number of bits its signal has; its words may have more."""
+        return self.signal.width if self.signal else 0
+
+    @property
+    def mask(self) -> int:
+        """The bits of a word that are kept."""
+        return (1 << self.width) - 1
+
+    def at(self, word: int = 0) -> int:
+        """Return the byte offset of one of its words. Raises IndexError."""
+        if not 0 <= word < self.words:
+            raise IndexError(f"{self.name} has {self.words} words, and no word {word}")
+        return self.offset + word * WORD_BYTES
+
+
+@dataclass(frozen=True)
+class RegisterMap:
+    """All registers of one datapath, in the order of their offsets."""
+
+    name: str
+    digest: int
+    registers: tuple[Register, ...]
+    _by_key: dict[Key, Register] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_key", {each.key: each for each in self.registers})
+
+    def __iter__(self) -> Iterator[Register]:
+        return iter(self.registers)
+
+    def __getitem__(self, key: Key | str) -> Register:
+        """Return the register of that key, or of that name. Raises KeyError."""
+        if isinstance(key, tuple):
+            return self._by_key[key]
+        for register in self.registers:
+            if register.name == key:
+                return register
+        raise KeyError(f"no register {key!r} in {self.name}")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def shared_ports(self) -> dict[str, list[Register]]:
+        """Return the registers of each port that several registers share, the lowest bits first."""
+        found: dict[str, list[Register]] = {}
+        for register in self:
+            if isinstance(register.signal, PortBits) and register.signal.low is not None:
+                found.setdefault(register.signal.port, []).append(register)
+        return found
+
+    def blocks(self) -> dict[tuple[str, str], dict[str, Register]]:
+        """Return the registers of each block of the portal, by its kind and name, and by their pins."""
+        found: dict[tuple[str, str], dict[str, Register]] = {}
+        for register in self:
+            if isinstance(register.signal, BlockPin):
+                pins = found.setdefault((register.signal.block, register.signal.name), {})
+                pins[register.signal.pin] = register
+        return found
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from the first offset to behind the last."""
+        return self.registers[-1].offset + self.registers[-1].size_bytes
+
+    @property
+    def address_bits(self) -> int:
+        """Address lines that the register file looks at."""
+        return max(3, (self.size_bytes - 1).bit_length())
+
+
+@dataclass
+class MapBuilder:
+    """Places registers one behind the other, and gives each a name of its own."""
+
+    registers: list[Register] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+    _offset: int = 0
+
+    def add(
+        self,
+        *key: str,
+        access: Access,
+        description: str,
+        signal: PortBits | BlockPin | None = None,
+        width: int = WORD_BITS,
+        words: int = 1,
+        reset: int = 0,
+        fields: tuple[Bits, ...] = (),
+    ) -> None:
+        """Append a register. `width` is of one word; the words of a row are all alike."""
+        self.registers.append(
+            Register(
+                key,
+                self._free_name(key),
+                self._offset,
+                width,
+                access,
+                description,
+                signal,
+                reset,
+                words,
+                fields,
+            )
+        )
+        self._offset += words * WORD_BYTES
+
+    def add_packed(self, *key: str, access: Access, description: str, signal: PortBits | BlockPin) -> None:
+        """Append as many words as the bits of `signal` need; a single word is as wide as it must be."""
+        words = -(-signal.width // WORD_BITS)
+        width = signal.width if words == 1 else WORD_BITS
+        self.add(*key, access=access, description=description, signal=signal, width=width, words=words)
+
+    def _free_name(self, key: Key) -> str:
+        # Names joined by "_" can coincide (a_b.c and a.b_c): the later one gets a number.
+        base = name = "_".join(key)
+        number = 1
+        while name in self._names:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        return name

@@ -1,0 +1,247 @@
+"""Registers of a datapath, each with the signal that it shows or sets.
+
+This is the only list of them: the top, the simulated bus and the texts are made from it. First what both tops have:
+ID, HASH, CONTROL, status, counts, targets, flags, numbers, pulses. Then, in the top without stream ports, the
+portal: registers through which a driver pushes beats into the external streams and takes beats out of the FIFOs
+behind the output streams. The offsets of the first part are equal in both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from fpga.count_action.model import ActionKind, Datapath, Signal, SignalKind
+from fpga.count_action.ports import consumed_streams, samples_of
+from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, MapBuilder, PortBits, RegisterMap
+
+FIFO_DEPTH = 16
+"""Beats that wait behind one output stream; the datapath stalls when it is full."""
+
+COMMIT, CLEAR_STATUS, RESET = 1, 2, 4
+"""Bits of CONTROL."""
+
+
+class Streams(enum.Enum):
+    """Ways to reach the external streams of a top; the value is what its ID register holds."""
+
+    REGISTERS = 0x4341_0101
+    """Through registers, beat by beat: the portal."""
+    AXI_STREAM = 0x4341_0102
+    """Through AXI-Stream ports."""
+
+
+_CONTROL = (
+    Bits("COMMIT", 0, 1, "All TARGET registers come into force together, in the next cycle", "commit_i"),
+    Bits("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0", "clear_status_i"),
+    Bits("RESET", 2, 1, "The datapath, the portal and all registers are as after power-on"),
+)
+
+
+def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
+    """Return the registers of the AXI4-Lite top of `datapath`."""
+    builder = MapBuilder()
+    _add_identity(builder, datapath, streams)
+    _add_counts(builder, datapath)
+    _add_targets(builder, datapath)
+    _add_levels(builder, datapath)
+    _add_effects(builder, datapath)
+    if streams is Streams.REGISTERS:
+        _add_portal(builder, datapath)
+    return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
+
+
+def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
+    """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
+    consumed = consumed_streams(datapath)
+    for module in datapath.modules:
+        for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
+            if (module.name, action.output) not in consumed:
+                yield module.name, action.output, samples_of(action), action.width, action.signed
+
+
+def effects(datapath: Datapath) -> Iterator[tuple[str, str, ActionKind, int]]:
+    """Return the pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
+    for module in datapath.modules:
+        flags: set[str] = set()
+        for action in module.drives(*ActionKind):
+            if action.kind in {ActionKind.PULSE, ActionKind.ADVANCE}:
+                yield module.name, action.output, action.kind, action.width
+            elif action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG} and action.output not in flags:
+                flags.add(action.output)
+                yield module.name, action.output, ActionKind.SET, 1
+
+
+def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> None:
+    builder.add(
+        "ID",
+        access=Access.CONSTANT,
+        reset=streams.value,
+        description="Count-action datapath (0x4341), layout 1, streams through registers (1) or AXI-Stream (2)",
+    )
+    builder.add(
+        "HASH",
+        access=Access.CONSTANT,
+        reset=datapath.digest,
+        description="Which datapath this is: the hash of its representation",
+    )
+    builder.add("CONTROL", access=Access.PULSE, width=3, fields=_CONTROL, description="What happens at once")
+
+
+def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
+    counts = list(datapath.counts())
+    for key, port, what in (
+        ("OVERSHOOT", "overshoot_o", "jumped over its target (R4)"),
+        ("SATURATED", "saturated_o", "exceeded its width (R10)"),
+    ):
+        builder.add_packed(
+            key,
+            access=Access.READ,
+            description=f"Bit n: the n-th count {what}; stays",
+            signal=PortBits(port, len(counts)),
+        )
+    low = 0
+    for number, (module, count) in enumerate(counts):
+        builder.add(
+            "COUNT",
+            module.name,
+            count.name,
+            access=Access.READ,
+            width=count.width,
+            description=f"Count {number}, {count.name} of {module.name}: what it is now",
+            signal=PortBits("count_o", count.width, low),
+        )
+        low += count.width
+
+
+def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
+    low = 0
+    for module, target in datapath.targets():
+        builder.add(
+            "TARGET",
+            module.name,
+            target.name,
+            access=Access.WRITE,
+            width=target.width,
+            reset=target.reset,
+            description=f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
+            signal=PortBits("target_shadow_i", target.width, low),
+        )
+        low += target.width
+
+
+def _add_levels(builder: MapBuilder, datapath: Datapath) -> None:
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.FLAG:
+            builder.add_packed(
+                "IN",
+                signal.name,
+                access=Access.WRITE,
+                description=f"Input flag {signal.name}, one bit each",
+                signal=PortBits(f"{signal.name}_i", signal.size),
+            )
+        elif signal.kind is SignalKind.NUMBER:
+            builder.add(
+                "IN",
+                signal.name,
+                access=Access.WRITE,
+                width=signal.width,
+                words=signal.size,
+                description=f"Input number {signal.name}, one word each",
+                signal=PortBits(f"{signal.name}_i", signal.size * signal.width),
+            )
+
+
+_EFFECTS = {
+    ActionKind.PULSE: "how many pulses there were since reset, modulo 2^32",
+    ActionKind.SET: "the flag as it is now",
+    ActionKind.ADVANCE: "the number as it is now",
+}
+
+
+def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
+    for module, name, kind, width in effects(datapath):
+        pulse = kind is ActionKind.PULSE
+        builder.add(
+            "OUT",
+            module,
+            name,
+            access=Access.READ,
+            width=WORD_BITS if pulse else width,
+            description=f"{name} of {module}: {_EFFECTS[kind]}",
+            signal=BlockPin("pulses", f"{module}_{name}", "pulses", WORD_BITS)
+            if pulse
+            else PortBits(f"{module}_{name}_o", width),
+        )
+
+
+def _add_portal(builder: MapBuilder, datapath: Datapath) -> None:
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            _add_source(builder, signal)
+    for module, name, samples, width, _ in output_streams(datapath):
+        _add_sink(builder, module, name, samples * width)
+
+
+def _add_source(builder: MapBuilder, signal: Signal) -> None:
+    what = f"Input stream {signal.name}"
+    bits = signal.size * signal.lanes * signal.width
+    shape = f"{signal.size} x {signal.lanes} samples of {signal.width} bits, packed, least significant first"
+    builder.add_packed(
+        "IN",
+        signal.name,
+        "DATA",
+        access=Access.WRITE,
+        description=f"{what}: the next beat, {shape}",
+        signal=BlockPin("source", signal.name, "data", bits),
+    )
+    builder.add_packed(
+        "IN",
+        signal.name,
+        "PUSH",
+        access=Access.PUSH,
+        description=f"{what}: a 1 offers the beat of that stream; the last word acts, with those before it",
+        signal=BlockPin("source", signal.name, "push", signal.size),
+    )
+    builder.add_packed(
+        "IN",
+        signal.name,
+        "WAITING",
+        access=Access.READ,
+        description=f"{what}: 1 while its beat is not taken; leave its DATA alone so long",
+        signal=BlockPin("source", signal.name, "waiting", signal.size),
+    )
+
+
+def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
+    what, stream = f"Output stream {name} of {module}", f"{module}_{name}"
+    builder.add_packed(
+        "OUT",
+        module,
+        name,
+        "DATA",
+        access=Access.READ,
+        description=f"{what}: the oldest beat; 0 when there is none",
+        signal=BlockPin("sink", stream, "data", bits),
+    )
+    builder.add(
+        "OUT",
+        module,
+        name,
+        "LEVEL",
+        access=Access.READ,
+        width=FIFO_DEPTH.bit_length(),
+        description=f"{what}: beats that wait, at most {FIFO_DEPTH}",
+        signal=BlockPin("sink", stream, "level", FIFO_DEPTH.bit_length()),
+    )
+    builder.add(
+        "OUT",
+        module,
+        name,
+        "POP",
+        access=Access.PULSE,
+        width=1,
+        fields=(Bits("POP", 0, 1, "The oldest beat leaves"),),
+        description=f"{what}: write 1 to drop the oldest beat",
+        signal=BlockPin("sink", stream, "pop", 1),
+    )

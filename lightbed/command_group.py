@@ -1,0 +1,101 @@
+"""A group of commands whose modules are imported when a command is used, not to list it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+Table = Mapping[str, tuple[str, str]]
+"""Name of a command -> the module whose `register(app)` adds it, and its line in the group's help."""
+
+
+class CommandGroup(TyperGroup):
+    """The commands of a table. `--help` lists the lines of the table and imports no command."""
+
+    def __init__(self, *, name: str, help: str, package: str, table: Table) -> None:  # noqa: A002  typer's name
+        super().__init__(name=name, help=help)
+        self.commands: Any = _Imported(package, table)
+        self._lines = {command: line for command, (_, line) in table.items()}
+        _convert_when_needed(self)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of that name, None for an unknown one. Errors of its module are raised."""
+        if cmd_name not in self.commands:
+            return None
+        return self.commands[cmd_name]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the table."""
+        return list(self._lines)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of a group like this one whose commands are nothing but their lines."""
+        listed: Any = {name: TyperCommand(name, help=line) for name, line in self._lines.items()}
+        TyperGroup(name=self.name, help=self.help, commands=listed).format_help(ctx, formatter)
+
+
+class _Imported(Mapping[str, Any]):
+    """Commands by name; asking for one imports its module."""
+
+    def __init__(self, package: str, table: Table) -> None:
+        self._package = package
+        self._table = table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def __getitem__(self, name: str) -> Any:
+        app = typer.Typer(add_completion=False)
+        app.callback()(lambda: None)  # with a single command typer would leave out its name
+        import_module(f"{self._package}.{self._table[name][0]}").register(app)
+        group: Any = typer.main.get_command(app)
+        command = group.commands[name]
+        for each in (command, *getattr(command, "commands", {}).values()):
+            _convert_when_needed(each)
+        return command
+
+
+def _convert_when_needed(command: Any) -> None:
+    """Give all parameters of a command a `_Conversion`, the option `--help` included."""
+    listed = command.get_params
+
+    def get_params(ctx: Any) -> Any:
+        found = listed(ctx)
+        for param in found:
+            if hasattr(param, "get_runtime_param") and "get_runtime_param" not in vars(param):
+                conversion = _Conversion(param.get_runtime_param)
+                param.get_runtime_param = lambda conversion=conversion: conversion
+        return found
+
+    command.get_params = get_params
+
+
+class _Conversion:
+    """Conversion of a value by typer, which imports pydantic for it, where there is something to convert."""
+
+    def __init__(self, of_typer: Any) -> None:
+        self._of_typer = of_typer
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value as it is passed on. Text stays text, and our defaults are what they should be."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        if not several and (value is param.default or _annotation(param) is str):
+            return value
+        return self._of_typer().coerce(value, param=param, ctx=ctx)
+
+
+def _annotation(param: Any) -> Any:
+    """Return the declared type of a parameter; None for a version of typer that keeps it elsewhere."""
+    return getattr(getattr(param, "type_descriptor", None), "annotation", None)

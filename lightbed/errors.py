@@ -1,0 +1,44 @@
+"""The root of every error that lightbed raises, sorted by who must act.
+
+    LightbedError
+    ├── ocs_drivers.errors.OcsError             switches and patch panels
+    ├── fpga.errors.FpgaError                   count-action modules, buses and tools
+    ├── lightning.errors.LightningError         photonic inference
+    └── testbed.errors.TestbedError             labs, plans and measurements
+
+Every class has a stable `code`, which command line, journal and service share.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
+"""The one who must act: fix the input, look at the device, resolve a conflict, look what happened, file a bug."""
+
+
+class LightbedError(Exception):
+    """Root of all errors. The message says what, why and what to do; `hint` is the last of these, alone."""
+
+    code: str = "error"
+    who: ClassVar[Who] = "ourselves"
+    hint: str = ""
+
+    @property
+    def cure(self) -> str:
+        """The same as `hint`: its name in the release before."""
+        return self.hint
+
+
+def with_former_keys(document: dict[str, object]) -> dict[str, object]:
+    """Return the document with each renamed key beside its name in the release before.
+
+    >>> with_former_keys({"hint": "Give --yes"})
+    {'hint': 'Give --yes', 'cure': 'Give --yes'}
+    """
+    former = {FORMER_KEYS[key]: value for key, value in document.items() if key in FORMER_KEYS}
+    return {**document, **former}
+
+
+FORMER_KEYS = {"hint": "cure", "outage_s": "dark_s", "repair_record": "mended"}
+"""Keys of JSON documents that were renamed, and what they were called; printed beside for one release."""

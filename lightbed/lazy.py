@@ -1,0 +1,30 @@
+"""Names of a package that are imported when they are asked for (PEP 562), so that importing the package is cheap."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for `package`; `modules` maps each module below it to names in it.
+
+    No name may be that of a module of the package: the import system would put the module in its place.
+    """
+    places = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{package}.{places[name]}"), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *places})
+
+    return find, names

@@ -1,0 +1,153 @@
+"""The order in which products are sent: rows of products tiled over detector samples, beats, cores and passes.
+
+A detector adds up the light of `wavelengths` products in one sample, and light has no sign: a sign is put back per
+sample, after the converter. Terms of a row are therefore sorted into positive and negative, zeros fill the holes, and
+every sample (a readout) holds terms of one sign. With one wavelength the terms stay in their order.
+
+    W = 2, weights 3 -1 4 0 -5:    | 3 4 | -1 -5 | 0 . |        signs  + - +
+    with zeros left out:           | 3 4 | -1 -5 |              signs  + -
+
+Signed activations are sent twice: first what is positive of them, then what is negative, whose readouts count with
+the opposite sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.hardware import Hardware
+from lightning.compiler.model import PhotonicLayer
+
+Bits = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class GroupSchedule:
+    """The readouts of all rows of one group of a layer, in one pass."""
+
+    order: npt.NDArray[np.int32]
+    """(rows, readouts, wavelengths) the term in every place; -1 where a place stays dark."""
+    signs: npt.NDArray[np.int8]
+    """(rows, readouts) 1 or -1, what the sample counts as; 0 beyond a row's last readout."""
+
+    @property
+    def readouts(self) -> Counts:
+        """(rows,) how many there are in each row."""
+        return np.asarray(np.count_nonzero(self.signs, axis=1), np.int64)
+
+
+@dataclass(frozen=True)
+class Readouts:
+    """Readings of the detector for every sum, in one pass: each is a draw of noise."""
+
+    count: Counts
+    """(groups, rows)."""
+    net_sign: Counts
+    """(groups, rows) positive readouts less negative ones: as often does a mean error that is not 0 count."""
+
+
+def passes_of(layer: PhotonicLayer) -> int:
+    """Return 2 where activations are signed: what is positive of them, and what is negative."""
+    return 2 if layer.signed else 1
+
+
+def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+    """Return the readouts of every row in a pass; `dense` sends products whose weight is 0, too.
+
+    Of P positive, N negative and Z zero weights: ceil(P / W) and ceil(N / W) readouts; zeros that find no room
+    there have positive ones of their own. With one wavelength every term has its own, and a zero counts as positive.
+
+    >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
+    >>> readouts_of(layer, Hardware(wavelengths=2)).count.tolist()
+    [[3]]
+    >>> readouts_of(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
+    [[0]]
+    """
+    return readouts_of_weights(layer.weights, hardware, dense=dense)
+
+
+def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+    """Return the same for weights (groups, rows, terms) that are not in a layer yet."""
+    positive = _places((weights > 0).sum(axis=2), hardware.wavelengths)
+    negative = _places((weights < 0).sum(axis=2), hardware.wavelengths)
+    if dense if dense is not None else not hardware.skip_zeros:
+        terms = _places(np.int64(weights.shape[2]), hardware.wavelengths)
+        positive = np.maximum(positive, terms - negative)
+    return Readouts(positive + negative, positive - negative)
+
+
+def schedule_of(
+    layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
+) -> tuple[GroupSchedule, ...]:
+    """Return every readout of every row, group by group; the same in both passes. `dense` as in `readouts_of`.
+
+    >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
+    >>> (group,) = schedule_of(layer, Hardware(wavelengths=2))
+    >>> group.order[0].tolist(), group.signs[0].tolist()
+    ([[0, 2], [1, 4], [3, -1]], [1, -1, 1])
+    """
+    counts = readouts_of(layer, hardware, dense=dense).count
+    keep_zeros = dense if dense is not None else not hardware.skip_zeros
+    tile = _in_order if hardware.wavelengths == 1 else _by_sign
+    return tuple(
+        tile(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros)
+        for weights, most in zip(layer.weights, counts, strict=True)
+    )
+
+
+def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
+    """Return one term a readout, as they come."""
+    sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
+    order = np.full((len(weights), readouts), -1, np.int32)
+    rows, terms = np.nonzero(sent)
+    order[rows, _ranks(sent)[rows, terms]] = terms
+    signs = np.where(np.take_along_axis(weights, np.maximum(order, 0), axis=1) < 0, -1, 1)
+    return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
+
+
+def _by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
+    """First the positive terms, then the negative ones, zeros in what is left of both, then the other zeros."""
+    order = np.full((len(weights), readouts * width), -1, np.int32)
+    positive, negative = weights > 0, weights < 0
+    above, below = (_places(each.sum(axis=1), width)[:, None] for each in (positive, negative))
+    _put(order, positive, _ranks(positive))
+    _put(order, negative, above * width + _ranks(negative))
+    if keep_zeros:
+        holes = order[:, : int((above + below).max(initial=0)) * width] < 0
+        _put(order, weights == 0, _hole_of_rank(holes, (above + below) * width, _ranks(weights == 0)))
+    places = np.arange(readouts)
+    signs = np.where((places >= above) & (places < above + below), -1, 1)
+    shaped = order.reshape(len(weights), readouts, width)
+    return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
+
+
+def _hole_of_rank(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
+    """Return the place of the zero of each rank, (rows, terms): holes before the row's end, then what is behind it."""
+    holes = holes & (np.arange(holes.shape[1]) < ends)
+    many = holes.sum(axis=1, keepdims=True)
+    first = np.argsort(~holes, axis=1, kind="stable")
+    inside = (
+        np.take_along_axis(first, np.minimum(ranks, max(first.shape[1] - 1, 0)), axis=1)
+        if first.size
+        else ranks
+    )
+    return np.asarray(np.where(ranks < many, inside, ends + ranks - many), np.int64)
+
+
+def _put(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
+    rows, terms = np.nonzero(sent)
+    order[rows, places[rows, terms]] = terms
+
+
+def _ranks(chosen: Bits) -> Counts:
+    """Return how many of the chosen ones stand before each, (rows, terms)."""
+    return np.asarray(np.cumsum(chosen, axis=1) - chosen, np.int64)
+
+
+def _places(terms: Counts | np.int64, width: int) -> Counts:
+    return np.asarray(-(-terms // width), np.int64)

@@ -1,0 +1,1 @@
+"""The `.lng` file: archive, document, and the check of what was read."""

@@ -1,0 +1,1 @@
+"""From floats to integers: the schemes `published` and `scaled`, and what they measure on samples."""

@@ -1,0 +1,93 @@
+"""The scheme of the published datapath: one scale for all weights, no biases, activations shifted.
+
+Facts: Lightning, SIGCOMM 2023 artifact; the arithmetic is that of `fpga.photonic_mac.network`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fpga.photonic_mac.network import quantised
+from lightning.compiler.lowering import lowered
+from lightning.compiler.model import PhotonicLayer
+from lightning.errors import CompileError
+from lightning.networks.network import Network, Node
+
+_SHAPE_ONLY = frozenset({"Flatten", "Reshape"})
+_HINT = "Compile it with --scheme scaled, which takes every network"
+
+
+def published_layers(network: Network) -> dict[str, PhotonicLayer]:
+    """Return the layers of a chain of `Gemm` and `Relu` without biases. Raises `CompileError` for others."""
+    step = _raw_step(network)
+    chain = _chain(network)
+    weights = [lowered(network, node).weights[0] for node in chain]
+    integers = quantised(weights).layers
+    steps = [step] + [1.0] * (len(chain) - 1)
+    return {
+        node.name: _layer(node.name, values, each)
+        for node, values, each in zip(chain, integers, steps, strict=True)
+    }
+
+
+def check_published(network: Network) -> None:
+    """Raise `CompileError` for a network that the published datapath does not compute."""
+    _raw_step(network)
+    _chain(network)
+
+
+def _layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLayer:
+    rows = (1, len(values))
+    return PhotonicLayer(
+        name, values[None].astype(np.int16), np.zeros(rows, np.int32), step, np.ones(rows, np.float32)
+    )
+
+
+def _chain(network: Network) -> list[Node]:
+    """Return the `Gemm` nodes. Whatever is not part of the published datapath is refused, by name."""
+    chain: list[Node] = []
+    tensor, rectified, ended = network.input, True, False
+    for node in network.nodes:
+        if node.inputs[0] != tensor or ended:
+            raise _refused(node, "stands next to the chain of layers")
+        if node.operation == "Gemm":
+            _check_gemm(network, node, rectified=rectified)
+            chain.append(node)
+        elif node.operation == "Softmax" and chain:
+            ended = True
+        elif node.operation not in _SHAPE_ONLY | {"Relu"}:
+            raise _refused(node, "is not in the published datapath, which has Gemm and Relu")
+        elif node.operation == "Relu" and node.output == network.output:
+            raise _refused(node, "ends the network, and the published datapath rectifies between layers only")
+        rectified = node.operation == "Relu" or (rectified and node.operation in _SHAPE_ONLY)
+        tensor = node.output
+    if not chain:
+        raise CompileError(f"network {network.name} has no Gemm: nothing for light to compute", hint=_HINT)
+    return chain
+
+
+def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
+    if not rectified:
+        raise _refused(node, "takes what no Relu has rectified, and the published datapath always rectifies")
+    if len(network.shapes[node.inputs[0]]) != 1:
+        raise _refused(node, "takes several vectors an image, and the published datapath takes one")
+    if len(node.inputs) > 2 and node.inputs[2] and np.any(network.constants[node.inputs[2]]):
+        raise _refused(node, "has a bias, and the published datapath has none")
+
+
+def _raw_step(network: Network) -> float:
+    """Return what one step of the raw data is worth to the network: raw data are sent as they are, 0 .. 255."""
+    given = network.preprocessing
+    step = given.scale / given.deviation[0]
+    if any(given.mean) or len(set(given.deviation)) > 1 or step <= 0:
+        raise CompileError(
+            f"network {network.name} takes inputs that are shifted or turned round, and the published datapath sends"
+            " bytes as they are",
+            hint=_HINT,
+        )
+    return step
+
+
+def _refused(node: Node, why: str) -> CompileError:
+    return CompileError(f"{node.operation} {node.name} {why}", hint=_HINT)

@@ -1,0 +1,114 @@
+"""The scheme `scaled`: ranges measured on samples, weight scales a row, biases, the mean of `>> 8` put back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.datapath.schedule import readouts_of_weights
+from lightning.compiler.integers import sums_of
+from lightning.compiler.model import FULL, PhotonicLayer
+from lightning.compiler.options import Options
+from lightning.compiler.schemes.observed import Observed, observe
+from lightning.compiler.schemes.quantisation import output_scales, quantise, quantise_weights, weight_scales
+from lightning.compiler.schemes.ranges import best_of, candidates
+from lightning.compiler.schemes.rounding import rounded_by, rounding_table
+from lightning.networks.network import Network
+
+Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Small = npt.NDArray[np.int16]
+
+_LARGEST_BIAS = 2**22
+"""In steps of a sum: with its sum it stays exact in float32."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A layer for one choice of its range, and how far its outputs are from the float ones on the samples."""
+
+    weights: Small
+    input_scale: float
+    outputs: Floats
+    mean: Doubles
+    """(groups, rows) of what sums lack, in their own units: by `>> 8`, by rounding, by ends that are cut off."""
+    error: float
+    """Mean square of what remains when the mean is put back, added up over rows."""
+    noise: float
+    """Mean square of the noise that is expected in those outputs that count, added up over rows."""
+
+
+def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
+    """Return all photonic layers of the network, by the names of their nodes, quantised on samples."""
+    return {seen.layer.node.name: _layer(seen, options) for seen in observe(network, raw, options.seed)}
+
+
+def _layer(seen: Observed, options: Options) -> PhotonicLayer:
+    wanted = _wanted(seen)
+    fits = [_fit(seen, wanted, largest, options) for largest in candidates(seen.magnitudes, options)]
+    fit = fits[best_of([each.error for each in fits], [each.noise for each in fits])]
+    return PhotonicLayer(
+        seen.layer.node.name,
+        fit.weights,
+        _bias(seen, fit, options),
+        fit.input_scale,
+        fit.outputs,
+        seen.signed,
+        seen.layer.geometry,
+        seen.layer.vectors,
+    )
+
+
+def _bias(seen: Observed, fit: _Fit, options: Options) -> npt.NDArray[np.int32]:
+    """Return the biases in units of sums, (groups, rows)."""
+    own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
+    return np.asarray(np.rint(own + fit.mean if options.correct_floor else own).astype(np.int32))
+
+
+def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _Fit:
+    input_scale = largest / FULL
+    integers = quantise(seen.vectors, input_scale, signed=seen.signed)
+    scales = _scales(seen, input_scale, options)
+    weights = _rounded(seen.layer.weights, scales, integers, options)
+    outputs = output_scales(input_scale, scales)
+    found = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
+    lacking = wanted / outputs[:, None] - found  # (groups, vectors, rows)
+    mean = lacking.mean(axis=1)
+    remains = lacking - mean[:, None] if options.correct_floor else lacking
+    error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
+    noise = _noise(seen, wanted, weights, outputs, options)
+    return _Fit(weights, input_scale, outputs, mean, error, noise)
+
+
+def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, options: Options) -> float:
+    """Return sigma^2 of each readout on the hardware, in units of outputs, times the part that counts.
+
+    What is cut off is wrong each time that such an image comes, and counts even in outputs that a rectifier cuts off;
+    of noise only what passes counts.
+    """
+    readouts = readouts_of_weights(weights, options.hardware).count * (2 if seen.signed else 1)
+    bias = 0 if seen.layer.bias is None else seen.layer.bias[:, None]
+    passed = (wanted + bias > 0).mean(axis=1) if seen.rectified else 1.0
+    return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
+
+
+def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:
+    """Return the scales of weights; coarser in rows whose bias would be too large a number otherwise."""
+    scales = weight_scales(seen.layer.weights, per_channel=options.per_channel)
+    if seen.layer.bias is None:
+        return scales
+    return np.asarray(np.maximum(scales, np.abs(seen.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
+
+
+def _rounded(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:
+    if options.rounding == "nearest":
+        return quantise_weights(weights, scales)
+    return rounded_by(rounding_table(integers), weights / scales[..., None])
+
+
+def _wanted(seen: Observed) -> Floats:
+    """Return the sums of products in float32, (groups, vectors, rows)."""
+    return np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))

@@ -1,0 +1,1 @@
+"""Chains of dense layers as one compiled function, from bytes to scores."""

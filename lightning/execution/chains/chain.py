@@ -1,0 +1,195 @@
+"""Chains of dense layers, fused: bytes in, scores out, at the pace of the light and above.
+
+    chain = Chain(model, noise=Noise(), seed=1)
+    chain.answer_one(pixels, key, scores)          # for serving: no checks, no lock, nothing compiled
+
+Same integers and same noise as the interpreter's, image by image; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.errors import CompileError
+from lightning.execution.chains.links import Links, links_of
+from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
+from lightning.execution.multipliers.weights import OrderedWeights, groups_of
+from lightning.execution.noise import Noise, check_noise
+from lightning.execution.quantising import steps_of
+from lightning.execution.quirks import Quirks
+from lightning.networks.computing import apply
+from lightning.networks.preprocess import preprocess
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
+    """Return whether `Chain` takes this model with this noise."""
+    if links_of(model) is None or model.network.preprocessing.layout != "as-is":
+        return False
+    if noise is None:
+        return True
+    shared = noise.intensity > 0 and model.hardware.wavelengths > 1 and noise.drawn.per_readout
+    return not shared and not may_clip(noise, model.hardware)
+
+
+class Chain:
+    """A model as one compiled function. Several threads may call it at a time: it keeps nothing from call to call.
+
+    Raises `CompileError` for a model or a noise that `fits` refuses, and `MissingLibrary` without numba.
+    """
+
+    def __init__(
+        self, model: CompiledModel, noise: Noise | None = None, seed: int = 0, quirks: Quirks | None = None
+    ) -> None:
+        from lightning.execution.kernels.chain import answers
+
+        links = links_of(model)
+        if links is None or not fits(model, noise):
+            raise CompileError(
+                f"network {model.network.name} is not a chain of dense layers that one function computes",
+                hint="Open it with lightning.execution.open_executor, which takes every model",
+            )
+        self.model = model
+        self.inputs = prod(model.network.input_shape)
+        self.outputs = links.layers[-1].weights.shape[1]
+        self.tail = links.tail
+        self.kernel: Callable[..., None] = answers
+        """What computes: `kernel(raw, keys, *arrays, out, counters)`. A packet server calls it from machine code."""
+        self._tensor = links.tail[0].inputs[0] if links.tail else ""
+        self.arrays = (
+            _look_up_table(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
+            *_packed(links),
+            *_packed_noise(model, links, noise),
+            np.uint64(seed),
+            _rules(model, quirks or Quirks()),
+        )
+
+    def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
+        """Write the scores of one input, contiguous bytes, into `out` (outputs,) float32. Checks nothing."""
+        self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
+
+    def answer_many(
+        self,
+        raw: Bytes,
+        keys: npt.NDArray[np.uint64],
+        out: Floats,
+        counters: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Write the scores (images, outputs) of bytes (images, inputs); add to `counters`, named in `COUNTERS`."""
+        counted = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
+        self.kernel(raw, keys, *self.arrays, out, counted)
+        if self.tail:
+            out[:] = self._finished(out)
+
+    def warm(self) -> None:
+        """Answer zeros once, from memory that may be written and from memory that may not."""
+        out = np.empty(self.outputs, np.float32)
+        self.answer_one(np.zeros(self.inputs, np.uint8), 0, out)
+        self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, out)
+
+    def _finished(self, scores: Floats) -> Floats:
+        tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}
+        for node in self.tail:
+            tensors[node.output] = apply(node, tensors, self.model.network.constants)
+        return tensors[self.tail[-1].output].reshape(len(scores), -1)
+
+
+COUNTERS = ("clipped_activations", "wrapped_sums")
+
+
+def counted(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
+    """Return the counters by name; sums that wrap only where they can."""
+    return {
+        name: count
+        for name, count in zip(COUNTERS, counters.tolist(), strict=True)
+        if wrap or name != "wrapped_sums"
+    }
+
+
+def _look_up_table(
+    model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool
+) -> npt.NDArray[np.int16]:
+    """Return what every byte becomes, (1 or inputs, 256).
+
+    256 stands for what is clipped, and so does what is too low.
+    """
+    network = model.network
+    bytes_ = np.arange(256, dtype=np.uint8).reshape(-1, *([1] * len(network.input_shape)))
+    real = preprocess(network, np.broadcast_to(bytes_, (256, *network.input_shape)))
+    steps = np.clip(steps_of(np.abs(real) if signs_dropped else real, first), -256, 256).astype(np.int16)
+    table = np.ascontiguousarray(steps.reshape(256, -1).T)
+    return table[:1].copy() if (table == table[0]).all() else table
+
+
+def _packed(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
+    """Table, steps, values, pointers, places, biases and scales of all layers, as `chain_kernels` takes them."""
+    weights = [groups_of(layer)[0] for layer in links.layers]
+    steps = np.array([layer.input_scale for layer in links.layers], np.float32)
+    return (
+        _table(links, weights),
+        steps,
+        np.concatenate([each.values for each in weights]),
+        np.concatenate([each.pointers for each in weights]),
+        np.concatenate([_padded_places(each) for each in weights]),
+        np.concatenate([layer.bias.reshape(-1) for layer in links.layers]).astype(np.int32),
+        np.concatenate([layer.output_scale.reshape(-1) for layer in links.layers]).astype(np.float32),
+    )
+
+
+def _padded_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
+    """Return as many places as values, so that one offset serves both."""
+    return (
+        np.resize(weights.places, len(weights.values))
+        if len(weights.pointers)
+        else np.zeros(len(weights.values), np.uint32)
+    )
+
+
+def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]:
+    table = np.zeros((len(weights), 7), np.int64)
+    values = pointers = rows = 0
+    for place, (layer, each) in enumerate(zip(links.layers, weights, strict=True)):
+        begins = pointers if len(each.pointers) else -1
+        table[place] = (
+            *layer.weights.shape[1:],
+            values,
+            begins,
+            rows,
+            links.rectified[place],
+            layer.signed,
+        )
+        values += len(each.values)
+        pointers += len(each.pointers)
+        rows += layer.weights.shape[1]
+    return table
+
+
+def _packed_noise(
+    model: CompiledModel, links: Links, noise: Noise | None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the means, spreads (deviations where they are constant, else variances), and the numbers."""
+    given = check_noise(noise or Noise(sigma=0.0))
+    known = [row_noise(layer, given, model.hardware) for layer in links.layers]
+    means = np.concatenate([each.means for each in known])
+    variances = np.concatenate([each.variances for each in known])
+    law = NoiseLaw.WITHOUT if noise is None else noise.law
+    numbers = np.concatenate([[law], output_numbers(given)])
+    return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, numbers
+
+
+def _rules(model: CompiledModel, quirks: Quirks) -> int:
+    from lightning.execution.kernels.chain import LAST_NORMALISED, PERFECT, PUBLISHED, WRAPS
+
+    rules = WRAPS if model.wrap else 0
+    if model.shift_normalised:
+        rules |= PUBLISHED
+        rules |= PERFECT if model.perfect_scaling else 0
+        rules |= LAST_NORMALISED if quirks.last_layer_normalised else 0
+    return rules

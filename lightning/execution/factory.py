@@ -1,0 +1,95 @@
+"""A factory of executors, by fidelity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any, get_args
+
+from lightning.compiler.model import CompiledModel
+from lightning.errors import OutOfRange
+from lightning.execution.interface import Executor, Fidelity, Multiplier
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers.exact import exact_multiplier
+from lightning.execution.multipliers.noisy import check_seed, may_clip
+from lightning.execution.noise import Noise, check_average, check_noise
+from lightning.execution.quirks import Quirks
+from lightning.optional import needed
+
+
+def open_executor(
+    model: CompiledModel,
+    fidelity: Fidelity = "exact",
+    *,
+    noise: Noise | None = None,
+    seed: int = 0,
+    device: Any = None,
+    bus: Any = None,
+    average: int = 1,
+    quirks: Quirks | None = None,
+    faults: Quirks | None = None,
+) -> Executor:
+    """Return an executor for `model`.
+
+    `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
+    address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or
+    an open bus; the fast simulator by default) for `datapath`; `quirks` (in the
+    release before: `faults`) for models of the published scheme. Raises
+    `OutOfRange` for a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
+    """
+    if fidelity not in get_args(Fidelity):
+        raise OutOfRange(
+            f"fidelity {fidelity!r} is not known", hint=f"Choose one of: {', '.join(get_args(Fidelity))}"
+        )
+    seed, average, quirks = check_seed(seed), check_average(average), quirks or faults
+    if average != 1 and fidelity in {"exact", "datapath"}:
+        raise OutOfRange(
+            f"fidelity {fidelity} has nothing to average",
+            hint="Leave `average` out, or choose noisy or device",
+        )
+    if fidelity == "exact":
+        return _fused_or_interpreted(model, exact_multiplier(), fidelity, quirks)
+    if fidelity == "noisy":
+        return _noisy(model, noise or Noise(), seed, average, quirks)
+    return Interpreter(model, _of_hardware(model, fidelity, device, bus, average, seed), fidelity, quirks)
+
+
+def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None) -> Executor:
+    needed("numba", "for noise")
+    from lightning.execution.multipliers.noisy import NoisyMultiplier
+    from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
+
+    given = check_noise(replace(noise, average=average) if average != 1 else noise)
+    if may_clip(given, model.hardware):
+        return Interpreter(model, PerReadoutMultiplier(model, given, seed), "noisy", quirks)
+    multiplier = NoisyMultiplier(model, given, seed)
+    return _fused_or_interpreted(model, multiplier, "noisy", quirks, given, seed)
+
+
+def _fused_or_interpreted(
+    model: CompiledModel,
+    multiplier: Multiplier,
+    fidelity: Fidelity,
+    quirks: Quirks | None,
+    noise: Noise | None = None,
+    seed: int = 0,
+) -> Executor:
+    from lightning.execution.chains.chain import Chain, fits
+    from lightning.execution.chains.fused import FusedExecutor
+
+    interpreter = Interpreter(model, multiplier, fidelity, quirks)
+    if not find_spec("numba") or not fits(model, noise):
+        return interpreter
+    return FusedExecutor(Chain(model, noise, seed, quirks), interpreter)
+
+
+def _of_hardware(
+    model: CompiledModel, fidelity: Fidelity, device: Any, bus: Any, average: int, seed: int
+) -> Multiplier:
+    if fidelity == "device":
+        from lightning.execution.multipliers.device import DeviceMultiplier
+
+        return DeviceMultiplier("sim://kit" if device is None else device, average=average, seed=seed)
+    from lightning.execution.multipliers.datapath import DatapathMultiplier
+
+    return DatapathMultiplier(model, "fastsim://" if bus is None else bus)

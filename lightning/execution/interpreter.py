@@ -1,0 +1,130 @@
+"""Node by node: digital operations in float32, photonic ones by a multiplier. Works for every network and fidelity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.datapath.cycles import cycles_of_model
+from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.execution.inputs import as_array, check_keys, raw_shape
+from lightning.execution.interface import Activations, Answers, Fidelity, Keys, Multiplier
+from lightning.execution.patches import patches, pixels
+from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
+from lightning.execution.quantising import quantised, real_of, wrapped
+from lightning.execution.quirks import Quirks
+from lightning.networks.computing import apply
+from lightning.networks.network import Node
+from lightning.networks.preprocess import preprocess
+
+PATCHES_BYTES = 2**23
+"""What the activations of a layer may take: more images at a time would not stay in the processor's memory."""
+MOST_IMAGES = 256
+
+
+class Interpreter:
+    """Runs any compiled model on any multiplier, in order, as the network's nodes say."""
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        multiplier: Multiplier,
+        fidelity: Fidelity = "exact",
+        quirks: Quirks | None = None,
+    ) -> None:
+        self.model = model
+        self.fidelity = fidelity
+        self.multiplier = multiplier
+        self.quirks = quirks or Quirks()
+        self.cycles = cycles_of_model(model)
+        self._chunk = _images_at_a_time(model)
+        self._photonic = [node.name for node in model.network.nodes if node.name in model.layers]
+        self._normalises_last = model.shift_normalised and self.quirks.last_layer_normalised
+
+    def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
+        """Return the answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
+        array = as_array(inputs)
+        named = check_keys(keys, len(array) if array.ndim else 0)
+        counted: Counter[str] = Counter()
+        clipped = getattr(self.multiplier, "clipped", 0)
+        scores = []
+        for start in range(0, max(len(named), 1), self._chunk):
+            part = slice(start, start + self._chunk)
+            scores.append(self._answer(array[part] if array.ndim else array, named[part], counted))
+        if self.fidelity == "noisy":
+            counted["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - clipped
+        return Answers(np.concatenate(scores), self.cycles, dict(counted))
+
+    def warm(self) -> None:
+        """Run zeros, one image and a batch, so that kernels are there when the first request comes."""
+        shape = raw_shape(self.model.network)
+        for images in (1, 2):
+            self.run(np.zeros((images, *shape), np.uint8))
+
+    def close(self) -> None:
+        """Let go of the multiplier's devices, if it has any."""
+        close = getattr(self.multiplier, "close", None)
+        if close is not None:
+            close()
+
+    def _answer(self, raw: npt.NDArray[Any], keys: Keys, counted: Counter[str]) -> Floats:
+        network = self.model.network
+        tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
+        for node, spent in network.last_uses():
+            tensors[node.output] = self._node(node, tensors, keys, counted)
+            for name in spent:
+                tensors.pop(name, None)
+        return np.asarray(tensors[network.output], np.float32)
+
+    def _node(
+        self, node: Node, tensors: Mapping[str, npt.NDArray[Any]], keys: Keys, counted: Counter[str]
+    ) -> npt.NDArray[Any]:
+        layer = self.model.layers.get(node.name)
+        if layer is None:
+            return apply(node, tensors, self.model.network.constants)
+        real = np.asarray(tensors[node.inputs[0]], np.float32)
+        activations = self._activations(layer, real, counted)
+        sums = self.multiplier.sums(layer, _as_terms(layer, activations), keys)
+        finished = real_of(self._whole(layer, sums, counted), layer)
+        if layer.geometry is not None:
+            return pixels(finished, layer.geometry)
+        return finished.reshape(*real.shape[:-1], -1)
+
+    def _activations(self, layer: PhotonicLayer, real: Floats, counted: Counter[str]) -> Activations:
+        if self.model.shift_normalised and layer.name != self._photonic[0]:
+            return (perfectly_scaled if self.model.perfect_scaling else shift_normalised)(real)
+        given = np.abs(real) if self.quirks.signs_dropped else real
+        activations, clipped = quantised(given, layer)
+        counted["clipped_activations"] += clipped
+        return activations
+
+    def _whole(
+        self, layer: PhotonicLayer, sums: npt.NDArray[Any], counted: Counter[str]
+    ) -> npt.NDArray[np.int32]:
+        """Noise is rounded away here, once a sum, as a converter's average is; then the accumulator may wrap."""
+        whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
+        if self.model.wrap:
+            whole, changed = wrapped(whole)
+            if not getattr(self.multiplier, "wraps", False):
+                counted["wrapped_sums"] += changed
+        if self._normalises_last and layer.name == self._photonic[-1]:
+            return last_normalised(whole, perfect=self.model.perfect_scaling)
+        return whole
+
+
+def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
+    """Return the activations as vectors, (images, positions, groups, terms)."""
+    groups, _, terms = layer.weights.shape
+    if layer.geometry is not None:
+        return patches(activations, layer.geometry, groups)
+    return np.ascontiguousarray(activations).reshape(len(activations), -1, groups, terms)
+
+
+def _images_at_a_time(model: CompiledModel) -> int:
+    """So many that the activations of the largest layer, as patches, take `PATCHES_BYTES`."""
+    terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
+    return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MOST_IMAGES)

@@ -1,0 +1,1 @@
+"""Functions in machine code. Import them inside functions only: numba takes its time; `laws` needs none."""

@@ -1,0 +1,211 @@
+"""A chain of dense layers from bytes to scores, without a step of Python in between. Machine code.
+
+`table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin
+in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind,
+mean, variance, shot, intensity, the last three divided by the readouts averaged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.kernels.sums import (
+    add_levels,
+    add_products,
+    constant_noise,
+    output_noise,
+    varying_noise,
+)
+
+Array = npt.NDArray[Any]
+
+ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
+WITHOUT, CONSTANT, VARYING, PER_OUTPUT = map(int, NoiseLaw)
+CLIPPED_ACTIVATIONS, WRAPPED_SUMS = range(2)
+PUBLISHED, WRAPS, LAST_NORMALISED, PERFECT = 1, 2, 4, 8
+"""Bits of `rules`."""
+
+_CONSTANT = "Array({}, {}, 'C', readonly=True)"
+_BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
+
+
+@compiled()
+def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
+    """Write the activations of bytes, by a table for all features or for each. What is beyond the range is clipped."""
+    each = np.int64(len(looked_up) > 1)
+    lowest = np.int16(-255) if signed else np.int16(0)
+    for term in range(len(raw)):
+        activation = looked_up[term * each, raw[term]]
+        if activation > 255 or activation < lowest:
+            counters[CLIPPED_ACTIVATIONS] += 1
+            activation = np.int16(255) if activation > 0 else lowest
+        activations[term] = activation
+
+
+@compiled()
+def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
+    """Return the values, pointers and places of one layer, as `kernels` take them."""
+    begin, start = layer[VALUES], layer[POINTERS]
+    if start < 0:
+        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
+    starts = pointers[start : start + layer[TERMS] + 1]
+    end = begin + starts[layer[TERMS]]
+    return values[begin:end], starts, places[begin:end]
+
+
+@compiled()
+def disturb(
+    sent: Array,
+    weights: Array,
+    starts: Array,
+    rows_of: Array,
+    sums: Array,
+    known: Any,
+    seed: Any,
+    key: Any,
+    stream: Any,
+) -> None:
+    """Add noise to the sums of one layer, rounded to whole numbers. `known`: means, spreads, noise."""
+    means, spreads, noise = known
+    rows = len(sums)
+    noisy = np.empty((1, rows), np.float32)
+    exact = sums.reshape(1, rows)
+    if noise[0] == CONSTANT:
+        constant_noise(exact, means, spreads, seed, key, stream, noisy)
+    elif noise[0] == PER_OUTPUT:
+        output_noise(exact, noise[1:], seed, key, stream, noisy)
+    else:
+        levels, squares = np.zeros((1, rows)), np.zeros((1, rows))
+        add_levels(sent, weights, starts, rows_of, levels[0], squares[0])
+        growing = noise[3] * levels + noise[4] * squares
+        varying_noise(exact, growing, means, spreads, seed, key, stream, noisy)
+    for row in range(rows):
+        sums[row] = np.int32(np.rint(noisy[0, row]))
+
+
+@compiled()
+def wrap(sums: Array, counters: Array) -> None:
+    """Keep 16 bits of every sum."""
+    for row in range(len(sums)):
+        low = np.int32(np.int16(sums[row]))
+        counters[WRAPPED_SUMS] += np.int64(low != sums[row])
+        sums[row] = low
+
+
+@compiled()
+def highest_bit(largest: Any) -> Any:
+    """Return the place of the highest set bit; 0 for 0."""
+    place = 0
+    while largest > 1:
+        largest >>= 1
+        place += 1
+    return place
+
+
+@compiled()
+def normalise(sums: Array, perfect: Any) -> None:
+    """Normalise in place, with signs: the highest set bit of the largest magnitude in place 7, or the largest 255."""
+    largest = np.int64(1)
+    for row in range(len(sums)):
+        largest = max(largest, abs(np.int64(sums[row])))
+    if perfect:
+        factor = 255.0 / largest
+        for row in range(len(sums)):
+            sums[row] = np.int32(np.rint(sums[row] * factor))
+    else:
+        place = highest_bit(largest)
+        for row in range(len(sums)):
+            sums[row] = np.int32((np.int64(sums[row]) << 7) >> place)
+
+
+@compiled()
+def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
+    """Make activations as the published datapath does: negative ones 0, the others normalised."""
+    for row in range(len(sums)):
+        sums[row] = max(sums[row], np.int32(0))
+    normalise(sums, perfect)
+    for row in range(len(sums)):
+        activations[row] = np.int16(sums[row])
+
+
+@compiled()
+def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> None:
+    """Write the scores of the last layer."""
+    for row in range(len(sums)):
+        real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
+        out[row] = np.float32(0.0) if rectified and real < 0 else real
+
+
+@compiled()
+def quantise(
+    sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
+) -> None:
+    """Write sums as the activations of the layer `after`: whether it takes signs, and its step."""
+    signed, step = after
+    lowest = np.float32(-255.0) if signed else np.float32(0.0)
+    for row in range(len(sums)):
+        real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
+        if rectified and real < 0:
+            real = np.float32(0.0)
+        steps = np.rint(np.float32(real / step))
+        if steps > 255 or steps < lowest:
+            counters[CLIPPED_ACTIVATIONS] += 1
+        activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))
+
+
+@compiled(
+    f"void({_BYTES}, {_KEYS}, int16[:, ::1], int64[:, ::1], float32[::1], int16[::1], int64[::1], uint32[::1],"
+    " int32[::1], float32[::1], float64[::1], float64[::1], float64[::1], uint64, int64, float32[:, ::1],"
+    " int64[::1])"
+)
+def answers(
+    raw: Array,
+    keys: Array,
+    looked_up: Array,
+    table: Array,
+    steps: Array,
+    values: Array,
+    pointers: Array,
+    places: Array,
+    biases: Array,
+    scales: Array,
+    means: Array,
+    spreads: Array,
+    noise: Array,
+    seed: Any,
+    rules: Any,
+    out: Array,
+    counters: Array,
+) -> None:
+    """Write the scores `out` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
+    widest = max(table[:, ROWS].max(), table[:, TERMS].max())
+    activations = np.empty(widest, np.int16)
+    sums = np.empty(widest, np.int32)
+    for image in range(len(raw)):
+        look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
+        for layer in range(len(table)):
+            first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
+            found, sent = sums[: last - first], activations[: table[layer, TERMS]]
+            weights, starts, rows_of = weights_of(table[layer], values, pointers, places)
+            found[:] = 0
+            add_products(sent, weights, starts, rows_of, found)
+            if noise[0] != WITHOUT:
+                known = means[first:last], spreads[first:last], noise
+                disturb(sent, weights, starts, rows_of, found, known, seed, keys[image], np.uint64(layer))
+            if rules & WRAPS:
+                wrap(found, counters)
+            bias, scale = biases[first:last], scales[first:last]
+            if layer + 1 == len(table):
+                if rules & LAST_NORMALISED:
+                    normalise(found, rules & PERFECT)
+                give(found, bias, scale, table[layer, RECTIFIED], out[image])
+            elif rules & PUBLISHED:
+                rectify_and_send(found, rules & PERFECT, activations)
+            else:
+                after = table[layer + 1, SIGNED], steps[layer + 1]
+                quantise(found, bias, scale, table[layer, RECTIFIED], after, activations, counters)

@@ -1,0 +1,134 @@
+"""Normal random numbers that depend on a seed and on names alone: of image, of layer. Machine code.
+
+Generator: xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021), its state
+filled by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form
+of J. Doornik (2005), 256 strips, 53 random bits a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.execution.kernels.compiled import compiled
+
+Doubles = npt.NDArray[np.float64]
+
+STRIPS = 256
+EDGE = 3.6541528853610088
+"""Where the tail begins, for 256 strips."""
+AREA = 0.00492867323399
+"""Of every strip, the tail's included."""
+
+
+def _strips() -> tuple[Doubles, Doubles]:
+    """Right ends of the strips from the bottom up, and the density there (without 1 / sqrt(2 pi))."""
+    ends = np.zeros(STRIPS + 1)
+    density = np.exp(-0.5 * EDGE * EDGE)
+    ends[0], ends[1] = AREA / density, EDGE
+    for strip in range(2, STRIPS):
+        density += AREA / ends[strip - 1]
+        ends[strip] = np.sqrt(-2.0 * np.log(density))
+    return ends, np.exp(-0.5 * ends * ends)
+
+
+ENDS, DENSITIES = _strips()
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_U11, _U17, _U19, _U23, _U27, _U30, _U31, _U41, _U45, _U255 = (
+    np.uint64(number) for number in (11, 17, 19, 23, 27, 30, 31, 41, 45, 255)
+)
+_UNIT = 2.0**-53
+_SIGNED_UNIT = 2.0**-52
+_HALF = np.int64(2**52)
+
+
+@compiled()
+def mixed(word: Any) -> Any:
+    """Return the output function of SplitMix64: every bit depends on every bit."""
+    word = (word ^ (word >> _U30)) * _FIRST
+    word = (word ^ (word >> _U27)) * _SECOND
+    return word ^ (word >> _U31)
+
+
+@compiled()
+def seeded(seed: Any, key: Any, stream: Any) -> Any:
+    """Return the state (four words) of the generator that belongs to these three."""
+    word = mixed(seed + _GOLDEN)
+    word = mixed((word ^ key) + _GOLDEN)
+    word = mixed((word ^ stream) + _GOLDEN)
+    s0 = mixed(word + _GOLDEN)
+    s1 = mixed(word + _GOLDEN + _GOLDEN)
+    s2 = mixed(word + _GOLDEN * np.uint64(3))
+    return s0, s1, s2, mixed(word + _GOLDEN * np.uint64(4))
+
+
+@compiled()
+def advanced(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+    """Return the next 64 random bits, and the state after them; words apart, as an array would cost thrice."""
+    total = s0 + s3
+    word = ((total << _U23) | (total >> _U41)) + s0
+    carried = s1 << _U17
+    s2 ^= s0
+    s3 ^= s1
+    s1 ^= s2
+    s0 ^= s3
+    s2 ^= carried
+    return word, s0, s1, s2, (s3 << _U45) | (s3 >> _U19)
+
+
+@compiled()
+def _uniform(word: Any) -> Any:
+    """Above 0, at most 1."""
+    return np.float64(np.int64(word >> _U11) + np.int64(1)) * _UNIT
+
+
+@compiled()
+def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+    """Return the next normal number, of mean 0 and deviation 1, and the state after it."""
+    word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+    strip = np.int64(word & _U255)
+    place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
+    if abs(place) < ENDS[strip + 1]:  # 98.8 of 100
+        return place, s0, s1, s2, s3
+    return _at_the_rim(place, strip, s0, s1, s2, s3)
+
+
+@compiled()
+def _at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+    """Return a place that is beyond the part of its strip that is surely below the density: taken, or drawn again."""
+    while True:
+        if strip == 0:
+            beyond, s0, s1, s2, s3 = _tail(s0, s1, s2, s3)
+            return np.copysign(beyond, place), s0, s1, s2, s3
+        word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        height = DENSITIES[strip] + _uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
+        if height < np.exp(-0.5 * place * place):
+            return place, s0, s1, s2, s3
+        word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        strip = np.int64(word & _U255)
+        place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
+        if abs(place) < ENDS[strip + 1]:
+            return place, s0, s1, s2, s3
+
+
+@compiled()
+def _tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+    """Return a normal number beyond the edge (G. Marsaglia, 1964)."""
+    while True:
+        first, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        second, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        across = -np.log(_uniform(first)) / EDGE
+        if -2.0 * np.log(_uniform(second)) > across * across:
+            return EDGE + across, s0, s1, s2, s3
+
+
+@compiled("void(uint64, uint64, uint64, float64[::1])")
+def normals_into(seed: Any, key: Any, stream: Any, out: Doubles) -> None:
+    """Write the first normal numbers of one stream."""
+    s0, s1, s2, s3 = seeded(seed, key, stream)
+    for place in range(len(out)):
+        out[place], s0, s1, s2, s3 = normal(s0, s1, s2, s3)

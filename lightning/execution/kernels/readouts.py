@@ -1,0 +1,116 @@
+"""Every readout of the schedule, one by one: its light, and its own draws. Machine code.
+
+`vectors` (positions, groups, terms); `sizes`, `order` and `signs` as in `readouts.OrderedReadouts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.normal import normal, seeded
+
+Array = npt.NDArray[Any]
+
+ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
+
+
+@compiled()
+def lit_in(activations: Array, turn: Any, magnitudes: Array) -> None:
+    """Write the magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of others in turn 1."""
+    for term in range(len(activations)):
+        activation = np.int32(activations[term])
+        magnitudes[term] = max(-activation if turn else activation, np.int32(0))
+
+
+@compiled()
+def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
+    """Write the light of each readout of a row, and return how many there are."""
+    count = 0
+    while count < len(signs) and signs[count] != 0:
+        count += 1
+    for readout in range(count):
+        level = 0
+        for place in range(terms.shape[1]):
+            term = terms[readout, place]
+            level += (magnitudes[term] * sizes[term]) >> 8
+        levels[readout] = level
+    return count
+
+
+@compiled(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, ::1])")
+def squares_into(
+    vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, squares: Array
+) -> None:
+    """Write the squares of the light of all readouts, added up (positions, groups, rows)."""
+    levels = np.empty(signs.shape[2])
+    magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
+    squares[:] = 0
+    for turn in range(passes):
+        for position, group in np.ndindex(vectors.shape[:2]):
+            lit_in(vectors[position, group], turn, magnitudes)
+            for row in range(signs.shape[1]):
+                count = levels_of(magnitudes, sizes[group, row], order[group, row], signs[group, row], levels)
+                for readout in range(count):
+                    squares[position, group, row] += levels[readout] * levels[readout]
+
+
+@compiled()
+def spread(levels: Array, noise: Array, deviations: Array) -> None:
+    """Write the deviation of readouts of these levels."""
+    for readout in range(len(levels)):
+        level = levels[readout]
+        deviations[readout] = np.sqrt(noise[1] + noise[2] * level + noise[3] * level * level)
+
+
+@compiled(
+    f"int64(int16[:, :, ::1], {ORDER}, int64, float64[::1], uint64, uint64, uint64, float32[:, :, ::1])"
+)
+def read_into(
+    vectors: Array,
+    sizes: Array,
+    order: Array,
+    signs: Array,
+    passes: Any,
+    noise: Array,
+    seed: Any,
+    key: Any,
+    stream: Any,
+    out: Array,
+) -> Any:
+    """Add up one image (positions, groups, rows) by readouts; return how many samples the converter clipped.
+
+    `noise`: mean, variance, shot, intensity, samples averaged, full scale.
+    """
+    s0, s1, s2, s3 = seeded(seed, key, stream)
+    mean, averaged, limit = noise[0], np.int64(noise[4]), noise[5]
+    varies = noise[2] != 0.0 or noise[3] != 0.0
+    levels = np.empty(signs.shape[2])
+    deviations = np.full(signs.shape[2], np.sqrt(noise[1]))
+    magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
+    clipped = np.int64(0)
+    out[:] = 0
+    for turn in range(passes):
+        share = (1.0 - 2.0 * turn) / averaged
+        for position, group in np.ndindex(vectors.shape[:2]):
+            lit_in(vectors[position, group], turn, magnitudes)
+            for row in range(signs.shape[1]):
+                counted = signs[group, row]
+                count = levels_of(magnitudes, sizes[group, row], order[group, row], counted, levels)
+                if varies:
+                    spread(levels[:count], noise, deviations)
+                total = 0.0
+                for readout in range(count):
+                    seen = 0.0
+                    for _ in range(averaged):
+                        drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+                        sample = levels[readout] + mean + deviations[readout] * drawn
+                        held = min(max(sample, -limit), limit)
+                        clipped += held != sample
+                        seen += held
+                    total += counted[readout] * share * seen
+                out[position, group, row] += np.float32(total)
+    return clipped

@@ -1,0 +1,139 @@
+"""Products, their sums and the noise on them, in machine code. One vector of activations at a time.
+
+A layer's weights come in one of two forms, both ordered by term, so that an activation of 0 costs one comparison:
+
+    dense     values (terms * rows), row by row within a term; pointers and places empty
+    sparse    values and places (row) of the weights that are not 0; those of term k are pointers[k] .. pointers[k + 1]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.normal import normal, seeded
+
+Array = npt.NDArray[Any]
+
+WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
+"""Values, pointers, places: how kernels are declared."""
+
+
+@compiled()
+def product(activation: Any, weight: Any) -> Any:
+    """Return `(|a| * |w|) >> 8` with the sign of a * w: division by 256 that rounds towards 0."""
+    whole = np.int32(activation * weight)
+    return np.int32(np.int32(whole + ((whole >> 31) & 255)) >> 8)
+
+
+@compiled()
+def add_products(activations: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
+    """Add the products of one vector to the sums (rows)."""
+    rows = len(sums)
+    lit = np.empty(len(activations), np.uint32)
+    count = 0
+    for term in range(len(activations)):  # without a branch: a processor cannot guess which activations are 0
+        lit[count] = term
+        count += activations[term] != 0
+    for place in range(count):
+        term = lit[place]
+        activation = np.int32(activations[term])
+        if len(pointers) == 0:
+            block = values[term * rows : (term + 1) * rows]
+            for row in range(rows):
+                sums[row] += product(activation, np.int32(block[row]))
+        else:
+            for each in range(pointers[term], pointers[term + 1]):
+                sums[places[each]] += product(activation, np.int32(values[each]))
+
+
+@compiled()
+def add_levels(
+    activations: Array, values: Array, pointers: Array, places: Array, levels: Array, squares: Array
+) -> None:
+    """Add up the magnitudes of products, and their squares: what light there was, one product a readout."""
+    rows = len(levels)
+    for term in range(len(activations)):
+        activation = np.int32(activations[term])
+        if activation == 0:
+            continue
+        if len(pointers) == 0:
+            for row in range(rows):
+                level = np.float64(abs(product(activation, np.int32(values[term * rows + row]))))
+                levels[row] += level
+                squares[row] += level * level
+        else:
+            for place in range(pointers[term], pointers[term + 1]):
+                level = np.float64(abs(product(activation, np.int32(values[place]))))
+                levels[places[place]] += level
+                squares[places[place]] += level * level
+
+
+@compiled(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
+def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
+    """Write the sums (vectors, rows) of vectors (vectors, terms)."""
+    sums[:] = 0
+    for vector in range(len(vectors)):
+        add_products(vectors[vector], values, pointers, places, sums[vector])
+
+
+@compiled(f"void(int16[:, ::1], {WEIGHTS}, float64[:, ::1], float64[:, ::1])")
+def levels_into(
+    vectors: Array, values: Array, pointers: Array, places: Array, levels: Array, squares: Array
+) -> None:
+    """Write the levels and their squares, added up (vectors, rows), for vectors (vectors, terms)."""
+    levels[:] = 0
+    squares[:] = 0
+    for vector in range(len(vectors)):
+        add_levels(vectors[vector], values, pointers, places, levels[vector], squares[vector])
+
+
+@compiled("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
+def constant_noise(
+    sums: Array, means: Array, deviations: Array, seed: Any, key: Any, stream: Any, out: Array
+) -> None:
+    """Add one draw to each of an image's sums (vectors, rows); mean and deviation of a row are known beforehand."""
+    s0, s1, s2, s3 = seeded(seed, key, stream)
+    for vector in range(sums.shape[0]):
+        for row in range(sums.shape[1]):
+            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * drawn)
+
+
+@compiled(
+    "void(int32[:, ::1], float64[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])"
+)
+def varying_noise(
+    sums: Array, growing: Array, means: Array, variances: Array, seed: Any, key: Any, stream: Any, out: Array
+) -> None:
+    """Add noise as `constant_noise` does, with a variance (vectors, rows) from light added to that of the row."""
+    s0, s1, s2, s3 = seeded(seed, key, stream)
+    for vector in range(sums.shape[0]):
+        for row in range(sums.shape[1]):
+            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            deviation = np.sqrt(variances[row] + growing[vector, row])
+            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * drawn)
+
+
+@compiled("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
+def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
+    """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255.
+
+    As in the published emulation, sign(x) * | |x| + n |: nothing changes sign or 0. `noise`: mean, variance,
+    shot, intensity.
+    """
+    s0, s1, s2, s3 = seeded(seed, key, stream)
+    step = np.abs(sums).max() / 255.0
+    for vector in range(sums.shape[0]):
+        for row in range(sums.shape[1]):
+            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            if sums[vector, row] == 0:
+                out[vector, row] = np.float32(0.0)
+                continue
+            level = abs(sums[vector, row]) / step
+            deviation = np.sqrt(noise[1] + noise[2] * level + noise[3] * level * level)
+            noisy = abs(level + noise[0] + deviation * drawn) * step
+            out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))

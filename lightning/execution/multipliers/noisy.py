@@ -1,0 +1,196 @@
+"""Sums with noise, one draw for each: the exact integer sum, and a normal number with the variance of all readouts.
+
+The readouts of a sum are independent and normal, so their signed sum is normal, too, and one draw says the same as
+all of them (`per_readout` takes them one by one; tests hold the two together):
+
+    mean      = exact sum + noise.mean * (positive readouts - negative readouts)
+    variance  = (sigma^2 * readouts + shot * sum of levels + intensity * sum of levels^2) / average
+
+A level is the light of one readout: of up to W products of one sign. Signed activations are sent in two passes, the
+second of which counts negative: twice the readouts, and a mean that cancels. This holds as long as the converter clips
+nothing: `may_clip` says when that is not sure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.datapath.schedule import passes_of, readouts_of
+from lightning.compiler.hardware import Hardware
+from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.errors import OutOfRange
+from lightning.execution.interface import Activations, Keys
+from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.multipliers.exact import CompiledMultiplier
+from lightning.execution.multipliers.ordered_readouts import OrderedReadouts, readouts_in_order
+from lightning.execution.noise import Noise, check_noise
+
+Doubles = npt.NDArray[np.float64]
+
+LARGEST_PRODUCT = 254
+SURE_DEVIATIONS = 6.5
+"""A readout is farther off than this once in 10^10."""
+
+
+def check_seed(seed: object) -> int:
+    """Return the seed that names a run's noise. Raises `OutOfRange`."""
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
+        raise OutOfRange(f"the seed is {seed!r}, and must be a whole number of 0 .. 2**64 - 1")
+    return int(seed)
+
+
+def may_clip(noise: Noise, hardware: Hardware) -> bool:
+    """Return whether a readout could lie beyond the converter's full scale more often than once in 10^10."""
+    if not noise.drawn.per_readout:
+        return False
+    brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
+    variance = noise.sigma**2 + noise.shot * brightest + noise.intensity * brightest**2
+    reach = brightest + abs(noise.mean) + SURE_DEVIATIONS * variance**0.5
+    return bool(reach > noise.full_scale * hardware.wavelengths)
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """Noise of every row (groups * rows) as far as it is known before there is light."""
+
+    means: Doubles
+    variances: Doubles
+
+
+def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
+    """Return the noise of a layer's rows, by how often the detector is read for each sum."""
+    readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
+    net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
+    counts = readouts.count.reshape(-1) * passes_of(layer)
+    return RowNoise(net.astype(np.float64), (counts * (noise.sigma**2 / noise.average)).astype(np.float64))
+
+
+class NoisyMultiplier:
+    """Exact sums and one draw each. `seed` and an image's key name its noise; neighbours do not matter."""
+
+    def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
+        self.noise = check_noise(noise)
+        self._hardware = model.hardware
+        self._seed = np.uint64(check_seed(seed))
+        self._streams = streams_of(model)
+        self._exact = CompiledMultiplier()
+        self._rows: dict[str, RowNoise] = {}
+        self._readouts: dict[str, OrderedReadouts] = {}
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+        """Return the sums as `Multiplier.sums` does, float32 and not rounded."""
+        exact = self._exact.sums(layer, activations, keys)
+        images, positions, groups, rows = exact.shape
+        flat = exact.reshape(images, positions, groups * rows)
+        stream = self._streams[layer.name]
+        out = np.empty(flat.shape, np.float32)
+        draw = {
+            NoiseLaw.PER_OUTPUT: self._per_output,
+            NoiseLaw.VARYING: self._varying,
+            NoiseLaw.CONSTANT: self._constant,
+        }[self.noise.law]
+        draw(layer, activations, flat, keys, stream, out)
+        return out.reshape(exact.shape)
+
+    def _per_output(
+        self,
+        _layer: PhotonicLayer,
+        _activations: Activations,
+        sums: npt.NDArray[np.int32],
+        keys: Keys,
+        stream: np.uint64,
+        out: Floats,
+    ) -> None:
+        from lightning.execution.kernels.sums import output_noise
+
+        numbers = output_numbers(self.noise)
+        for image, key in enumerate(keys):
+            output_noise(sums[image], numbers, self._seed, key, stream, out[image])
+
+    def _constant(
+        self,
+        layer: PhotonicLayer,
+        _activations: Activations,
+        sums: npt.NDArray[np.int32],
+        keys: Keys,
+        stream: np.uint64,
+        out: Floats,
+    ) -> None:
+        from lightning.execution.kernels.sums import constant_noise
+
+        known = self._known(layer)
+        deviations = np.sqrt(known.variances)
+        for image, key in enumerate(keys):
+            constant_noise(sums[image], known.means, deviations, self._seed, key, stream, out[image])
+
+    def _varying(
+        self,
+        layer: PhotonicLayer,
+        activations: Activations,
+        sums: npt.NDArray[np.int32],
+        keys: Keys,
+        stream: np.uint64,
+        out: Floats,
+    ) -> None:
+        from lightning.execution.kernels.sums import varying_noise
+
+        known, growing = self._known(layer), self._growing(layer, activations)
+        for image, key in enumerate(keys):
+            varying_noise(
+                sums[image], growing[image], known.means, known.variances, self._seed, key, stream, out[image]
+            )
+
+    def _known(self, layer: PhotonicLayer) -> RowNoise:
+        if layer.name not in self._rows:
+            self._rows[layer.name] = row_noise(layer, self.noise, self._hardware)
+        return self._rows[layer.name]
+
+    def _growing(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
+        """Return the variance that comes with light, (images, positions, groups * rows)."""
+        images, positions = activations.shape[:2]
+        vectors = activations.reshape(images * positions, *activations.shape[2:])
+        levels, squares = self._levels(layer, vectors)
+        if self.noise.intensity and self._hardware.wavelengths > 1:
+            squares = self._squares(layer, vectors)
+        variances = (self.noise.shot * levels + self.noise.intensity * squares) / self.noise.average
+        return cast("Doubles", variances.reshape(images, positions, -1))
+
+    def _levels(self, layer: PhotonicLayer, vectors: Activations) -> tuple[Doubles, Doubles]:
+        """Return light and squares of it, of readouts of one product each, added up, (vectors, groups, rows)."""
+        from lightning.execution.kernels.sums import levels_into
+
+        found = np.empty((2, len(layer.weights), len(vectors), layer.weights.shape[1]))
+        for group, weights in enumerate(self._exact.ordered(layer)):
+            levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, *found[:, group])
+        levels, squares = found.transpose(0, 2, 1, 3)
+        return levels, squares
+
+    def _squares(self, layer: PhotonicLayer, vectors: Activations) -> Doubles:
+        """Return the squares where products share a readout, (vectors, groups, rows)."""
+        from lightning.execution.kernels.readouts import squares_into
+
+        if layer.name not in self._readouts:
+            self._readouts[layer.name] = readouts_in_order(
+                layer, self._hardware, dense=self.noise.drawn.dense
+            )
+        ready = self._readouts[layer.name]
+        squares = np.empty((*vectors.shape[:2], layer.weights.shape[1]))
+        squares_into(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), squares)
+        return squares
+
+
+def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
+    """Return a number for each photonic layer, in the order of the network: its noise is its own."""
+    photonic = (node.name for node in model.network.nodes if node.name in model.layers)
+    return {name: np.uint64(place) for place, name in enumerate(photonic)}
+
+
+def output_numbers(noise: Noise) -> Doubles:
+    """Return the numbers as the kernel of noise per output takes them."""
+    variances = np.array([noise.sigma**2, noise.shot, noise.intensity]) / noise.average
+    return cast("Doubles", np.concatenate([[noise.mean], variances]))

@@ -1,0 +1,136 @@
+"""From what the detector says to the product of two values, or to the sum of two products.
+
+Modulators 0 and 1 stand one behind the other, and so do 2 and 3; both pairs shine on one detector. Each modulator
+passes floor and slope times its operand v (0..1), so the level above the idle level is
+
+    y = offset + sum_i leak_i v_i + gain_0 v_0 v_1 + gain_1 v_2 v_3 - curvature y^2
+
+The terms linear in the operands come from light that a shut modulator still lets through (its extinction ratio),
+and the controller knows those operands; it subtracts what they add with coefficients that it measured. The last
+term is the compression of detector and amplifier. All coefficients come from a regression over measured pairs.
+
+Where both pairs are lit, the sum of two full products need not fit the converter: the first modulator of each pair
+is then opened less far, so that both products weigh the same and their sum fits. `shared` is what one such product
+brings at its fullest.
+
+Worked value: gains 20,000 counts, no leak, offset 0: y = 10,000 with v_0 = 1 is v_0 v_1 = 0.5, or 127.5 of 255.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.settings import TOP_VALUE
+
+FULL = TOP_VALUE
+"""The greatest value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One answer, with what is to be known about it."""
+
+    value: int
+    """Rounded, and kept inside the range: 0..255 for one product, 0..510 for the sum of two."""
+    analogue: float
+    """Before rounding, in the same unit."""
+    saturated: bool
+    """The converter was at its end, or the answer lay clearly beyond the range: it is too small."""
+    dark: bool = False
+    """No light came, though the product of the values is well above zero."""
+
+    @property
+    def residual(self) -> float:
+        """Return how far the analogue answer is from the value; beyond 0.5 it lay outside the range."""
+        return self.analogue - self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """The coefficients of the equation above, in counts of the readout."""
+
+    offset: float
+    leak: tuple[float, float, float, float]
+    gain: tuple[float, float]
+    curvature: float
+    shared: float
+    """Counts for one full product where both pairs are lit, the same for either."""
+    full_scale: float
+    """Counts at which the converter is at its end."""
+    residual_rms: float
+    """Of the regression, in units of 1/255 of a product."""
+
+    def expected(self, operands: npt.ArrayLike) -> Floats:
+        """Return the level for (n, 4) operands, (n,): what a measurement should show."""
+        v = _rows(operands)
+        bright: Floats = self.offset + v @ np.array(self.leak) + _products(v) @ np.array(self.gain)
+        if not self.curvature:
+            return bright
+        level: Floats = (np.sqrt(1 + 4 * self.curvature * bright) - 1) / (2 * self.curvature)
+        return level
+
+    def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:
+        """Return the analogue answers in units of 1/255, (n,), of (n,) levels above idle and (n, 4) operands.
+
+        `lit` (n, 2) says which pairs have a value above 0: a row with one pair dark is divided by the other pair's
+        gain, a row with both by `shared`.
+        """
+        y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _rows(operands)
+        straight = y + self.curvature * y**2
+        one, other = np.atleast_2d(np.asarray(lit, dtype=bool)).T
+        unit = np.where(one & other, self.shared, np.where(other, self.gain[1], self.gain[0]))
+        analogue: Floats = FULL * (straight - self.offset - v @ np.array(self.leak)) / unit
+        return analogue
+
+
+def fit_decoder(
+    levels: npt.ArrayLike, operands: npt.ArrayLike, *, shared: float, full_scale: float
+) -> Decoder:
+    """Regression over (n,) levels measured at (n, 4) operands.
+
+    Raises `ValueError` for fewer than 32 rows, or rows that do not tell the coefficients apart.
+    """
+    y, v = np.asarray(levels, dtype=float), _rows(operands)
+    if y.size < 32:
+        raise ValueError(f"a decoder needs 32 measured rows or more; there are {y.size}")
+    scale = float(np.abs(y).max()) or 1.0
+    design = np.column_stack([np.ones(y.size), v, _products(v), -scale * (y / scale) ** 2])
+    weights, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-10)
+    if rank < design.shape[1]:
+        raise ValueError("the measured rows do not tell leaks and products apart; vary all four operands")
+    rms = float(np.sqrt(np.sum((y - design @ weights) ** 2) / max(1, y.size - rank)))
+    w = [float(weight) for weight in weights]
+    return Decoder(
+        offset=w[0],
+        leak=(w[1], w[2], w[3], w[4]),
+        gain=(w[5], w[6]),
+        curvature=w[7] / scale,
+        shared=shared,
+        full_scale=full_scale,
+        residual_rms=FULL * rms / max(abs(w[5]), 1e-12),
+    )
+
+
+def rounded(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray[np.int64]:
+    """Fixed-point answers: nearest whole number inside 0..255 times the number of products.
+
+    >>> rounded([-0.7, 19.6, 255.9]).tolist()
+    [0, 20, 255]
+    """
+    whole = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
+    answers: npt.NDArray[np.int64] = np.clip(whole, 0, FULL * products)
+    return answers
+
+
+def _rows(operands: npt.ArrayLike) -> Floats:
+    return np.atleast_2d(np.asarray(operands, dtype=float))
+
+
+def _products(v: Floats) -> Floats:
+    """Return the products of both pairs, (n, 2): v0 v1 and v2 v3."""
+    products: Floats = v[:, 0::2] * v[:, 1::2]
+    return products

@@ -1,0 +1,242 @@
+"""The calibration of one device: what is kept, and what it answers.
+
+A `Calibration` is plain numbers in frozen dataclasses; `form` leads to and from a file. Which calibration may be used
+for which device is asked in `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning import errors
+from lightning.kit.calibration.decoder import FULL, Decoded, Decoder, rounded
+from lightning.kit.calibration.encoder import Encoder
+from lightning.kit.calibration.fringe import Floats, Fringe
+from lightning.kit.calibration.noise import NoiseModel
+from lightning.kit.settings import MODULATORS
+
+MAX_AGE = timedelta(hours=24)
+"""A bias drifts by parts of V_pi in hours; a calibration older than a day is not believed."""
+CLOCKS_APART = timedelta(minutes=10)
+"""By which the clocks of two machines may differ."""
+BEYOND = 10.0
+"""Of 255. Noise and the errors of a good calibration leave an answer nearer to the range than this."""
+WELL_LIT, UNLIT = 16.0, 1.0
+"""Of 255. What should be the one and comes as the other, or less, got no light: noise is a tenth of the difference."""
+AT_END = 0.999
+"""Of the converter's full scale, from which a plateau is taken for cut off."""
+HINT = "run `lightning calibrate` with this device"
+
+
+@dataclass(frozen=True, slots=True)
+class Modulator:
+    """One modulator: its transfer curve, and the words of its values."""
+
+    channel: int
+    """Generator that drives it."""
+    curve: Fringe
+    encoder: Encoder
+    shared: Encoder
+    """As `encoder`, opened less far, for rows in which both pairs are lit."""
+    partner_share: float
+    """How far its partner stood open while the curve was swept, 0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Arrival of the light of a pulse, in ticks of the readout (decimated samples) after the pulse's time."""
+
+    arrival: tuple[float, float, float, float]
+    """Of each modulator's edge at the readout."""
+    tick_ns: float
+    offset_trigger: int
+    """Trigger offset that `lightning` uses so that a window lies inside the pulses."""
+
+    @property
+    def skew_ns(self) -> tuple[float, float]:
+        """Return how much later the second modulator of each pair acts than the first."""
+        first, second, third, fourth = self.arrival
+        return (second - first) * self.tick_ns, (fourth - third) * self.tick_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of one step of the guided run."""
+
+    step: str
+    passed: bool
+    figure: str
+    """What was measured, with its unit."""
+    limit: str
+    """What it had to be."""
+    hint: str
+    """What to do when it failed; empty when it passed."""
+    skipped: bool = False
+    """Nothing at hand to carry it out with; `hint` says how to do it by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All that is known about one device."""
+
+    device: str
+    """Identity of the device it belongs to."""
+    made: datetime
+    """With its time zone."""
+    origin: str
+    """"measured" by `lightning calibrate`, or "factory": measured on a nominal device and delivered with a twin."""
+    simulated: bool
+    readout: int
+    modulators: tuple[Modulator, Modulator, Modulator, Modulator]
+    decoder: Decoder
+    noise: NoiseModel
+    timing: Timing
+    conditions: Mapping[str, float | str] = field(default_factory=dict)
+    outcomes: tuple[Outcome, ...] = ()
+    raw: str = ""
+    """File name of the raw data kept with the document; empty where none is kept."""
+
+    def words(self, values: Mapping[int, int]) -> dict[int, int]:
+        """Gain word per generator for a value (0..255) per generator; generators not named get value 0, dark.
+
+        Raises `OutOfRange` for a value or a generator that there is not.
+        """
+        words = self.word_table(self._row(values))[0]
+        return {m.channel: int(word) for m, word in zip(self.modulators, words, strict=True)}
+
+    def word_table(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
+        chosen = _valid(values)
+        both = _lit(chosen).all(axis=1)
+        columns = [
+            np.where(both, m.shared.words[chosen[:, i]], m.encoder.words[chosen[:, i]])
+            for i, m in enumerate(self.modulators)
+        ]
+        return np.stack(columns, axis=1)
+
+    def operands(self, values: npt.ArrayLike) -> Floats:
+        """Return the operands (0..1) that those words really give, (n, 4)."""
+        chosen = _valid(values)
+        both = _lit(chosen).all(axis=1)
+        columns = [
+            np.where(both, m.shared.operands[chosen[:, i]], m.encoder.operands[chosen[:, i]])
+            for i, m in enumerate(self.modulators)
+        ]
+        return np.stack(columns, axis=1)
+
+    def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
+        """Return the analogue answers in units of 1/255, for levels in counts above idle at (n, 4) values, (n,)."""
+        return self.decoder.decode(levels, self.operands(values), _lit(_valid(values)))
+
+    def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
+        """Return the answer of one measurement.
+
+        `level` is peak minus floor in counts of the readout (mean I of the plateau less mean I of the idle
+        line), `values` what the generators were given, `peak` the plateau itself, from which saturation is seen.
+        """
+        row = self._row(values)
+        analogue = float(self.decode_table([level], row)[0])
+        both = bool(_lit(row).all())
+        return Decoded(
+            value=int(rounded(analogue, products=2 if both else 1)),
+            analogue=analogue,
+            saturated=bool(self.saturated([level if peak is None else peak], [analogue], row)[0]),
+            dark=bool(self.dark([analogue], row)[0]),
+        )
+
+    def saturated(
+        self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
+    ) -> npt.NDArray[np.bool_]:
+        """Return where there was too much light, (n,): the converter at its end, or an answer beyond all range.
+
+        For plateaus (n,) in counts, idle level included, the answers (n,) decoded from them, and their (n, 4) values.
+        """
+        at_end = np.abs(np.asarray(peaks, dtype=float)) >= AT_END * self.decoder.full_scale
+        products = np.where(_lit(_valid(values)).all(axis=1), 2, 1)
+        beyond = np.asarray(analogue, dtype=float) > products * FULL + BEYOND
+        too_bright: npt.NDArray[np.bool_] = at_end | beyond
+        return too_bright
+
+    def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return where no light came, (n,), for (n, 4) values whose products are well above zero, from the answers."""
+        v = _valid(values)
+        expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
+        no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
+        return no_light
+
+    def check(self, device: str, *, now: datetime, max_age: timedelta | None = MAX_AGE) -> None:
+        """Raise `ForeignCalibration` when it is of another device, `StaleCalibration` when it is too old.
+
+        Raises `CalibrationError` when it was made later than now. With `max_age` None its time is not looked at: a
+        twin begins again with every connection, so what it brings along itself does not age.
+        """
+        if device != self.device:
+            raise errors.ForeignCalibration(
+                f"this calibration is of {self.device}; another device's light is another",
+                device=device,
+                hint=HINT,
+            )
+        if max_age is not None:
+            self._check_time(now, max_age)
+
+    def _check_time(self, now: datetime, max_age: timedelta) -> None:
+        age = now - self.made
+        if age < -CLOCKS_APART:
+            raise errors.CalibrationError(
+                f"this calibration says that it was made at {self.made.isoformat(timespec='seconds')}, which is still"
+                " to come, so nobody knows how old it is",
+                device=self.device,
+                hint=f"set this machine's clock, or {HINT}",
+            )
+        if age > max_age:
+            raise errors.StaleCalibration(
+                f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
+                f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
+                device=self.device,
+                hint=HINT,
+            )
+
+    @property
+    def kind(self) -> str:
+        """Delivered or measured, in a person's words."""
+        return "factory calibration" if self.origin == "factory" else "calibration"
+
+    def describe(self) -> str:
+        """Return one line for a person: whose, from when, and whether measured, delivered or simulated."""
+        suffix = " (SIMULATED device)" if self.simulated else ""
+        return f"{self.kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
+
+    def _row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
+        """Return the values per generator as a row, (1, 4)."""
+        row = np.zeros((1, MODULATORS))
+        for channel, value in values.items():
+            row[0, self._modulator(channel)] = value
+        return _valid(row)
+
+    def _modulator(self, channel: int) -> int:
+        for index, modulator in enumerate(self.modulators):
+            if modulator.channel == channel:
+                return index
+        known = ", ".join(str(m.channel) for m in self.modulators)
+        raise errors.OutOfRange(f"generator {channel} drives no modulator; those that do are {known}")
+
+
+def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the whole numbers of 0..255, (n, 4). Raises `OutOfRange` otherwise."""
+    table = np.atleast_2d(np.asarray(values))
+    whole = table.astype(np.int64)
+    if table.shape[1:] != (MODULATORS,):
+        raise errors.OutOfRange(f"values come as rows of {MODULATORS}; this has the shape {table.shape}")
+    if (whole != table).any() or whole.min(initial=0) < 0 or whole.max(initial=0) > 255:
+        raise errors.OutOfRange("values are whole numbers of 0 to 255; scale or round them first")
+    return whole
+
+
+def _lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which pairs have a value above 0, (n, 2); where both have, their sum must fit the converter."""
+    return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)

@@ -1,0 +1,181 @@
+"""Drift: whether a calibration still holds, and the short way back when it does not.
+
+Biases drift with temperature and time. A few known products are measured and decoded; when they come out wrong by
+more than a limit, the device asks for a new calibration. Where only modulators have drifted, one sweep of each is
+enough: what belongs to detector and extinction stays, and the strength of the light is taken from the sweeps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from lightning import errors
+from lightning.kit.calibration.decoder import Decoder
+from lightning.kit.calibration.document import HINT, Calibration, Modulator
+from lightning.kit.calibration.encoder import dimmed, encoder
+from lightning.kit.calibration.measurement.pairs import sum_truth
+from lightning.kit.calibration.measurement.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
+
+LIMIT = 1.3
+"""Root mean square error of decoded references, of 255: 99.5 per cent accuracy."""
+INTERVAL_S = 600.0
+SHOTS = 16
+_STEPS = (0, 64, 128, 192, 255)
+REFERENCES = np.array(
+    [[a, b, 0, 0] for a in _STEPS for b in _STEPS] + [[0, 0, a, b] for a in _STEPS for b in _STEPS]
+)
+"""(50, 4) values whose products are known."""
+
+BRIGHTEST = np.full((1, 4), 255)
+"""The sum of two full products, which is the first thing to reach the converter's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Deviation of the references from what they should be."""
+
+    rms: float
+    """Root mean square error, of 255."""
+    mean: float
+    worst: float
+    limit: float
+
+    @property
+    def recalibrate(self) -> bool:
+        """True where the device asks for a new calibration."""
+        return self.rms > self.limit
+
+    def __str__(self) -> str:
+        """Return one line for a person."""
+        verdict = f"above the limit of {self.limit:.2f}: {HINT}" if self.recalibrate else "within the limit"
+        return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
+
+
+def drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT, shots: int = SHOTS) -> Drift:
+    """Measure the references and compare."""
+    words = calibration.word_table(REFERENCES)
+    readings = rows.read(words, shots=shots)
+    wrong = calibration.decode_table(readings.levels, REFERENCES) - sum_truth(REFERENCES)
+    return Drift(float(np.sqrt(np.mean(wrong**2))), float(wrong.mean()), float(np.abs(wrong).max()), limit)
+
+
+class Monitor:
+    """Inspects the references now and then, while a device is in use.
+
+    Call `inspect()` between measurements: it measures when `interval_s` have gone by since the last time, and raises
+    `StaleCalibration` when the device has drifted. `last` is the newest result.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        calibration: Calibration,
+        *,
+        interval_s: float = INTERVAL_S,
+        limit: float = LIMIT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rows = rows
+        self.calibration = calibration
+        self.interval_s = interval_s
+        self.limit = limit
+        self.last: Drift | None = None
+        self._clock = clock
+        self._due = clock()
+
+    def inspect(self) -> Drift | None:
+        """Measure if it is time, and return the newest result, None before the first. Raises `StaleCalibration`."""
+        if self._clock() >= self._due:
+            self.last = drift(self.rows, self.calibration, limit=self.limit)
+            self._due = self._clock() + self.interval_s
+        if self.last is not None and self.last.recalibrate:
+            raise errors.StaleCalibration(
+                f"the device has drifted: known products come out wrong by {self.last.rms:.2f} of 255"
+                f" (limit {self.limit:.2f})",
+                device=self.calibration.device,
+                hint=f"{HINT}; where only the biases moved, `recalibrate` needs one sweep per modulator",
+            )
+        return self.last
+
+    look = inspect
+    """Its name in the release before."""
+
+
+def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
+    """Return the same calibration with curves, words and strengths from one new sweep per modulator.
+
+    Raises `CalibrationError` when that does not bring the products back: a modulator shows no fringe any more, a
+    curve leaves more than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products come out
+    wrong afterwards. Then a whole calibration is needed.
+    """
+    curves = [modulator.curve for modulator in calibration.modulators]
+    try:
+        sweeps = sweep_all(rows, curves, points=points, shots=shots)
+        if dark := [index for index, sweep in sweeps.items() if not sweep.visible]:
+            raise ValueError(f"no light follows modulators {dark}")
+        if (worst := max(sweep.residual for sweep in sweeps.values())) > RESIDUAL:
+            raise ValueError(
+                f"a curve leaves {worst:.2%} of the swing unexplained, and {RESIDUAL:.1%} is the limit"
+            )
+        one, two, three, four = (_refreshed(m, sweeps, i) for i, m in enumerate(calibration.modulators))
+    except ValueError as error:
+        raise errors.CalibrationError(
+            f"the sweeps show no clean fringe ({error})", device=calibration.device, hint=HINT
+        ) from error
+    modulators = (one, two, three, four)
+    decoder = _rescaled(calibration, modulators)
+    fresh = replace(
+        calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
+    )
+    _prove(rows, fresh)
+    return fresh
+
+
+def _prove(rows: Rows, fresh: Calibration) -> None:
+    """Raise `CalibrationError` where known products, or the brightest sum, come out wrong."""
+    seen = drift(rows, fresh)
+    brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
+    missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
+    if seen.recalibrate or abs(missing) > 2 * seen.limit:
+        raise errors.CalibrationError(
+            f"after new sweeps known products are still off by {seen.rms:.2f} of 255 rms (limit {seen.limit:.2f}),"
+            f" and the brightest sum lacks {missing:.1f} (limit {2 * seen.limit:.1f})",
+            device=fresh.device,
+            hint=HINT,
+        )
+
+
+def _refreshed(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
+    """Return the modulator with the new curve; in sums it opens as far as before."""
+    sweep, partner = sweeps[index], sweeps[PARTNER[index]]
+    full = encoder(sweep.curve)
+    factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
+    shared = full if factor > 1 - 1e-9 else dimmed(sweep.curve, full, factor)
+    opened = float(partner.curve.share(sweep.partner_word))
+    return replace(old, curve=sweep.curve, encoder=full, shared=shared, partner_share=opened)
+
+
+def _rescaled(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
+    """Return the decoder in today's light: each pair's gain and leaks in the ratio of its sweeps' amplitudes."""
+    old, decoder = calibration.modulators, calibration.decoder
+    ratios = []
+    for pair in (0, 1):
+        both = [_brightness(new[i]) / _brightness(old[i]) for i in (2 * pair, 2 * pair + 1)]
+        ratios.append(float(np.mean(both)))
+    leak = [decoder.leak[i] * ratios[i // 2] for i in range(4)]
+    return replace(
+        decoder,
+        gain=(decoder.gain[0] * ratios[0], decoder.gain[1] * ratios[1]),
+        leak=(leak[0], leak[1], leak[2], leak[3]),
+        shared=decoder.shared * float(np.mean(ratios)),
+    )
+
+
+def _brightness(modulator: Modulator) -> float:
+    """Return the counts that its pair gives with both open."""
+    return modulator.curve.amplitude / max(modulator.partner_share, 1e-6)

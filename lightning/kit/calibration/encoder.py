@@ -1,0 +1,80 @@
+"""Drive codes for transmissions: from a value of 0 to 255 to the word of a modulator.
+
+The words of one modulator run from its null to its peak, or as near to them as the generator reaches. Value x is
+given the word whose share of the modulator's transmission is
+
+    s(x) = floor + (top - floor) * x / 255
+
+so that light is linear in the value. Words are whole numbers, hence the operand really given differs a little
+from x/255; the encoder keeps both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.kit.calibration.fringe import Floats, Fringe
+
+Words = npt.NDArray[np.int64]
+
+LEVELS = 256
+WORD_LIMIT = 32766
+"""Greatest gain word of a generator of QICK, either sign."""
+LEAST_RANGE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Words of the 256 values of one modulator, and what they give."""
+
+    words: Words
+    """(256,) gain words."""
+    operands: Floats
+    """(256,) operand that each word gives: value/255 times what the encoder opens, but for the rounding."""
+    floor: float
+    """Share of the transmission (between null and peak of the modulator) at value 0."""
+    top: float
+    """Share at value 255."""
+
+
+def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
+    """Return the words that make a modulator with this curve linear, up to the share `top` of its peak.
+
+    Raises `ValueError` when the words at hand open the modulator by less than a tenth of its range.
+    """
+    low, high = max(-limit, curve.null), min(limit, curve.peak)
+    floor, reach = (float(share) for share in curve.share([low, high]))
+    top = min(top, reach)
+    if high <= low or top - floor < LEAST_RANGE:
+        raise ValueError(f"words up to {limit} open the modulator by {top - floor:.3f} of its range only")
+    wanted = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
+    words = _nearest_words(curve, wanted, low, high)
+    return Encoder(words, (curve.share(words) - floor) / (top - floor), floor, top)
+
+
+def dimmed(curve: Fringe, full: Encoder, factor: float) -> Encoder:
+    """Return the same modulator opened `factor` times as far, 0..1; operands stay in the unit of the full encoder.
+
+    Raises `ValueError` when that leaves less than a tenth of its range.
+    """
+    less = encoder(curve, top=full.floor + factor * (full.top - full.floor))
+    return replace(less, operands=less.operands * (less.top - less.floor) / (full.top - full.floor))
+
+
+def linear_words(full_scale: int = 20_000) -> Words:
+    """Return the words in proportion to the value, as the published library drives without a calibration.
+
+    >>> linear_words()[[0, 51, 255]].tolist()
+    [0, 4000, 20000]
+    """
+    return np.rint(np.arange(LEVELS) * full_scale / (LEVELS - 1)).astype(np.int64)
+
+
+def _nearest_words(curve: Fringe, wanted: Floats, low: float, high: float) -> Words:
+    """Return the nearest words, from the curve inverted on a table of all words: its phase grows over [low, high]."""
+    table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
+    angles = np.arcsin(np.sqrt(np.clip(wanted, 0.0, 1.0)))
+    return np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)

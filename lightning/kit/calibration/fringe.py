@@ -1,0 +1,191 @@
+"""The interference fringe: how light depends on what is applied to a modulator, and how to find it in a sweep.
+
+An intensity modulator of the Mach-Zehnder kind passes, between its null and its peak, the share
+sin^2(phi), where phi grows with what is applied: a word of a converter, or a bias voltage. phi is a straight
+line for an ideal driver; a driver that compresses bends it, so it may be a cubic here.
+
+Source: B. E. A. Saleh and M. C. Teich, Fundamentals of Photonics, chapter on electro-optics (the interferometer
+as intensity modulator); half-wave setting is what moves phi by pi/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+GRID = 240
+"""Candidate periods tried for the start of a fit."""
+SHORTEST, LONGEST = 0.25, 4.0
+"""Half-wave settings that are looked for, as shares of the swept range."""
+BEND_THRESHOLD = 10.0
+"""F statistic from which the two further terms of the cubic are believed (chance of one in about 15,000)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fringe:
+    """level(x) = baseline + amplitude * sin^2(phi(u)), where u = (x - centre)/scale.
+
+    >>> f = Fringe(
+    ...     phase=(0.0, np.pi / 2), centre=0.0, scale=20000.0, baseline=10.0, amplitude=1000.0, rms=0.0
+    ... )
+    >>> round(float(f.level(10_000)), 6), f.half_wave, f.null
+    (510.0, 20000.0, 0.0)
+    """
+
+    phase: tuple[float, ...]
+    """Coefficients of phi in radians, constant first."""
+    centre: float
+    scale: float
+    baseline: float
+    amplitude: float
+    rms: float
+    """Of the residuals of the fit, in the unit of the levels."""
+
+    def angle(self, settings: npt.ArrayLike) -> Floats:
+        """Phase angle phi in radians."""
+        unit = (np.asarray(settings, dtype=float) - self.centre) / self.scale
+        return np.asarray(np.polynomial.polynomial.polyval(unit, self.phase), dtype=np.float64)
+
+    def share(self, settings: npt.ArrayLike) -> Floats:
+        """Return how far from null (0) to peak (1) the modulator is opened."""
+        return np.sin(self.angle(settings)) ** 2
+
+    def level(self, settings: npt.ArrayLike) -> Floats:
+        """Return the level that the fit gives."""
+        return self.baseline + self.amplitude * self.share(settings)
+
+    @property
+    def half_wave(self) -> float:
+        """Change of the setting that leads from a null to the next peak, on the straight part."""
+        return float(np.pi / 2 * self.scale / self.phase[1])
+
+    @property
+    def null(self) -> float:
+        """The setting of no transmission that belongs to phi = 0."""
+        return self.setting(0.0)
+
+    @property
+    def peak(self) -> float:
+        """The setting of full transmission above the null."""
+        return self.setting(np.pi / 2)
+
+    @property
+    def quadrature(self) -> float:
+        """The setting of half transmission above the null, where the slope is greatest."""
+        return self.setting(np.pi / 4)
+
+    def setting(self, angle: float) -> float:
+        """Return where phi has this value: Newton's steps from the straight line's answer."""
+        unit: float = (angle - self.phase[0]) / self.phase[1]
+        slope = np.polynomial.polynomial.polyder(np.asarray(self.phase))
+        for _ in range(20):
+            error = np.polynomial.polynomial.polyval(unit, self.phase) - angle
+            unit -= float(error / np.polynomial.polynomial.polyval(unit, slope))
+        return float(self.centre + self.scale * unit)
+
+
+def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
+    """Return the fringe through a sweep of one setting, straight or bent as the data ask for.
+
+    The null with phi = 0 is the one nearest to setting 0. Raises `ValueError` for fewer than 16 points, or for
+    levels that are not finite.
+    """
+    x, y = np.asarray(settings, dtype=float), np.asarray(levels, dtype=float)
+    if x.size < 16 or not np.isfinite(y).all():
+        raise ValueError(f"a fringe needs 16 finite points or more; there are {int(np.isfinite(y).sum())}")
+    centre, scale = float((x.max() + x.min()) / 2), float(np.ptp(x) / 2)
+    unit = (x - centre) / scale
+    straight = _refine(unit, y, _start(unit, y))
+    bent = _refine(unit, y, np.concatenate([straight, [0.0, 0.0]]))
+    chosen = bent if _worth(unit, y, straight, bent) else straight
+    return _nearest_null(_named(chosen, unit, y, centre, scale))
+
+
+def _start(unit: Floats, y: Floats) -> Floats:
+    """Return (baseline, amplitude, p0, p1) of the best of a grid of periods.
+
+    Each is a linear problem in cosine and sine, so there is no local minimum.
+    """
+    best = (np.inf, np.zeros(4))
+    for half in np.geomspace(2 * SHORTEST, 2 * LONGEST, GRID):
+        design = np.column_stack(
+            [np.ones_like(unit), np.cos(np.pi / half * unit), np.sin(np.pi / half * unit)]
+        )
+        weights, *_ = np.linalg.lstsq(design, y, rcond=None)
+        rss = float(np.sum((design @ weights - y) ** 2))
+        if rss < best[0]:
+            best = (rss, _from_harmonics(weights, half))
+    return best[1]
+
+
+def _from_harmonics(weights: Floats, half: float) -> Floats:
+    """Return the parameters of m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a)."""
+    mean, cosine, sine = weights
+    swing = float(np.hypot(cosine, sine))
+    return np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2])
+
+
+def _model(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
+    """Return the levels and their derivatives by the parameters (baseline, amplitude, phase coefficients)."""
+    angle = np.polynomial.polynomial.polyval(unit, p[2:])
+    share, slope = np.sin(angle) ** 2, p[1] * np.sin(2 * angle)
+    powers = np.vander(unit, p.size - 2, increasing=True)
+    return p[0] + p[1] * share, np.column_stack([np.ones_like(unit), share, slope[:, None] * powers])
+
+
+def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
+    """Least squares by Levenberg's damped steps, which need no more than numpy."""
+    damping = 1e-3
+    values, jacobian = _model(unit, p)
+    rss = float(np.sum((y - values) ** 2))
+    for _ in range(200):
+        normal = jacobian.T @ jacobian
+        lift = damping * np.diag(np.diag(normal) + 1e-12 * np.trace(normal))
+        step = np.linalg.solve(normal + lift, jacobian.T @ (y - values))
+        trial_values, trial_jacobian = _model(unit, p + step)
+        trial = float(np.sum((y - trial_values) ** 2))
+        if trial >= rss:
+            damping *= 10
+            if damping > 1e12:
+                break
+            continue
+        settled = rss - trial <= 1e-14 * rss
+        p, values, jacobian, rss, damping = p + step, trial_values, trial_jacobian, trial, damping / 10
+        if settled:
+            break
+    return p
+
+
+def _rss(unit: Floats, y: Floats, p: Floats) -> float:
+    return float(np.sum((y - _model(unit, p)[0]) ** 2))
+
+
+def _worth(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
+    """F test of the two further terms, and a phase that only ever grows over the sweep."""
+    growing = bool(np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), bent[2:])) > 0))
+    before, after = _rss(unit, y, straight), _rss(unit, y, bent)
+    floor = 1e-24 * float(np.sum(y**2)) + 1e-300
+    return growing and (before - after) / 2 > BEND_THRESHOLD * (after + floor) / (unit.size - bent.size)
+
+
+def _named(p: Floats, unit: Floats, y: Floats, centre: float, scale: float) -> Fringe:
+    rms = float(np.sqrt(_rss(unit, y, p) / max(1, unit.size - p.size)))
+    return Fringe(tuple(float(c) for c in p[2:]), centre, scale, float(p[0]), float(p[1]), rms)
+
+
+def _nearest_null(fringe: Fringe) -> Fringe:
+    """Amplitude above zero, phase growing, and phi = 0 at the null nearest to setting 0."""
+    baseline, amplitude, phase = fringe.baseline, fringe.amplitude, np.array(fringe.phase)
+    if amplitude < 0:
+        baseline, amplitude, phase[0] = baseline + amplitude, -amplitude, phase[0] + np.pi / 2
+    if phase[1] < 0:
+        phase = -phase
+    here = float(np.polynomial.polynomial.polyval(-fringe.centre / fringe.scale, phase))
+    phase[0] -= np.pi * np.round(here / np.pi)
+    return Fringe(
+        tuple(float(c) for c in phase), fringe.centre, fringe.scale, baseline, amplitude, fringe.rms
+    )

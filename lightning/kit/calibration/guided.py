@@ -1,0 +1,143 @@
+"""`calibrate`: the steps carried out on a device, and the calibration that comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+
+from lightning import errors
+from lightning.kit.calibration.document import Calibration, Modulator, Outcome, Timing
+from lightning.kit.calibration.measurement.batch import Window
+from lightning.kit.calibration.measurement.bench import Bench
+from lightning.kit.calibration.measurement.steps import NEEDED, STEPS
+from lightning.kit.calibration.measurement.transfer import PARTNER
+from lightning.kit.calibration.store import Raw
+from lightning.kit.devices.identity import identity_of
+
+Report = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedRun:
+    """Outcome of a guided run."""
+
+    outcomes: tuple[Outcome, ...]
+    calibration: Calibration | None
+    """None where a step failed without which there is none."""
+    raw: Raw
+
+    @property
+    def passed(self) -> bool:
+        """True where every step passed, or was skipped."""
+        return self.calibration is not None and all(outcome.passed for outcome in self.outcomes)
+
+
+def guided_run(
+    soc: Any,
+    *,
+    instruments: Any = None,
+    report: Report | None = None,
+    turn_paddles: Callable[[Callable[[], float]], None] | None = None,
+    shots: int = 4,
+    seed: int = 0,
+    now: datetime | None = None,
+    origin: Literal["measured", "factory"] = "measured",
+) -> GuidedRun:
+    """Carry out all steps on this device; `report` hears of each as it ends.
+
+    `instruments` has the attributes laser, bias and meter, each an instrument or None. `turn_paddles` is called for
+    the polarisation, with a function that reads the light. Raises what the device and the instruments raise; a step
+    that finds something wrong with the light does not raise, it fails.
+    """
+    bench = Bench(soc, shots=shots, rng=np.random.default_rng(seed), turn_paddles=turn_paddles)
+    if instruments is not None:
+        bench.instruments = instruments
+    outcomes: list[Outcome] = []
+    for name, step in STEPS.items():
+        outcomes.append(_carried_out(name, step, bench))
+        if report is not None:
+            report(outcomes[-1])
+        if name in NEEDED and not outcomes[-1].passed and _stands_on_nothing(bench, name):
+            return GuidedRun(tuple(outcomes), None, bench.raw)
+    made = _calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
+    return GuidedRun(tuple(outcomes), made, bench.raw)
+
+
+def calibrate(soc: Any, **options: Any) -> GuidedRun:
+    """Calibrate as `guided_run` does; raise `CalibrationError` where a step failed."""
+    run = guided_run(soc, **options)
+    for outcome in run.outcomes:
+        if not outcome.passed:
+            raise errors.CalibrationError(
+                f"the step {outcome.step!r} failed: {outcome.figure}; wanted {outcome.limit}",
+                device=identity_of(soc).name,
+                hint=outcome.hint,
+            )
+    return run
+
+
+def _carried_out(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
+    """Carry out a step: a fit that finds nothing to fit is a failed step, not a crash."""
+    try:
+        return step(bench)
+    except ValueError as error:
+        if isinstance(error, errors.LightningError):
+            raise
+        return Outcome(
+            name,
+            False,
+            str(error),
+            "a fit",
+            "see that the laser is on and the fibres are joined, then begin again",
+        )
+
+
+def _stands_on_nothing(bench: Bench, name: str) -> bool:
+    """Return whether a step failed without a result; one that failed by its limit alone lets the run go on."""
+    left = {
+        "delay": bool(bench.arrivals),
+        "light": False,
+        "transfer": bool(bench.sweeps),
+        "gain": bench.coded is not None,
+        "decoder": bench.decoder is not None,
+    }
+    return not left[name]
+
+
+def _calibration(
+    bench: Bench, outcomes: tuple[Outcome, ...], made: datetime, origin: Literal["measured", "factory"]
+) -> Calibration | None:
+    if bench.coded is None or bench.decoder is None or bench.noise is None:
+        return None
+    one, two, three, four = (_modulator(bench, index) for index in range(4))
+    device = identity_of(bench.soc)
+    tick_ns = 1e3 / float(bench.soc["readouts"][bench.readout]["f_output"])
+    return Calibration(
+        device=device.name,
+        made=made,
+        origin=origin,
+        simulated=device.simulated,
+        readout=bench.readout,
+        modulators=(one, two, three, four),
+        decoder=bench.decoder,
+        noise=bench.noise,
+        timing=Timing(bench.ticks, tick_ns, Window.after(bench.ticks).offset),
+        conditions={**bench.conditions, "firmware": device.firmware, "shots": bench.shots},
+        outcomes=outcomes,
+    )
+
+
+def _modulator(bench: Bench, index: int) -> Modulator:
+    assert bench.coded is not None
+    sweep, partner = bench.sweeps[index], bench.sweeps[PARTNER[index]]
+    return Modulator(
+        channel=bench.channels[index],
+        curve=sweep.curve,
+        encoder=bench.coded.full[index],
+        shared=bench.coded.shared[index],
+        partner_share=float(partner.curve.share(sweep.partner_word)),
+    )

@@ -1,0 +1,9 @@
+"""Measurements on a device for its calibration, and their order.
+
+| module | what it is for |
+|---|---|
+| `batch` | many rows of words measured inside one program |
+| `transfer`, `pairs`, `bias`, `probe`, `delay` | what is measured |
+| `bench` | the device as all of them use it |
+| `alignment`, `steps` | the steps of the guided run |
+"""

@@ -1,0 +1,260 @@
+"""Many rows of gain words measured inside one program of the timed processor.
+
+A row is one gain word per modulator; a reading is one window of the readout inside the pulses that these words
+make. The words lie as a table in the processor's data memory, four 32-bit words a row; the program fetches a row
+into the gain registers (`memr`), plays the four pulses, opens the window, and goes on to the next row. So one run
+measures about a thousand rows without the host, `shots` times each, through the accumulating buffer.
+
+    reader = Reader(soc)                       # the board, or its twin
+    readings = reader.read(words, shots=4)     # (n, 4) gain words
+    readings.levels                            # (n,) counts above the idle level
+
+The idle level is measured in the same run: the first and last rows of every table are all zero words.
+
+The generators' converters take 14 bits, so four words in a row give the same level. Where the number of shots is a
+multiple of four, a quarter of them is taken with each of the words w, w+1, w+2, w+3 (a dither): their mean moves
+with every single word. Timed processor version 1 (the kit's firmware) only; others raise `ProgramError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning import errors
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.settings import whole
+from lightning.optional import needed
+
+CHANNELS = (0, 1, 2, 3)
+READOUT = 1
+"""The kit's detector: readout index 1 in the published configuration."""
+BASE = 16
+"""First word of the table in data memory; QICK counts shots in word 1."""
+ADDRESS_REGISTERS = (1, 2, 3, 4)
+"""Registers left to the user on every page; two generators may share a page."""
+IDLE_ROWS = 8
+"""At either end of a table."""
+DITHER = np.arange(4, dtype=np.int32)
+"""Added to the words of a row: as many as one step of a converter of 14 bits."""
+MIXED = 0.5
+"""The readout gives the converter's samples as they are here; where it multiplies them with its oscillator, as in
+decimated waveforms, the product keeps the upper 16 of its 32 bits, which halves it. Counts are those of a waveform."""
+MOST_SHOTS = 1_000_000
+SETTLE_TICKS = 24
+"""Before and after the window, inside the pulses: the skew that is left, and the edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Time of a reading: all in ticks of the readout, which are decimated samples."""
+
+    length: int = 16
+    """Decimated samples averaged into one reading."""
+    offset: int = 190
+    """Of the readout's trigger, after the time of the pulses."""
+    lead: int = 40
+    """From the arrival of the pulses to the opening of the window: the pulses are this much longer, both ways."""
+    delays: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Ticks by which each generator starts later, so that all act at the same time."""
+    relax_us: float = 1.0
+
+    @classmethod
+    def after(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
+        """Return the window for light that arrives so many ticks after the time of the pulses.
+
+        >>> Window.after((146.0, 146.2, 140.0, 146.1)).delays
+        (0, 0, 6, 0)
+        """
+        last = max(arrival)
+        one, two, three, four = (round(last - ticks) for ticks in arrival)
+        return cls(length, math.ceil(last) + SETTLE_TICKS, SETTLE_TICKS, (one, two, three, four))
+
+    @property
+    def pulse(self) -> int:
+        """Length of the pulses."""
+        return self.length + 2 * self.lead
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Readings of a table of rows."""
+
+    levels: Floats
+    """(rows,) counts above the idle level, mean of all shots."""
+    idle: float
+    """Counts with all words zero."""
+    singles: Floats
+    """(rows, shots) every single reading above the idle level, in the order of time."""
+
+    @property
+    def peak(self) -> float:
+        """Greatest level, idle included: what the converter saw."""
+        return float(self.levels.max(initial=0.0)) + self.idle
+
+
+class Reader:
+    """Measures rows of gain words on one device.
+
+    `soc` is what `lightning.connect` gives, or a `QickSoc`; either is used with deadlines, so that nothing hangs, and
+    `DeviceStuck` or `DeviceGone` tell of a lost board. Raises `ProgramError` when its processor is not of
+    version 1, `WrongChannel` when it has not these generators or this readout.
+    """
+
+    def __init__(
+        self,
+        soc: Any,
+        *,
+        channels: tuple[int, int, int, int] = CHANNELS,
+        readout: int = READOUT,
+        window: Window | None = None,
+    ) -> None:
+        check_firmware(soc, channels, readout)
+        from lightning.kit.devices.guard import guarded
+
+        self.soc = guarded(soc)
+        self.channels = channels
+        self.readout = readout
+        self.window = window or Window()
+
+    @property
+    def capacity(self) -> int:
+        """Rows that one table takes besides its idle rows."""
+        memory = (int(self.soc["tprocs"][0]["dmem_size"]) - BASE) // 4
+        buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
+        return min(memory, buffer) - 2 * IDLE_ROWS
+
+    def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
+        """Measure (n, 4) gain words, each `shots` times.
+
+        Raises `OutOfRange` for words beyond the generators' 16 bits, or for no rows or shots.
+        """
+        table = _table(words, shots)
+        rows, count = len(table), shots
+        if shots % DITHER.size == 0:
+            table = np.clip(table[:, None, :] + DITHER[:, None], -32768, 32767).reshape(-1, 4)
+            count = shots // DITHER.size
+        parts = [
+            self._run(table[first : first + self.capacity], count)
+            for first in range(0, len(table), self.capacity)
+        ]
+        singles = np.concatenate([part.singles for part in parts]).reshape(rows, shots)
+        idle = float(np.mean([part.idle for part in parts]))
+        return Readings(singles.mean(axis=1), idle, singles)
+
+    def _run(self, rows: npt.NDArray[np.int32], shots: int) -> Readings:
+        """Run one table, in as many passes as the accumulating buffer asks for."""
+        idle = np.zeros((IDLE_ROWS, 4), dtype=np.int32)
+        table = np.concatenate([idle, rows, idle])
+        per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
+        passes = [min(per_pass, shots - done) for done in range(0, shots, per_pass)]
+        raw = np.concatenate([self._pass(table, count) for count in passes], axis=1)
+        floor = float(np.concatenate([raw[:IDLE_ROWS], raw[-IDLE_ROWS:]]).mean())
+        singles = raw[IDLE_ROWS:-IDLE_ROWS] - floor
+        return Readings(singles.mean(axis=1), floor, singles)
+
+    def _pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
+        """Return the raw readings in counts per decimated sample, (rows, shots)."""
+        program = self.program(rows=len(table), shots=shots)
+        self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=BASE)
+        program.acquire(self.soc, progress=False)
+        counts = np.asarray(program.get_raw()[0], dtype=float).reshape(len(table), shots, -1, 2)
+        singles: Floats = MIXED * counts[:, :, 0, 0] / self.window.length
+        return singles
+
+    def program(self, *, rows: int, shots: int) -> Any:
+        """Return the compiled program for a table of so many rows, idle ones included."""
+        config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
+        return _program_class()(self.soc, config, self.channels, self.readout, self.window)
+
+
+def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
+    """Return the ticks of a readout in whole ticks of the timed processor; the kit's clocks are the same."""
+    return round(
+        ticks * float(soccfg["tprocs"][0]["f_time"]) / float(soccfg["readouts"][readout]["f_output"])
+    )
+
+
+def generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> int:
+    """Return the ticks of a readout in whole ticks of a generator, none too few."""
+    ratio = float(soccfg["gens"][channel]["f_fabric"]) / float(soccfg["readouts"][readout]["f_output"])
+    return math.ceil(round(ticks * ratio, 6))
+
+
+def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
+    """Raise `ProgramError` or `WrongChannel` where this firmware cannot measure tables."""
+    kind, device = soc["tprocs"][0]["type"], str(getattr(soc, "identity", ""))
+    if kind != "axis_tproc64x32_x8":
+        raise errors.ProgramError(
+            f"tables are measured by the timed processor of version 1 (axis_tproc64x32_x8); this firmware has {kind}",
+            device=device,
+            hint="load the kit's firmware, or measure row by row with LightningControl",
+        )
+    missing = [channel for channel in channels if not 0 <= channel < len(soc["gens"])]
+    if missing or not 0 <= readout < len(soc["readouts"]):
+        raise errors.WrongChannel(
+            f"this firmware has {len(soc['gens'])} generators and {len(soc['readouts'])} readouts;"
+            f" wanted are generators {channels} and readout {readout}",
+            device=device,
+            hint="load the kit's firmware, or name those that your kit is wired to",
+        )
+
+
+def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
+    whole("shots", shots, 1, MOST_SHOTS)
+    table = np.atleast_2d(np.asarray(words, dtype=np.int64))
+    if table.ndim != 2 or table.shape[1] != 4 or not len(table):
+        raise errors.OutOfRange(f"rows of four gain words are needed, one at least, not {table.shape}")
+    if np.abs(table).max() > 32767:
+        raise errors.OutOfRange(
+            f"gain words have 16 bits, sign included; {int(np.abs(table).max())} has more"
+        )
+    return table.astype(np.int32)
+
+
+@lru_cache(maxsize=1)
+def _program_class() -> Any:
+    """Return QICK's sweeping program with a table in place of a step; made when QICK is there."""
+    qick = needed("qick", "to compile programs for the board")
+
+    class TableProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
+        """Rows of gain words out of data memory: memr, four pulses, one window."""
+
+        def __init__(
+            self, soccfg: Any, cfg: dict[str, Any], channels: tuple[int, ...], readout: int, window: Window
+        ) -> None:
+            self.rows_to = tuple(zip(channels, ADDRESS_REGISTERS, window.delays, strict=True))
+            self.readout, self.window = readout, window
+            super().__init__(soccfg, cfg)
+
+        def initialize(self) -> None:
+            self.declare_readout(ch=self.readout, length=self.window.length, freq=0, sel="input")
+            for index, (channel, address, _) in enumerate(self.rows_to):
+                length = generator_ticks(self.soccfg, self.readout, channel, self.window.pulse)
+                self.declare_gen(ch=channel, nqz=1)
+                self.set_pulse_registers(ch=channel, style="const", freq=0, phase=0, gain=0, length=length)
+                self.regwi(self.ch_page(channel), address, BASE + index)
+            self.synci(200)
+
+        def body(self) -> None:
+            for channel, address, _ in self.rows_to:
+                self.memr(self.ch_page(channel), self.sreg(channel, "gain"), address)
+            for channel, _, delay in self.rows_to:
+                self.pulse(ch=channel, t=processor_ticks(self.soccfg, self.readout, delay))
+            offset = processor_ticks(self.soccfg, self.readout, self.window.offset)
+            self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
+            self.wait_all()
+            self.sync_all(self.us2cycles(self.window.relax_us))
+
+        def update(self) -> None:
+            for channel, address, _ in self.rows_to:
+                page = self.ch_page(channel)
+                self.mathi(page, address, address, "+", 4)
+
+    return TableProgram

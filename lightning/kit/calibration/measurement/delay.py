@@ -1,0 +1,101 @@
+"""Arrival of the light: a known pattern is sent through one modulator, and found again in what is received.
+
+The pattern is a maximal-length sequence (127 chips, each two ticks long), whose correlation with itself has one
+sharp peak (S. W. Golomb, Shift Register Sequences). The correlation at whole ticks says where to look. The readout
+filters before it decimates, so its samples determine what lay between them: the trace is shifted by parts of a tick
+through its spectrum until the correlation is greatest. Filter and pattern are symmetric, so that is the arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.kit.calibration.fringe import Floats
+
+CHIP_TICKS = 2
+TAPS = (7, 6)
+"""x^7 + x^6 + 1 is primitive: 127 chips."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Place where the pattern was found."""
+
+    ticks: float
+    """From the first received sample to the first chip."""
+    swing: float
+    """Counts between a low and a high chip; negative when light and pattern are each other's opposite."""
+    quality: float
+    """Correlation of what was received with the pattern, 0..1."""
+
+
+def chips() -> npt.NDArray[np.int64]:
+    """Return the chips, (127,) of 0 and 1: 64 ones, and any shift of it agrees with it in all but 64 places.
+
+    >>> int(chips().sum()), int((chips() == np.roll(chips(), 5)).sum())
+    (64, 63)
+    """
+    register = [1] * TAPS[0]
+    sequence = []
+    for _ in range(2 ** TAPS[0] - 1):
+        sequence.append(register[-1])
+        register = [register[TAPS[0] - 1] ^ register[TAPS[1] - 1], *register[:-1]]
+    return np.array(sequence)
+
+
+def pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
+    """Return the chips as samples of a generator, 0 and 1."""
+    return np.repeat(chips(), CHIP_TICKS * samples_per_tick)
+
+
+def locate(received: npt.ArrayLike) -> Arrival:
+    """Return where the pattern begins in a received trace of one sample per tick, to a small part of a sample.
+
+    Raises `ValueError` for a trace shorter than the pattern.
+    """
+    trace = np.asarray(received, dtype=float)
+    sent = pattern().astype(float)
+    if trace.size < sent.size + 2:
+        raise ValueError(f"a trace of {trace.size} samples cannot hold the pattern of {sent.size}")
+    centred, shape = trace - trace.mean(), sent - sent.mean()
+    scores = np.correlate(centred, shape, mode="valid")
+    whole = int(np.argmax(np.abs(scores)))
+    spectrum = np.fft.rfft(centred, _padded(trace.size))
+
+    def mismatch(ticks: float) -> float:
+        return -abs(float(_earlier(spectrum, ticks, sent.size) @ shape))
+
+    ticks = _minimum(mismatch, whole - 1.0, whole + 1.0)
+    aligned = _earlier(spectrum, ticks, sent.size)
+    product = float((aligned - aligned.mean()) @ shape)
+    spread = float(aligned.std()) * sent.size * float(sent.std())
+    return Arrival(ticks, product / float(shape @ shape), abs(product) / spread if spread > 0 else 0.0)
+
+
+def _padded(size: int) -> int:
+    """Long enough that what is shifted out at one end does not come in at the other."""
+    return 1 << (size + 63).bit_length()
+
+
+def _earlier(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
+    """Return `count` samples of the trace from `ticks` on, read between its samples through its spectrum."""
+    turns = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
+    return np.fft.irfft(spectrum * turns)[:count]
+
+
+def _minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+    """Golden-section search: the cost has one minimum within a tick of the true shift."""
+    ratio = (np.sqrt(5) - 1) / 2
+    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
+    for _ in range(48):
+        if cost(inner) < cost(outer):
+            high, outer = outer, inner
+            inner = high - ratio * (high - low)
+        else:
+            low, inner = inner, outer
+            outer = low + ratio * (high - low)
+    return float((low + high) / 2)

@@ -1,0 +1,145 @@
+"""Encoders and decoder of a device, from sweeps and from measured pairs of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.kit.calibration.decoder import FULL, Decoder, fit_decoder
+from lightning.kit.calibration.encoder import LEVELS, Encoder, dimmed, encoder
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
+
+TRAINING_PAIRS = 160
+"""Random pairs of values per product, besides the corners."""
+HEADROOM = 0.96
+"""Of the converter's range, which the sum of two full products may fill: noise needs the rest."""
+
+Table = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """Of the four modulators: opened fully, and as far as a sum of two products allows."""
+
+    full: tuple[Encoder, ...]
+    shared: tuple[Encoder, ...]
+    factors: tuple[float, float]
+    """How far the first modulator of each pair opens in a sum, of its full range."""
+
+    def word_table(self, values: npt.ArrayLike) -> Table:
+        """Return the words for (n, 4) values, by the shared encoders where both pairs are lit, (n, 4)."""
+        table = np.atleast_2d(np.asarray(values, dtype=np.int64))
+        return _chosen(self, table, _lit(table), "words").astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rows of values that were measured, and what came."""
+
+    values: Table
+    """(n, 4) of 0..255."""
+    operands: Floats
+    """(n, 4) that the words gave."""
+    levels: Floats
+    """(n,) counts above idle."""
+    idle: float
+    lit: npt.NDArray[np.bool_]
+    """(n, 2) which pairs have a value above 0."""
+
+
+def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
+    """Return the words for all values. In a sum both products get the same weight, as great as the converter allows.
+
+    Raises `ValueError` for a modulator that the words at hand do not open.
+    """
+    full = tuple(encoder(sweeps[index].curve) for index in range(4))
+    strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
+    weight = min(*strength, HEADROOM * (full_scale - idle) / 2)
+    factors = (weight / strength[0], weight / strength[1])
+    shared = list(full)
+    for pair, factor in enumerate(factors):
+        shared[2 * pair] = dimmed(sweeps[2 * pair].curve, full[2 * pair], factor)
+    return Encoders(full, tuple(shared), factors)
+
+
+def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
+    """Return the counts between a full product of this pair and darkness, from both its sweeps."""
+    first, second = 2 * pair, 2 * pair + 1
+    amplitudes = [
+        sweeps[index].curve.amplitude / float(sweeps[PARTNER[index]].curve.share(sweeps[index].partner_word))
+        for index in (first, second)
+    ]
+    return float(np.mean(amplitudes))
+
+
+def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> Measured:
+    """Return the rows of four values on the device, with the encoders that the values ask for."""
+    table = np.atleast_2d(np.asarray(values, dtype=np.int64))
+    lit = _lit(table)
+    readings = rows.read(coded.word_table(table), shots=shots)
+    return Measured(table, _chosen(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
+
+
+def train(
+    rows: Rows, coded: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
+) -> tuple[Decoder, Measured]:
+    """Return the decoder, from random pairs of values on one product at a time, and sums for `shared`.
+
+    Raises `ValueError` when the rows do not tell its coefficients apart.
+    """
+    alone = measure(rows, coded, _single_rows(rng), shots=shots)
+    strength = float(alone.levels.max())
+    first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
+    sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
+    shared = _shared(first, coded, sums)
+    decoder = fit_decoder(alone.levels, alone.operands, shared=shared, full_scale=full_scale)
+    return decoder, alone
+
+
+def sum_truth(values: npt.ArrayLike) -> Floats:
+    """Return a*b/255 + c*d/255 for (n, 4) values, (n,).
+
+    >>> sum_truth([[255, 2, 255, 3]]).tolist()
+    [5.0]
+    """
+    v = np.atleast_2d(np.asarray(values, dtype=float))
+    truth: Floats = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
+    return truth
+
+
+def _single_rows(rng: np.random.Generator) -> Table:
+    """Return the corners and random pairs of each product, the other pair at value 0."""
+    pairs = np.concatenate(
+        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
+    )
+    none = np.zeros_like(pairs)
+    return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])
+
+
+def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
+    """Return the counts of a full product in a sum: the slope of light over sums of products, through the origin."""
+    straight = sums.levels + decoder.curvature * sums.levels**2
+    light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
+    dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])
+    v = sums.operands / dimmer
+    total = v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]
+    return float(light @ total / (total @ total))
+
+
+def _lit(table: Table) -> npt.NDArray[np.bool_]:
+    """Return which pairs have a value above 0, (n, 2)."""
+    return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
+
+
+def _chosen(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], what: str) -> Floats:
+    """Return the words or operands, from the shared encoders where both pairs are lit, (n, 4)."""
+    both = lit.all(axis=1)
+    columns = [
+        np.where(both, getattr(coded.shared[i], what)[table[:, i]], getattr(coded.full[i], what)[table[:, i]])
+        for i in range(4)
+    ]
+    return np.stack(columns, axis=1)

@@ -1,0 +1,103 @@
+"""Noise by its kinds, from how its variance grows with the light.
+
+Thermal noise is the same in the dark, shot noise has a variance proportional to the current, and relative
+intensity noise (RIN) one proportional to its square:
+
+    variance(level) = constant + shot * level + rin * level^2
+
+Source: G. P. Agrawal, Fiber-Optic Communication Systems, chapter on receivers: sigma_s^2 = 2 q I B,
+sigma_T^2 = i_n^2 B, sigma_I^2 = RIN I^2 B.
+
+Worked value: RIN of -140 dB/Hz in 4 GHz is 1e-14 * 4e9 = 4e-5 of the square of the level: at full scale
+sqrt(4e-5) * 255 = 1.61 of 255.
+
+>>> round((1e-14 * 4e9) ** 0.5 * 255, 2)
+1.61
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.kit.calibration.fringe import Floats
+
+ELECTRON_C = 1.602176634e-19
+"""Charge of the electron (exact since 2019)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseModel:
+    """Coefficients for one reading of `window` decimated samples, levels in counts above the dark."""
+
+    constant: float
+    """Counts squared."""
+    shot: float
+    """Counts."""
+    rin: float
+    """Without dimension."""
+    mean: float
+    """Mean error of decoded answers after calibration, in units of 1/255."""
+    window: int
+    """Decimated samples in one reading."""
+
+    def variance(self, levels: npt.ArrayLike) -> Floats:
+        """Return the variance in counts squared, for levels in counts above the dark."""
+        y = np.maximum(np.asarray(levels, dtype=float), 0.0)
+        variance: Floats = self.constant + self.shot * y + self.rin * y**2
+        return variance
+
+    def sigma(self, levels: npt.ArrayLike) -> Floats:
+        """Return the deviation in counts."""
+        return np.sqrt(self.variance(levels))
+
+    def rin_db_hz(self, bandwidth_hz: float) -> float:
+        """Return the laser's RIN, when single readings see this noise bandwidth; -inf where none was found."""
+        return float(10 * np.log10(self.rin / bandwidth_hz)) if self.rin > 0 else -np.inf
+
+    def counts_per_ampere(self, bandwidth_hz: float) -> float:
+        """Gain of receiver and converter: shot noise is a known current, 2 q I B, so it is a scale."""
+        return self.shot / (2 * ELECTRON_C * bandwidth_hz)
+
+    def thermal_a_per_rthz(self, bandwidth_hz: float) -> float:
+        """Return the input-referred current noise, where shot noise gave the scale; nan where it did not."""
+        scale = self.counts_per_ampere(bandwidth_hz)
+        return float(np.sqrt(self.constant / bandwidth_hz) / scale) if scale > 0 else np.nan
+
+
+def fit_noise(
+    levels: npt.ArrayLike, variances: npt.ArrayLike, readings: int, *, mean: float = 0.0, window: int = 1
+) -> NoiseModel:
+    """Return the coefficients, none negative, through (n,) variances of `readings` readings each at (n,) levels.
+
+    A variance estimated from m readings has itself the variance 2 v^2/(m-1), so each point weighs as 1/v, and v
+    is taken from the fit before. Raises `ValueError` for fewer than 6 levels or 3 readings.
+    """
+    y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
+    if y.size < 6 or readings < 3:
+        raise ValueError(f"a noise model needs 6 levels of 3 readings; there are {y.size} of {readings}")
+    scale = float(y.max()) or 1.0
+    design = np.vander(y / scale, 3, increasing=True)
+    weights = np.full(y.size, 1.0 / max(float(v.mean()), 1e-30))
+    for _ in range(8):
+        found = nonnegative(design * weights[:, None], v * weights)
+        weights = 1.0 / np.maximum(design @ found, 1e-6 * max(float(v.mean()), 1e-30))
+    constant, shot, rin = (float(c) for c in found)
+    return NoiseModel(constant, shot / scale, rin / scale**2, mean, window)
+
+
+def nonnegative(design: Floats, target: Floats) -> Floats:
+    """Least squares with no coefficient below zero: the best of the eight ways to leave terms out."""
+    best, found = np.inf, np.zeros(design.shape[1])
+    for used in itertools.product([False, True], repeat=design.shape[1]):
+        mask = np.array(used)
+        trial = np.zeros(design.shape[1])
+        if mask.any():
+            trial[mask] = np.linalg.lstsq(design[:, mask], target, rcond=None)[0]
+        rss = float(np.sum((design @ trial - target) ** 2))
+        if (trial >= 0).all() and rss < best:
+            best, found = rss, trial
+    return found

@@ -1,0 +1,154 @@
+"""Checks before anything is sent to a device: channels, buffers, clocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.errors import (
+    OutOfRange,
+    ProgramError,
+    ReadoutTooLong,
+    UnsupportedClock,
+    WrongChannel,
+)
+from lightning.kit import profiles
+from lightning.kit.settings import Settings
+
+SAME_RATE = 1e-6
+"""Relative difference below which two clock rates are the same."""
+LEAST_RELAX_US = 0.2
+"""Shortest pause between shots. The processor waits for the window's end and then fetches the next shot's four pulses:
+31 clocks of 384 MHz, 0.08 us (20 of 430 MHz with version 2). After a shorter pause they come late in their window. The
+limit is twice that and a little."""
+
+
+def check(soccfg: Any, settings: Settings) -> None:
+    """Raise `WrongChannel`, `OutOfRange` or `UnsupportedClock` when the firmware cannot do this."""
+    check_channels(soccfg, settings)
+    check_pause(settings)
+    check_clocks(soccfg)
+
+
+def check_channels(soccfg: Any, settings: Settings) -> None:
+    """Check that generators and readouts are there."""
+    gens, readouts = len(soccfg["gens"]), len(soccfg["readouts"])
+    for modulator, channel in settings.driven.items():
+        if channel >= gens:
+            raise WrongChannel(
+                f"modulator {modulator} is driven by generator {channel}, and the firmware has 0..{gens - 1}",
+                hint=f"Set channel_{modulator} to one of these, or to None when there is no such modulator",
+            )
+    for readout in settings.readouts:
+        if readout >= readouts:
+            raise WrongChannel(
+                f"readout {readout} is asked for, and the firmware has 0..{readouts - 1}",
+                hint="Set readouts to one or more of these",
+            )
+
+
+def check_pause(settings: Settings) -> None:
+    """Check that every shot begins on time. Raises `OutOfRange`."""
+    if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
+        raise OutOfRange(
+            f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
+            hint=f"Give {LEAST_RELAX_US:g} or more, or reps=1, which needs no pause",
+        )
+
+
+def check_buffers(soccfg: Any, settings: Settings) -> None:
+    """Check that all shots of a run fit into the decimated buffer."""
+    for readout in settings.readouts:
+        room = int(soccfg["readouts"][readout]["buf_maxlen"])
+        # QICK leaves the last sample unused.
+        wanted, usable = settings.readout_length * settings.reps, room - 1
+        if wanted > usable:
+            raise ReadoutTooLong(
+                f"{settings.reps} shots of {settings.readout_length} samples are {wanted}, and the buffer of"
+                f" readout {readout} holds {room}, of which all but one can be used",
+                hint=_shorter(settings, usable),
+            )
+
+
+def _shorter(settings: Settings, usable: int) -> str:
+    """Return a hint at what fits into the buffer: shorter shots where they keep one sample at least, or fewer."""
+    ways = []
+    if samples := usable // settings.reps:
+        ways.append(f"readout_length to {samples} or less")
+    if shots := usable // settings.readout_length:
+        ways.append(f"reps to {shots} or less")
+    return f"Set {' or '.join(ways) or 'both to less'}; more soft_avgs cost no room"
+
+
+def check_clocks(soccfg: Any) -> None:
+    """Check that reference clock and converters run at rates for which the profiles of this board are made."""
+    known = profiles.of_board(str(soccfg["board"]))
+    if not known:
+        return
+    _allowed(
+        "reference clock", soccfg["refclk_freq"], [mhz for each in known for mhz in each.refclk_mhz], "MHz"
+    )
+    for kind, name in (("dacs", "generator converter"), ("adcs", "readout converter")):
+        rates = [rate for each in known for rate in (each.dac_msps if kind == "dacs" else each.adc_msps)]
+        channels = soccfg["gens"] if kind == "dacs" else soccfg["readouts"]
+        for channel in channels:
+            _allowed(name, channel["fs"], rates, "MS/s")
+
+
+def check_same_firmware(compiled_for: Any, device: Any) -> None:
+    """Check that a program runs on the kind of firmware that it was compiled for. Raises `ProgramError`."""
+    wanted, found = _rates(compiled_for), _rates(device)
+    if wanted != found:
+        raise ProgramError(
+            f"the program was compiled for {wanted[0]} with other firmware than this device has ({found[0]})",
+            device=_name(device),
+            hint="Give the device itself to LightningControl, in place of a configuration",
+        )
+
+
+def _rates(soccfg: Any) -> tuple[Any, ...]:
+    """Return what a compiled program depends on."""
+    processor = soccfg["tprocs"][0]
+    gens = tuple((each["type"], each["fs"], each["tproc_ch"]) for each in soccfg["gens"])
+    readouts = tuple((each["ro_type"], each["fs"], each["f_output"]) for each in soccfg["readouts"])
+    return soccfg["board"], processor["type"], processor["f_time"], gens, readouts
+
+
+def check_running_clocks(soc: Any) -> None:
+    """Check that the converters of a live device are locked, and run at the rates of its configuration."""
+    if not soc.clocks_locked():
+        raise UnsupportedClock("the clocks of the converters are not locked", device=_name(soc), hint=_RELOAD)
+    rates = soc.get_sample_rates()
+    for kind, tiles in rates.items():
+        for tile, found in tiles.items():
+            wanted = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
+            if not _same(found, wanted):
+                raise UnsupportedClock(
+                    f"the {kind.upper()} tile {tile} runs at {found:g} MS/s, and its firmware is made for {wanted:g}",
+                    device=_name(soc),
+                    hint=_RELOAD,
+                )
+
+
+_RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the board off and on"
+
+
+def _key(tiles: dict[Any, Any], tile: Any) -> Any:
+    """Return the key of a tile: their numbers are texts in a configuration that went through JSON."""
+    return tile if tile in tiles else str(tile)
+
+
+def _allowed(what: str, found: float, allowed: list[float], unit: str) -> None:
+    if not any(_same(found, each) for each in allowed):
+        choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
+        raise UnsupportedClock(
+            f"the {what} runs at {found:g} {unit}; this board is supported at {choices} {unit}",
+            hint="Load firmware made for these rates, or describe yours as a profile and say so to us",
+        )
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(float(one) - float(other)) <= SAME_RATE * abs(float(other))
+
+
+def _name(soc: Any) -> str:
+    return str(getattr(soc, "identity", ""))

@@ -1,0 +1,223 @@
+"""Products by light: single, summed in pairs, signed, and in batches.
+
+    compute = LightningCompute(soc)                # with the calibration of this device
+    compute.multiply(100, 50)                      # 20, which is 100 * 50 / 255 rounded
+    compute.multiply([[1, 2], [3, 4]], 255)        # arrays go through in one batch
+    compute.multiply_accumulate([[200, -30]], [[10, 40]])
+    compute.dot([200, -30, 7], [10, 40, 90])       # as a waveform, of any length: see `lightning.kit.dot`
+
+Values are whole numbers of -255 to 255. Light has no sign: magnitudes are sent, signs are kept by the controller.
+A product takes one row of light. The sum of two products takes one row when both have the same sign, because the
+detector adds them; with different signs it takes two rows, one for what is added and one for what is subtracted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning import errors
+from lightning.kit.calibration import store
+from lightning.kit.calibration.checks import check_is_calibration
+from lightning.kit.calibration.decoder import FULL, Decoded
+from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.calibration.measurement.batch import Reader, Window
+from lightning.kit.calibration.measurement.transfer import Rows
+from lightning.kit.settings import MODULATORS
+
+if TYPE_CHECKING:
+    from lightning.kit.dot.core import VectorCore
+
+Integers = npt.NDArray[np.int64]
+
+SHOTS = 4
+
+
+class LightningCompute:
+    """Computes with one kit.
+
+    `device` is what `lightning.connect` gives, or an address for it. `calibration` is the one kept for this device
+    unless another is given. Raises `NotCalibrated` where there is none, `ForeignCalibration` for one of another
+    device, `StaleCalibration` for one that is too old.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        calibration: Calibration | None = None,
+        *,
+        shots: int = SHOTS,
+        window: int | None = None,
+        rows: Rows | None = None,
+    ) -> None:
+        self.device = _connected(device)
+        check_is_calibration(calibration)
+        self.calibration = store.fitting(self.device, calibration)
+        self.shots = shots
+        self.rows = rows or _reader(self.device, self.calibration, window)
+        self._vectors: VectorCore | None = None
+
+    def multiply(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
+        """Return the product a*b/255, rounded: an int for two numbers, an array of int64 for arrays (which broadcast).
+
+        It is kept inside what such a product can be: 0 to 255, or -255 to 0 where the signs differ.
+        Raises `OutOfRange` for anything but whole numbers of -255 to 255, and for shapes that do not broadcast.
+        """
+        first, second = self._operands(a, b)
+        answers = np.rint(self.analogue_product(first, second, shots=shots)).astype(np.int64)
+        sign = np.sign(first) * np.sign(second)
+        return _like(np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), first.shape)
+
+    def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
+        """Return the product as `multiply` does, before rounding, in units of 1/255; shaped as the operands.
+
+        Noise may lead out of the range.
+        """
+        first, second = self._operands(a, b)
+        values = np.zeros((first.size, MODULATORS), dtype=np.int64)
+        values[:, 0], values[:, 1] = np.abs(first).ravel(), np.abs(second).ravel()
+        sign = np.sign(first) * np.sign(second)
+        product: Floats = sign * self.measure(values, shots=shots).reshape(first.shape)
+        return product
+
+    def multiply_accumulate(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
+        """Return the sum a[..., 0]*b[..., 0] + a[..., 1]*b[..., 1] over 255, rounded: -510 to 510.
+
+        An int for two pairs, an array of int64 for more. Raises `OutOfRange` for other shapes or values.
+        """
+        sums = self.analogue_sum(a, b, shots=shots)
+        answers = np.clip(np.rint(sums).astype(np.int64), -2 * FULL, 2 * FULL)
+        return _like(answers, sums.shape)
+
+    def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
+        """Return the sum as `multiply_accumulate` does, before rounding, in units of 1/255."""
+        first, second = self._operands(a, b)
+        if not first.ndim or first.shape[-1] != 2:
+            raise errors.OutOfRange(
+                f"sums are of two products, so operands end in an axis of 2; these have the shape {first.shape}"
+            )
+        pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
+        sign = np.sign(pairs).prod(axis=2)
+        added = self._lit_where(pairs, sign > 0, shots)
+        subtracted = self._lit_where(pairs, sign < 0, shots)
+        total: Floats = (added - subtracted).reshape(first.shape[:-1])
+        return total
+
+    @property
+    def vectors(self) -> VectorCore:
+        """Vectors on the same device and calibration, as waveforms; made once, so it is tuned once."""
+        from lightning.kit.dot.core import VectorCore
+
+        if self._vectors is None or self._vectors.calibration is not self.calibration:
+            self._vectors = VectorCore(self.device, self.calibration)
+        return self._vectors
+
+    def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
+        """Return the sum of products over 255 of two vectors, as `VectorCore.dot`; `shots` as of the other methods."""
+        return self.vectors.dot(weights, inputs, shots=self.shots if shots is None else shots)
+
+    def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None) -> Integers:
+        """Return a matrix (m, n) times a vector (n,), as `VectorCore.matvec`."""
+        return self.vectors.matvec(matrix, vector, shots=self.shots if shots is None else shots)
+
+    def measure(self, values: npt.ArrayLike, *, shots: int | None = None) -> Floats:
+        """Return the analogue answers in units of 1/255 for (n, 4) values of 0..255, (n,): v0*v1 + v2*v3.
+
+        Warns with `SaturationWarning` when there was more light than can be measured, and with `DarkWarning` when none
+        came where it should, as all products here do.
+        Raises `OutOfRange` for other values.
+        """
+        if not len(np.atleast_1d(values)):
+            return np.zeros(0)
+        words = self.calibration.word_table(values)
+        readings = self.rows.read(words, shots=self.shots if shots is None else shots)
+        answers = self.calibration.decode_table(readings.levels, values)
+        too_bright = self.calibration.saturated(readings.levels + readings.idle, answers, values)
+        if too_bright.any():
+            errors.warn_of_saturation(self.calibration.device, int(too_bright.sum()))
+        if (dark := self.calibration.dark(answers, values)).any():
+            errors.warn_of_darkness(self.calibration.device, int(dark.sum()))
+        return answers
+
+    def decode(self, level: float, values: dict[int, int], *, peak: float | None = None) -> Decoded:
+        """Return the answer that a level above idle means, in counts, when generators were given these values."""
+        return self.calibration.decode(level, values, peak=peak)
+
+    def _operands(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
+        """Return both in one shape. Raises `OutOfRange`."""
+        device = self.calibration.device
+        first, second = _signed(a, device), _signed(b, device)
+        try:
+            one, other = np.broadcast_arrays(first, second)
+        except ValueError:
+            raise errors.OutOfRange(
+                f"operands of the shapes {first.shape} and {second.shape} do not go together",
+                device=device,
+                hint="Give as many of one as of the other, or a single number",
+            ) from None
+        return one, other
+
+    def _lit_where(self, pairs: Integers, wanted: npt.NDArray[np.bool_], shots: int | None) -> Floats:
+        """Return the sums of wanted products (n, 2) of (n, 2, 2) operands, (n,); rows with none are not measured."""
+        values = (np.abs(pairs) * wanted[:, :, None]).reshape(-1, MODULATORS)
+        rows = wanted.any(axis=1)
+        total = np.zeros(len(pairs))
+        if rows.any():
+            total[rows] = self.measure(values[rows], shots=shots)
+        return total
+
+
+def _connected(device: Any) -> Any:
+    if not isinstance(device, str):
+        return device
+    from lightning.kit.connection import connect
+
+    return connect(device)
+
+
+def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader:
+    one, two, three, four = (modulator.channel for modulator in calibration.modulators)
+    length = Window().length if window is None else window
+    return Reader(
+        device,
+        channels=(one, two, three, four),
+        readout=calibration.readout,
+        window=Window.after(calibration.timing.arrival, length=length),
+    )
+
+
+def _signed(values: npt.ArrayLike, device: str) -> Integers:
+    """Return the operands as integers. Raises `OutOfRange`, which shows the first that is none."""
+    try:
+        given = np.asarray(values)
+    except ValueError:  # rows of unequal lengths
+        raise _no_operand(values, device) from None
+    if not given.size:
+        return np.zeros(given.shape, dtype=np.int64)
+    if given.dtype.kind not in "biuf":
+        raise _no_operand(next((each for each in given.flat if not _is_operand(each)), values), device)
+    wrong = ~((np.abs(given.astype(float)) <= FULL) & (given == np.rint(given.astype(float))))
+    if wrong.any():
+        raise _no_operand(given[wrong][0], device)
+    return given.astype(np.int64)
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) <= FULL
+
+
+def _no_operand(value: Any, device: str) -> errors.OutOfRange:
+    shown = value.item() if isinstance(value, np.generic) else value
+    return errors.OutOfRange(
+        f"{shown!r:.60} is not a valid operand: these are whole numbers of -255 to 255",
+        device=device,
+        hint="Scale or round it first",
+    )
+
+
+def _like(answers: Integers, shape: tuple[int, ...]) -> Any:
+    """Return a plain int for plain numbers."""
+    return int(answers.reshape(-1)[0]) if shape == () else answers

@@ -1,0 +1,231 @@
+"""The configuration that users write into: a dictionary that is checked at once.
+
+>>> from lightning.kit.config import Configuration
+>>> config = Configuration()
+>>> config["dac_0"] = 100  # value of the first modulator, 0..255
+>>> config["dac_0"], config.settings.values[0]
+(100, 100)
+
+The library published for the kit uses `dac_0` for a channel number and `dac_gain_0` for the drive. The two are
+never distinguished by guessing: dictionaries come in through `from_slide` (the talk) or `from_lts` (the library).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lightning.errors import AmbiguousConfig, ConfigError, OutOfRange, UnknownKey
+from lightning.kit.settings import (
+    CHECKS,
+    LINEAR_TOP_WORD,
+    MODULATORS,
+    TOP_VALUE,
+    TOP_WORD,
+    Settings,
+    put,
+    real,
+    whole,
+)
+
+__all__ = ["Configuration", "LightningConfig", "Settings", "from_lts", "from_slide", "settings_of"]
+
+_NAMED_BY_INDEX = re.compile(r"(dac|dac_gain|value|word|channel)_(\d+)")
+
+_ALIASES = {
+    "adc_1": "readouts",
+    "relax_delay": "relax_delay_us",
+    "pulse_freq": "pulse_freq_mhz",
+    "res_phase": "phase_deg",
+    **{f"value_{i}": f"dac_{i}" for i in range(MODULATORS)},
+}
+"""Names of the published library that mean the same in the talk, and explicit names of the talk's."""
+
+_TUPLES = {"dac": "values", "word": "words", "channel": "channels"}
+_KEYS = (
+    *(f"{kind}_{i}" for kind in _TUPLES for i in range(MODULATORS)),
+    *(name for name in CHECKS if name not in _TUPLES.values()),
+)
+
+
+class Configuration(Mapping[str, Any]):
+    """A dictionary over `Settings`, checked on every write.
+
+    Keys: `dac_0`..`dac_3` (value 0..255; also `value_i`), `word_i` (gain word 0..32766, in place of a value),
+    `channel_i` (generator, or None), `readouts`, `reps`, `soft_avgs`, `length`, `readout_length`, `adc_trig_offset`,
+    `relax_delay_us`, `pulse_freq_mhz`, `phase_deg`. Raises `UnknownKey`, `OutOfRange`, `AmbiguousConfig`; after an
+    error it is as before.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings()
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings of this moment, as a record that later writes do not change."""
+        return self._settings
+
+    def __getitem__(self, key: str) -> Any:
+        name = _canonical(key)
+        kind, _, index = name.rpartition("_")
+        if kind in _TUPLES:
+            return getattr(self._settings, _TUPLES[kind])[int(index)]
+        value = getattr(self._settings, name)
+        return list(value) if isinstance(value, tuple) else value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._settings = _written(self._settings, key, value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_KEYS)
+
+    def __len__(self) -> int:
+        return len(_KEYS)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and (key in _KEYS or key in _ALIASES)
+
+    def update(self, other: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Write several keys, all or none."""
+        settings = self._settings
+        pairs = [*(other or {}).items(), *more.items()]
+        channels = {k: v for k, v in pairs if str(k).startswith("channel_")}
+        settings = _with_channels(settings, channels)
+        for key, value in pairs:
+            if key not in channels:
+                settings = _written(settings, key, value)
+        self._settings = settings
+
+    def copy(self) -> Configuration:
+        """Another one that says the same."""
+        return Configuration(self._settings)
+
+    def reset(self) -> None:
+        """Back to the defaults: all values 0, the kit's pulse and readout."""
+        self._settings = Settings()
+
+    def __copy__(self) -> Configuration:
+        return self.copy()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Configuration):
+            return self._settings == other._settings
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Return what differs from the defaults."""
+        plain = Configuration()
+        changed = {key: self[key] for key in self if self[key] != plain[key]}
+        return f"Configuration({changed})"
+
+
+def _canonical(key: object) -> str:
+    name = _ALIASES.get(key, key) if isinstance(key, str) else ""
+    if name in _KEYS:
+        return name
+    match = _NAMED_BY_INDEX.fullmatch(key) if isinstance(key, str) else None
+    if match and match[1] == "dac_gain":
+        raise AmbiguousConfig(
+            f"{key!r} is a word of the library published for the kit, whose dac_0..dac_3 are channels",
+            hint="Hand the whole dictionary to lightning.from_lts(mapping); here dac_0..dac_3 are values 0..255",
+        )
+    if match:
+        raise UnknownKey(
+            f"there is no {key!r}: the kit has modulators 0..{MODULATORS - 1}", hint="Use one of these"
+        )
+    raise UnknownKey(f"the configuration has no {key!r}", hint=f"Known are {', '.join(_KEYS)}")
+
+
+def _written(settings: Settings, key: str, value: Any) -> Settings:
+    name = _canonical(key)
+    kind, _, index = name.rpartition("_")
+    if kind == "dac":
+        return settings.with_value(int(index), whole(key, value, 0, TOP_VALUE))
+    if kind == "word":
+        return settings.with_word(int(index), whole(key, value, 0, TOP_WORD))
+    if kind == "channel":
+        return _with_channels(settings, {name: value})
+    return replace(settings, **{name: value})
+
+
+def _with_channels(settings: Settings, written: Mapping[str, Any]) -> Settings:
+    """Together, because two that are exchanged would collide one after the other."""
+    channels = settings.channels
+    for key, value in written.items():
+        _canonical(key)
+        channels = put(channels, int(key.rpartition("_")[2]), value)
+    return replace(settings, channels=channels)
+
+
+def from_slide(mapping: Mapping[str, Any]) -> Configuration:
+    """Return a configuration in the talk's vocabulary: `dac_0`..`dac_3` are values 0..255.
+
+    Raises `AmbiguousConfig` when there is a `dac_gain_i` too, which only the published library has.
+    """
+    config = Configuration()
+    config.update(mapping)
+    return config
+
+
+def from_lts(mapping: Mapping[str, Any]) -> Configuration:
+    """Return a configuration in the published vocabulary: `dac_i` (generator), `dac_gain_i` (drive, 0..1).
+
+    A drive is a fraction of the gain word 20000 (default 1), as there; it passes no encoder. Other keys mean the
+    same as in the talk. Raises `OutOfRange`, `UnknownKey`, `ConfigError`.
+
+    >>> from_lts({"dac_0": 0, "dac_gain_0": 0.5})["word_0"]
+    10000
+    """
+    gains = [real(f"dac_gain_{i}", mapping.get(f"dac_gain_{i}", 1), 0, 1) for i in range(MODULATORS)]
+    channels = [_lts_channel(i, mapping.get(f"dac_{i}", i)) for i in range(MODULATORS)]
+    own = {f"{kind}_{i}" for kind in ("dac", "dac_gain") for i in range(MODULATORS)}
+    config = Configuration(
+        Settings(
+            values=(None,) * MODULATORS,
+            words=tuple(int(gain * LINEAR_TOP_WORD) for gain in gains),
+            channels=tuple(channels),
+        )
+    )
+    config.update({key: value for key, value in mapping.items() if key not in own})
+    return config
+
+
+def _lts_channel(modulator: int, value: Any) -> int:
+    try:
+        return whole(f"dac_{modulator}", value, 0, 15)
+    except OutOfRange as error:
+        hint = (
+            "In this vocabulary dac_i is a generator's number; for values use lightning.from_slide(mapping)"
+        )
+        raise OutOfRange(error.what, hint=hint) from None
+
+
+def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
+    """Return the settings meant, however they are given.
+
+    Raises `AmbiguousConfig` for a plain dictionary with `dac_i` in it (value or channel is not to be seen), and
+    `ConfigError` for what is not a valid configuration at all.
+    """
+    if isinstance(config, Settings):
+        return config
+    if isinstance(config, Configuration):
+        return config.settings
+    if not isinstance(config, Mapping):
+        raise ConfigError(
+            f"{config!r:.60} is not a valid configuration",
+            hint="Give lightning.LightningConfig, or a Configuration of yours",
+        )
+    if any(re.fullmatch(r"dac(_gain)?_\d+", str(key)) for key in config):
+        raise AmbiguousConfig(
+            "in a plain dictionary dac_0..dac_3 may be values (the talk) or channels (the published library)",
+            hint="Say which: lightning.from_slide(mapping) or lightning.from_lts(mapping)",
+        )
+    return from_slide(config).settings
+
+
+LightningConfig = Configuration()
+"""The configuration that users write into. The library itself only reads it."""

@@ -1,0 +1,112 @@
+"""Addresses of devices: `scheme://rest`, the scheme naming an entry point of `lightning.devices`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from lightning.errors import AddressError, DeviceGone, LightningError, UnknownScheme
+from lightning.kit.devices.deadline import Patience
+from lightning.optional import needed
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "lightning.devices"
+_OURS = {
+    "sim": "sim.twins.rfsoc:connect",
+    "qick": "lightning.kit.devices.board:connect",
+    "replay": "lightning.kit.recordings.replay:connect",
+}
+"""As in our own distribution's entry points: also in a source tree that is not installed."""
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
+def connect(address: str, *, patience: Patience | None = None) -> Any:
+    """Return the device at this address, a QickSoc (and QickConfig) with deadlines.
+
+    `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the one this
+    runs on, `replay://FILE` a recording. Others come by entry points of the group `lightning.devices`, which lead to
+    a function from the address to a QickSoc. `patience` are other deadlines than the default ones. Raises
+    `AddressError`, `UnknownScheme`, `DeviceGone`, `MissingLibrary`.
+    """
+    found = _entry_point(scheme_of(address))
+    needed("qick", f"for {address}")
+    from lightning.kit.devices.guard import guarded
+
+    soc = guarded(_connected(found, address))
+    if patience is not None:
+        soc.be_patient(patience)
+    if about := getattr(soc, "about", "") or (_introduced(soc) if soc.simulated else ""):
+        _say(f"{address}: {about}")
+    return soc
+
+
+def scheme_of(address: str) -> str:
+    """Return the part before `://`. Raises `AddressError`.
+
+    >>> scheme_of("sim://kit?seed=1")
+    'sim'
+    """
+    scheme, mark, rest = str(address).partition("://")
+    if not mark or not rest or not _SCHEME.fullmatch(scheme):
+        raise AddressError(
+            f"{address!r} is not a valid address of a device",
+            hint="Write one as sim://kit, qick://HOST or qick://local",
+        )
+    return scheme
+
+
+def entry_points(**select: str) -> Any:
+    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: it is slow."""
+    from importlib import metadata
+
+    return metadata.entry_points(**select)
+
+
+def schemes() -> dict[str, EntryPoint]:
+    """Return the installed schemes; nobody replaces ours."""
+    from importlib.metadata import EntryPoint
+
+    others = {each.name: each for each in entry_points(group=GROUP)}
+    return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
+
+
+def _entry_point(scheme: str) -> EntryPoint:
+    known = schemes()
+    if scheme not in known:
+        raise UnknownScheme(
+            f"nothing is installed for {scheme}://",
+            hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
+        )
+    return known[scheme]
+
+
+def _connected(found: EntryPoint, address: str) -> Any:
+    try:
+        return found.load()(address)
+    except LightningError:
+        raise
+    except ValueError as error:
+        raise AddressError(str(error), hint="Correct the address") from error
+    except OSError as error:
+        raise DeviceGone(str(error), device=address, hint="Check that it is there and switched on") from error
+
+
+def _introduced(soc: Any) -> str:
+    """Return the kind of twin and its calibration: the factory's unless one was measured on it."""
+    from lightning.kit.calibration.store import find
+
+    try:
+        found = find(soc)
+    except (LightningError, OSError):  # reported with its hint when a value is asked for
+        suffix = ", with a calibration that cannot be used"
+    else:
+        suffix = ", without a calibration" if found is None else f", with its {found.kind}"
+    return f"SIMULATED device {soc.identity}{suffix}"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

@@ -1,0 +1,196 @@
+"""Acquisitions: operands in, waveform out.
+
+    runtime = LightningControl(soc, LightningConfig)
+    waveform = runtime.acquire_decimated(soc)
+
+`LightningControl` takes what the configuration says at that moment, looks whether the firmware can do it, and
+compiles; nothing is sent before `acquire_decimated`. A bare `QickConfig` names no device, so what was compiled for one
+is compiled again with the calibration of the device that then runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lightning.errors import ProgramError
+from lightning.kit.calibration.checks import check_calibrated_channels, check_is_calibration
+from lightning.kit.checks import (
+    check,
+    check_buffers,
+    check_running_clocks,
+    check_same_firmware,
+)
+from lightning.kit.config import Configuration, settings_of
+from lightning.kit.devices.identity import identity_of
+from lightning.kit.programs import Floats, build
+from lightning.kit.settings import LINEAR_TOP_WORD, TOP_VALUE, Settings
+from lightning.kit.waveform import Origin, Waveform
+from lightning.optional import needed
+
+if TYPE_CHECKING:
+    from lightning.kit.calibration import Calibration
+    from lightning.kit.devices.guard import GuardedSoc
+
+
+class LightningControl:
+    """One acquisition, compiled for one device.
+
+    `device` is what `lightning.connect` gives, a `QickSoc`, or a `QickConfig` (also QICK's `soccfg` of a proxy).
+    `calibration` is the one kept for the device unless another is given; without any, values are driven linearly,
+    value 255 with gain word 20000. Raises `WrongChannel`, `OutOfRange`, `UnsupportedClock`, `AmbiguousConfig`, and the
+    errors of a calibration that must not be used.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        config: Settings | Configuration | Mapping[str, Any],
+        *,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.settings = settings_of(config)
+        self._soccfg = device = _configured(device)
+        check_is_calibration(calibration)
+        check(device, self.settings)
+        self._given = calibration
+        self._compile(device)
+
+    def _compile(self, device: Any) -> None:
+        """Gain words by the calibration of this device, and the program that has them."""
+        self.calibration = self._calibration_of(device)
+        if self.calibration is not None:
+            check_calibrated_channels(self.calibration, self.settings)
+        self.words = drive(self.settings, self.calibration)
+        """Gain word per modulator."""
+        by_generator = {channel: self.words[i] for i, channel in self.settings.driven.items()}
+        self.compiled = build(device, self.settings, by_generator)
+
+    def _calibration_of(self, device: Any) -> Calibration | None:
+        """Bare gain words need none, so one that must not be used does not stand in their way."""
+        if self._given is None:
+            return (
+                find_calibration(device) if any(each is not None for each in self.settings.values) else None
+            )
+        if _runs(device):
+            check_calibration(self._given, device)
+        return self._given
+
+    @property
+    def program(self) -> Any:
+        """QICK's own program: `asm()`, `dump_prog()`, `binprog`."""
+        return self.compiled.program
+
+    def acquire_decimated(self, soc: Any, *, progress: bool = False) -> Waveform:
+        """Run it on `soc` and bring back every sample, averaged over `soft_avgs` runs.
+
+        Raises `DeviceStuck` or `DeviceGone` when the device hangs or is lost, `UnsupportedClock` when its clocks
+        have changed, `ReadoutTooLong` when the samples do not fit its buffer, and `ForeignCalibration` or
+        `StaleCalibration` when the calibration in use is not (or no longer) one for this device.
+        """
+        check_buffers(self._soccfg, self.settings)
+        device = self._ready(soc)
+        readouts = self.compiled.acquire_decimated(device, progress=progress)
+        return Waveform(readouts, self._origin(device))
+
+    def acquire(self, soc: Any, *, progress: bool = False) -> list[Floats]:
+        """Run it on `soc` and bring back one mean (I, Q) per readout, over the whole window and all shots.
+
+        The window must lie inside the pulses for this to be a level. Raises as `acquire_decimated`, but for
+        `ReadoutTooLong`: sums need no buffer for samples.
+        """
+        return self.compiled.acquire(self._ready(soc), progress=progress)
+
+    def _ready(self, soc: Any) -> GuardedSoc:
+        needed("qick", "to run programs")
+        from lightning.kit.devices.guard import guarded
+
+        if not _runs(soc):
+            raise ProgramError(
+                "this is a configuration, not a device",
+                hint="Hand over what lightning.connect(address) returned",
+            )
+        device = guarded(soc)
+        check_same_firmware(self._soccfg, device)
+        check_running_clocks(device)
+        if not _runs(self._soccfg):
+            self._compile(device)
+        elif self.calibration is not None and soc is not self._soccfg:
+            check_calibration(self.calibration, device)
+        device.expect(self.compiled.duration_s())
+        if note := getattr(device.unguarded, "note_settings", None):
+            note(self.settings.as_dict())
+        return device
+
+    def _origin(self, device: GuardedSoc) -> Origin:
+        readouts = [device["readouts"][each] for each in self.settings.readouts]
+        generator = next(iter(self.settings.driven.values()))
+        return Origin(
+            settings=self.settings,
+            words=self.words,
+            device=identity_of(device),
+            calibration=self.calibration,
+            tick_ns=tuple(1e3 / float(each["f_output"]) for each in readouts),
+            trigger_ns=self.settings.adc_trig_offset * 1e3 / float(device["tprocs"][0]["f_time"]),
+            pulse_ns=self.settings.length * 1e3 / float(device["gens"][generator]["f_fabric"]),
+            rounds=self.compiled.rounds(),
+        )
+
+
+def _configured(device: Any) -> Any:
+    """Return the device with its configuration, which a proxy of QICK's lacks until it is guarded."""
+    if hasattr(type(device), "__getitem__") or not _runs(device):
+        return device
+    needed("qick", "to run programs")
+    from lightning.kit.devices.guard import guarded
+
+    return guarded(device)
+
+
+def _runs(device: Any) -> bool:
+    """Return whether it is a device, and not only the configuration of one."""
+    return callable(getattr(device, "start_tproc", None))
+
+
+def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...]:
+    """Gain word of each modulator: as given, through the calibration's encoder, or linear.
+
+    >>> drive(Settings(values=(255, 51, 0, 0)), None)
+    (20000, 4000, 0, 0)
+    """
+    values = {
+        channel: settings.values[i]
+        for i, channel in settings.driven.items()
+        if settings.values[i] is not None
+    }
+    by_generator = (
+        {} if calibration is None else calibration.words({k: v for k, v in values.items() if v is not None})
+    )
+    words = []
+    for i, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):
+        channel = settings.driven.get(i)
+        if word is not None:
+            words.append(word)
+        elif channel is None or calibration is None:
+            words.append(round((value or 0) * LINEAR_TOP_WORD / TOP_VALUE))
+        else:
+            words.append(by_generator[channel])
+    return tuple(words)
+
+
+def find_calibration(device: Any) -> Calibration | None:
+    """Return the calibration kept for this device, or brought along by a twin; None where there is none.
+
+    Of a recording the age is that at its time.
+    Raises `ForeignCalibration`, `StaleCalibration` or another `CalibrationError`.
+    """
+    from lightning.kit.calibration import store
+
+    return store.find(device, now=store.made(device))
+
+
+def check_calibration(calibration: Calibration, device: Any) -> None:
+    """Raise `ForeignCalibration` or `StaleCalibration` where this one must not be used for this device."""
+    from lightning.kit.calibration import store
+
+    store.check(calibration, device, now=store.made(device))

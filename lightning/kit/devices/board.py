@@ -1,0 +1,183 @@
+"""Boards: `qick://HOST[:PORT][/NAME]` through QICK's Pyro4 server, `qick://local` on the board itself.
+
+The server authenticates nobody, and what it exchanges is pickled: whoever reaches its port can run anything on the
+board, and whoever answers in its place anything here. So without a host the loopback interface is meant (`qick://`
+followed by `/NAME` or nothing but a port), and any other host brings a warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import ipaddress
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lightning.errors import AddressError, DeviceGone
+from lightning.kit.devices.deadline import COMPUTING, SIMULATED, Patience
+from lightning.kit.devices.identity import board_name
+from lightning.optional import needed
+
+DEFAULT_PORT = 8888
+DEFAULT_NAME = "myqick"
+LOOPBACK = "127.0.0.1"
+CONNECT_S = 10.0
+"""For the name server and the first answer of the board."""
+
+_ADDRESS = re.compile(
+    r"qick://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]*)(?::(?P<port>\d{1,5}))?(?:/(?P<name>[^/]*))?"
+)
+_SAID_PER_HOST = (
+    "warning: qick://{host} is reached through Pyro4, which authenticates nobody and runs what it is \
+sent: keep the board's port in a network of its own\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardAddress:
+    """Address at which a board's server is looked up."""
+
+    host: str
+    port: int
+    name: str
+
+    @property
+    def loopback(self) -> bool:
+        """True where it stays on this machine."""
+        if self.host == "localhost":
+            return True
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        return False
+
+
+def parse(address: str) -> BoardAddress:
+    """Take an address apart. Raises `AddressError`.
+
+    >>> parse("qick://10.0.0.7/kit")
+    BoardAddress(host='10.0.0.7', port=8888, name='kit')
+    >>> parse("qick://:9000").host
+    '127.0.0.1'
+    """
+    match = _ADDRESS.fullmatch(address)
+    port = int(match["port"] or DEFAULT_PORT) if match else 0
+    if match is None or not 0 < port < 65536:
+        raise AddressError(
+            f"{address!r} is not a valid address of a board",
+            hint="Write it as qick://HOST:PORT/NAME or qick://local",
+        )
+    return BoardAddress(match["host"] or LOOPBACK, port, match["name"] or DEFAULT_NAME)
+
+
+def connect(address: str) -> Any:
+    """Return the board at this address, with deadlines.
+
+    Raises `AddressError`, `DeviceGone` when nobody answers, `MissingLibrary`.
+    """
+    if address == "qick://local":
+        return local()
+    return remote(parse(address))
+
+
+def local() -> Any:
+    """Return the board that this runs on. Raises `DeviceGone` where there is none."""
+    qick = needed("qick", "to speak to a board")
+    from lightning.kit.devices.guard import guarded
+
+    if not hasattr(qick, "QickSoc"):
+        raise DeviceGone(
+            "this computer is no RFSoC board (QICK has no QickSoc here)",
+            device="qick://local",
+            hint="Use qick://HOST from here, or sim://kit for the twin",
+        )
+    return guarded(qick.QickSoc())
+
+
+def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
+    """Return a board in the network, by QICK's own proxy; each call has a deadline.
+
+    Raises `DeviceGone` when nobody answers, `MissingLibrary`.
+    """
+    pyro = needed("qick.pyro", "to reach a board in the network")
+    pyro4 = needed("Pyro4", "to reach a board in the network")
+    from lightning.kit.devices.guard import GuardedSoc
+
+    if not at.loopback:
+        sys.stderr.write(_SAID_PER_HOST.format(host=at.host))
+    failures = (pyro4.errors.PyroError, OSError)
+    try:
+        with _waiting_at_most(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
+            soc, soccfg = pyro.make_proxy(
+                at.host.strip("[]"), ns_port=at.port, proxy_name=at.name, remote_traceback=False
+            )
+    except failures as error:
+        raise DeviceGone(
+            f"no board answers at {at.host}:{at.port} under the name {at.name!r} ({error})",
+            device=f"qick://{at.host}:{at.port}/{at.name}",
+            hint="Start QICK's nameserver and server on it, and check the name",
+        ) from error
+    device = _Remote(soc, soccfg)
+    patience = patience or (SIMULATED if device.simulated else Patience())
+    device.limit_calls(patience)
+    return GuardedSoc(
+        device,
+        identity=_name(soc, soccfg, at),
+        patience=patience,
+        lost=(pyro4.errors.CommunicationError,),
+    )
+
+
+class _Remote:
+    """A Pyro4 proxy whose configuration is fetched once."""
+
+    def __init__(self, proxy: Any, soccfg: Any) -> None:
+        self._proxy = proxy
+        self._soccfg = soccfg
+        self._patience = Patience()
+        self.simulated = "simulated" in proxy._pyroAttrs and bool(proxy.simulated)  # noqa: SLF001  as above
+
+    def get_cfg(self) -> Any:
+        """Return the configuration of the time when we connected."""
+        return self._soccfg.get_cfg()
+
+    def limit_calls(self, patience: Patience) -> None:
+        """Give up calls that have no answer after so long."""
+        self._patience = patience
+        self._proxy._pyroTimeout = patience.call_s  # noqa: SLF001  Pyro4's documented setting of a proxy
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._proxy, name)
+        return self._given_time(name, found) if name in COMPUTING else found
+
+    def _given_time(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the call with a limit of its own; the proxy has one for all."""
+
+        def made(*args: Any, **kwargs: Any) -> Any:
+            self._proxy._pyroTimeout = self._patience.of_call(name)  # noqa: SLF001  as above
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._proxy._pyroTimeout = self._patience.call_s  # noqa: SLF001  as above
+
+        return made
+
+
+def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
+    """Return the name of a board: a served twin keeps its own, a board is known by type, host and firmware."""
+    if "identity" in soc._pyroAttrs:  # noqa: SLF001  what the server offers
+        return str(soc.identity)
+    config = soccfg.get_cfg()
+    return board_name(str(config.get("board", "")), str(config.get("fw_timestamp", "")), at.host)
+
+
+@contextlib.contextmanager
+def _waiting_at_most(pyro4: Any, seconds: float) -> Iterator[None]:
+    before = pyro4.config.COMMTIMEOUT
+    pyro4.config.COMMTIMEOUT = seconds
+    try:
+        yield
+    finally:
+        pyro4.config.COMMTIMEOUT = before

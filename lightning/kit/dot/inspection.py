@@ -1,0 +1,118 @@
+"""A vector seen as a waveform: every product by itself, from decimated samples.
+
+The readout's filter reaches 7.5 ticks either way, so a symbol must last 15 of them for one sample to be settled, the
+one in its middle; all others are guard. That is what a person wants to see, and it names the symbol that is wrong;
+sums of products are had faster and better from `VectorCore.dot` (its symbols are shorter by a factor of 7.5, and all of
+their light counts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import OutOfRange
+from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.dot.envelope import Coding, Integers, envelopes
+from lightning.kit.dot.packing import PAIRS, operands
+from lightning.kit.dot.program import TileReader
+from lightning.kit.dot.symbol import REACH_TICKS, Symbol, Tile
+
+SYMBOL = Symbol(samples=240, guard=7)
+"""15 ticks, in the middle of which one sample is settled."""
+ROUNDS = 4
+FILTER_TICKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One acquisition of a vector."""
+
+    counts: Floats
+    """(samples,) decimated, idle included."""
+    tick_ns: float
+    """Between two samples."""
+    settled: Integers
+    """(symbols,) which sample is settled."""
+    sums: Floats
+    """(symbols,) of the two products of a symbol, in units of 1/255, without sign."""
+
+
+def inspect(
+    device: Any,
+    calibration: Calibration,
+    weights: npt.ArrayLike,
+    inputs: npt.ArrayLike,
+    *,
+    rounds: int = ROUNDS,
+) -> Inspection:
+    """Play magnitudes of two vectors, products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
+
+    Raises `OutOfRange` for vectors longer than `capacity`, and as `VectorCore`.
+    """
+    reader = TileReader(device, calibration)
+    first, second = operands(weights, inputs)
+    room = capacity(reader)
+    if first.ndim != 1 or first.size > room:
+        raise OutOfRange(
+            f"an inspection shows one vector of up to {room} entries, not shape {first.shape}",
+            hint="Look at a part of it; VectorCore.dot takes vectors of any length",
+        )
+    values = _by_symbol(np.abs(first), np.abs(second))
+    tile = reader.tile(len(values), SYMBOL)
+    counts = reader.trace(_played(reader, calibration, values, tile), tile, rounds=rounds)
+    settled = settled_samples(tile)
+    idle = _idle(counts)
+    sums = calibration.decode_table(counts[settled] - idle, values)
+    return Inspection(counts, calibration.timing.tick_ns, settled, sums)
+
+
+def capacity(reader: TileReader) -> int:
+    """Return the products that the decimated buffer of one acquisition holds.
+
+    132 on the kit's firmware: 66 for either pair.
+    """
+    ticks = reader.decimated - 2 * REACH_TICKS
+    return PAIRS * (ticks * reader.samples_per_tick // SYMBOL.samples)
+
+
+def settled_samples(tile: Tile) -> Integers:
+    """Return the number of the sample in the middle of each symbol.
+
+    >>> settled_samples(Tile(3, SYMBOL, 16)).tolist()
+    [17, 32, 47]
+    """
+    per_symbol = tile.symbol.samples / tile.samples_per_tick
+    middle = REACH_TICKS + (np.arange(tile.symbols) + 0.5) * per_symbol
+    samples: Integers = np.floor(middle - 0.5 + 1e-9).astype(np.int64)
+    return samples
+
+
+def _by_symbol(first: Integers, second: Integers) -> Integers:
+    """Return the values of (n,) magnitudes, (symbols, 4)."""
+    symbols = -(-first.size // PAIRS)
+    values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)
+    flat = values.reshape(-1, 2)
+    flat[: first.size, 0], flat[: first.size, 1] = first, second
+    return values.reshape(symbols, 2 * PAIRS)
+
+
+def _played(
+    reader: TileReader, calibration: Calibration, values: Integers, tile: Tile
+) -> npt.NDArray[np.int16]:
+    """Return the words that the calibration gives for constant values, (4, samples)."""
+    modulators = calibration.modulators
+    one, two, three, four = (modulator.encoder for modulator in modulators)
+    words = calibration.word_table(values)[None]
+    dark = Coding((one, two, three, four)).dark
+    return envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]
+
+
+def _idle(counts: Floats) -> float:
+    """Return the idle level, from the samples at either end that the filter keeps apart from all symbols."""
+    clear = REACH_TICKS - FILTER_TICKS
+    return float(np.concatenate([counts[:clear], counts[-clear:]]).mean())

@@ -1,0 +1,100 @@
+"""From vectors to rows of light: which product goes into which symbol of which tile.
+
+Light has no sign, so the products of a row are sorted: those that are added go into tiles of their own, and those
+that are subtracted into others. Both pairs of modulators are used at once: a symbol carries one product in each,
+and the detector adds the two. Products with a factor of zero are left out; they are zero without light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import OutOfRange
+from lightning.kit.calibration.decoder import FULL
+
+Integers = npt.NDArray[np.int64]
+PAIRS = 2
+PRODUCTS_PER_SYMBOL = PAIRS
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows of products as tiles of symbols."""
+
+    values: Integers
+    """(tiles, symbols, 4) of 0..255; a pair without a product has both values 0."""
+    row: Integers
+    """(tiles,) which row of products each belongs to."""
+    sign: Integers
+    """(tiles,) 1 for what is added, -1 for what is subtracted."""
+
+
+def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
+    """Return both as whole numbers of one shape (..., n), broadcast but for the last axis.
+
+    Raises `OutOfRange` for anything but whole numbers of -255 to 255, for vectors of unequal length, and for
+    leading axes that do not broadcast.
+    """
+    first, second = _whole("weights", weights), _whole("inputs", inputs)
+    if first.shape[-1] != second.shape[-1]:
+        raise OutOfRange(
+            f"vectors of {first.shape[-1]} and {second.shape[-1]} entries have no dot product",
+            hint="Give both the same length in their last axis",
+        )
+    try:
+        one, other = np.broadcast_arrays(first, second)
+    except ValueError as error:
+        raise OutOfRange(
+            f"weights of shape {first.shape} and inputs of shape {second.shape} do not go together",
+            hint="All axes but the last must be equal, or 1",
+        ) from error
+    return one, other
+
+
+def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
+    """Return the tiles of at most `most` symbols for the products of (rows, n) weights and inputs.
+
+    All tiles have the same length, that of the longest. No tile for a row whose products are all zero.
+
+    >>> packed = pack(np.array([[1, -2, 3]]), np.array([[4, 5, 6]]), 8)
+    >>> packed.values.tolist(), packed.sign.tolist()
+    ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
+    """
+    pieces = list(_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * most))
+    longest = max((-(-places.size // PAIRS) for _, _, places in pieces), default=0)
+    values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
+    for tile, (row, _, places) in enumerate(pieces):
+        for pair in range(PAIRS):
+            mine = places[pair::PAIRS]
+            values[tile, pair, 0, : mine.size] = weights[row, mine]
+            values[tile, pair, 1, : mine.size] = inputs[row, mine]
+    rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
+    by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIRS, longest).transpose(0, 2, 1)
+    return Packed(by_symbol, rows, signs)
+
+
+def _pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
+    """Yield the pieces of a row, `most` products at a time, (row, sign, places of its products)."""
+    for row, of_row in enumerate(signs):
+        for sign in (1, -1):
+            places = np.flatnonzero(of_row == sign)
+            for first in range(0, places.size, most):
+                yield row, sign, places[first : first + most]
+
+
+def _whole(name: str, values: npt.ArrayLike) -> Integers:
+    given = np.asarray(values)
+    if given.ndim == 0 or given.size == 0:
+        raise OutOfRange(f"{name} are {'empty' if given.ndim else 'a single number'}", hint="Give vectors")
+    if given.dtype.kind not in "biuf" or not np.isfinite(given).all():
+        raise OutOfRange(f"{name} are not all numbers", hint="Give whole numbers of -255 to 255")
+    whole = given.astype(np.int64)
+    if (whole != given).any() or np.abs(whole).max() > FULL:
+        raise OutOfRange(
+            f"{name} are whole numbers of -255 to 255, and these are not", hint="Scale or round them first"
+        )
+    return whole

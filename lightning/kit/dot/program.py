@@ -1,0 +1,212 @@
+"""Tiles measured on a device: one program plays as many as the generators' memories hold, one after the other.
+
+The envelopes of all tiles lie side by side in the memory of each generator; the program steps the address from
+tile to tile, plays the four generators, and opens one window of the accumulating readout for each. So one run
+brings one sum a tile (and shot), whatever the tile's number of products. The first tiles and the last of every run
+are dark: what they bring is taken off the others.
+
+Why sums and not decimated samples: a window of the accumulating readout may be as long as the tile, while the
+decimated buffer holds 1,024 samples; and the readout's filter, which mixes neighbouring symbols in decimated
+samples, does not change their sum, so symbols may be much shorter than the filter (2 ticks against 15).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lightning.errors import ProgramError, WrongChannel
+from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.calibration.measurement.batch import MIXED
+from lightning.kit.dot.envelope import Samples
+from lightning.kit.dot.symbol import Alignment, Symbol, Tile
+from lightning.kit.settings import MODULATORS
+from lightning.optional import needed
+
+FULL_GAIN = 32767
+DARK_TILES = 4
+"""At either end of a run of short tiles, which are dark for most of their window; of long ones there is one."""
+REST_TICKS = 240
+"""Between two shots: the processor needs some 100 to count, to step addresses and to set four pulses, and a pulse set
+too late plays late."""
+LONGEST_TICKS = 60_000
+"""Of a pulse: its length has 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Wiring: which generator drives which modulator, which readout listens, and when the light arrives."""
+
+    channels: tuple[int, ...]
+    readout: int
+    alignment: Alignment
+
+
+class TileReader:
+    """Plays tiles on one device and brings their sums back.
+
+    `soc` is what `lightning.connect` gives, or a `QickSoc`; either is used with deadlines. Raises `ProgramError` for
+    firmware whose processor is not of version 1, or whose generators, readouts and processor do not run at one rate;
+    `WrongChannel` where the calibration's generators or readout are not there.
+    """
+
+    def __init__(self, soc: Any, calibration: Calibration) -> None:
+        from lightning.kit.devices.guard import guarded
+
+        self.soc = soc = guarded(soc)
+        channels = tuple(modulator.channel for modulator in calibration.modulators)
+        _check(soc, channels, calibration.readout)
+        first = soc["gens"][channels[0]]
+        self.samples_per_tick = int(first["samps_per_clk"])
+        self.memory = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
+        self.buffer = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
+        self.decimated = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
+        alignment = Alignment.of(calibration.timing, self.samples_per_tick)
+        self.wiring = Wiring(channels, calibration.readout, alignment)
+
+    def tile(self, symbols: int, symbol: Symbol) -> Tile:
+        """Return the measures of a tile of so many symbols on this device."""
+        return Tile(symbols, symbol, self.samples_per_tick)
+
+    def most_symbols(self, symbol: Symbol) -> int:
+        """Return the symbols of the longest tile of which a run holds one besides the dark ones."""
+        ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
+        edges = self.tile(0, symbol).ticks
+        return (ticks - edges) * self.samples_per_tick // symbol.samples
+
+    def per_run(self, tile: Tile) -> int:
+        """Return the tiles that one run takes besides the dark ones."""
+        return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
+
+    def dark_tiles(self, tile: Tile) -> int:
+        """Return how many dark tiles stand at either end of a run."""
+        return DARK_TILES if 8 * DARK_TILES * tile.samples <= self.memory else 1
+
+    def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+        """Return the light of each tile above the dark, in counts times ticks, (tiles, shots).
+
+        `envelopes` are (4, tiles, samples), `dark` (4, samples). A run takes `per_run` tiles; more take more runs.
+        """
+        step = self.per_run(tile)
+        parts = [
+            self._run(envelopes[:, first : first + step], tile, dark, shots)
+            for first in range(0, envelopes.shape[1], step)
+        ]
+        return np.concatenate(parts)
+
+    def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
+        """Return the decimated counts of a tile's window, (samples,), for (4, samples) envelopes; mean of rounds."""
+        self._load(envelopes)
+        program = self.program(tile, 1, 1)
+        runs = [
+            program.acquire_decimated(self.soc, load_envelopes=False, progress=False) for _ in range(rounds)
+        ]
+        counts: Floats = MIXED * np.asarray(runs, dtype=float).mean(axis=0).reshape(-1, 2)[:, 0]
+        return counts
+
+    def _run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
+        ends = self.dark_tiles(tile)
+        edge = np.repeat(dark[:, None, :], ends, axis=1)
+        memory = np.concatenate([edge, envelopes, edge], axis=1)
+        tiles = memory.shape[1]
+        self._load(memory.reshape(MODULATORS, -1))
+        per_pass = max(1, self.buffer // tiles)
+        passes = [min(per_pass, shots - done) for done in range(0, shots, per_pass)]
+        raw = np.concatenate([self._pass(tile, tiles, count) for count in passes], axis=1)
+        floor = float(np.concatenate([raw[:ends], raw[-ends:]]).mean())
+        lit: Floats = raw[ends:-ends] - floor
+        return lit
+
+    def _pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
+        """Return the sums as they come, (tiles, shots)."""
+        program = self.program(tile, tiles, shots)
+        program.acquire(self.soc, load_pulses=False, progress=False)
+        counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
+        sums: Floats = MIXED * counts[:, :, 0, 0]
+        return sums
+
+    def program(self, tile: Tile, tiles: int, shots: int) -> Any:
+        """Return QICK's own object for a run of so many tiles, dark ones included."""
+        return _program_class()(self.soc, tile, tiles, shots, self.wiring)
+
+    def _load(self, memory: Samples) -> None:
+        """Load envelopes into the memories of the generators, (4, samples)."""
+        for channel, samples in zip(self.wiring.channels, memory, strict=True):
+            rows = np.zeros((samples.size, 2), dtype=np.int16)
+            rows[:, 0] = samples
+            self.soc.load_envelope(channel, data=rows if _is_here(self.soc) else rows.tolist(), addr=0)
+
+
+def _is_here(soc: Any) -> bool:
+    """Return whether the device is an object of this process.
+
+    To others QICK sends lists: their numpy may be another.
+    """
+    from qick import QickConfig
+
+    return isinstance(getattr(soc, "unguarded", soc), QickConfig)
+
+
+def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
+    processor = soc["tprocs"][0]
+    if processor["type"] != "axis_tproc64x32_x8":
+        raise ProgramError(
+            f"vectors are played by the timed processor of version 1, and this firmware has {processor['type']}",
+            hint="Load the kit's firmware, or multiply pair by pair with LightningControl",
+        )
+    if max(channels) >= len(soc["gens"]) or readout >= len(soc["readouts"]):
+        raise WrongChannel(
+            f"the calibration names generators {channels} and readout {readout}; this firmware has"
+            f" {len(soc['gens'])} and {len(soc['readouts'])}",
+            hint="Run `lightning calibrate` with this firmware",
+        )
+    rates = {float(soc["gens"][channel]["f_fabric"]) for channel in channels}
+    rates |= {float(processor["f_time"]), float(soc["readouts"][readout]["f_output"])}
+    if len(rates) > 1:
+        raise ProgramError(
+            f"generators, readout and processor run at {sorted(rates)} MHz; tiles need one rate for all",
+            hint="Load the kit's firmware",
+        )
+
+
+@lru_cache(maxsize=1)
+def _program_class() -> Any:
+    """Return QICK's sweeping program with an address in place of a gain; made when QICK is there."""
+    qick = needed("qick", "to compile programs for the board")
+
+    class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
+        """Tiles out of the envelope memories, one window each."""
+
+        def __init__(self, soccfg: Any, tile: Tile, tiles: int, shots: int, wiring: Wiring) -> None:
+            self.tile, self.wiring = tile, wiring
+            super().__init__(soccfg, {"expts": tiles, "reps": shots, "start": 0, "step": 1})
+
+        def initialize(self) -> None:
+            self.declare_readout(ch=self.wiring.readout, length=self.tile.window, freq=0, sel="input")
+            blank = np.zeros(self.tile.samples)
+            for channel in self.wiring.channels:
+                self.declare_gen(ch=channel, nqz=1)
+                self.add_envelope(ch=channel, name="tile", idata=blank)
+                self.set_pulse_registers(
+                    ch=channel, style="arb", outsel="input", freq=0, phase=0, gain=FULL_GAIN, waveform="tile"
+                )
+            self.synci(200)
+
+        def body(self) -> None:
+            for channel, delay in zip(self.wiring.channels, self.wiring.alignment.delays, strict=True):
+                self.pulse(ch=channel, t=delay)
+            offset = self.wiring.alignment.arrival + self.tile.offset
+            self.trigger(adcs=[self.wiring.readout], adc_trig_offset=offset, t=0)
+            self.wait_all()
+            self.sync_all(REST_TICKS)
+
+        def update(self) -> None:
+            for channel in self.wiring.channels:
+                page, address = self.ch_page(channel), self.sreg(channel, "addr")
+                self.mathi(page, address, address, "+", self.tile.ticks)
+
+    return TileProgram

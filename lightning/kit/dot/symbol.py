@@ -1,0 +1,113 @@
+r"""The form of a symbol: how many samples of a generator carry one operand, and which of them count.
+
+Two modulators stand one behind the other. The first is held at its operand for the whole symbol; the second, the
+gate, is dark while the first changes, opens to its operand in the middle of the symbol, and shuts again before the
+first moves on:
+
+    first    ____/¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯\______________________/¯¯¯
+    gate     _______/¯¯¯¯¯¯¯¯¯¯¯¯\___________/¯¯¯¯¯¯¯¯¯¯¯¯\____
+             |guard |   settled   |  guard  |
+
+So the light of a symbol, added up over time, is the first operand times what the gate's pulse lets through, its
+edges included: a product of a number of the one and a number of the other, whatever the edges look like, and
+whatever is left of the skew between the two as long as it is shorter than the guard. The readout need not resolve
+symbols: its filter keeps sums, and a window that begins and ends in the dark adds up all light of its tile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lightning.errors import OutOfRange
+from lightning.kit.calibration.document import Timing
+
+REACH_TICKS = 10
+"""Beyond the symbols the window is longer by this, either way: light that the readout's filter (120 samples, 8 ticks
+either way) or a fraction of a tick has moved is still added up."""
+EDGE_TICKS = 2 * REACH_TICKS
+"""Dark ticks before the first symbol of a tile and after the last, so that the filter sees no other tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Samples of one operand, all at the rate of the generators' converters.
+
+    With the default, at 6.144 GS/s, a symbol lasts 5.2 ns: 192 million products a second for each pair.
+    Raises `OutOfRange` when nothing is left between the guards.
+    """
+
+    samples: int = 32
+    """Of one symbol."""
+    guard: int = 4
+    """At either end of a symbol, during which the gate is dark: longer than the skew that is left, plus one rise."""
+
+    def __post_init__(self) -> None:
+        if self.guard < 1 or self.settled < 4:
+            raise OutOfRange(
+                f"a symbol of {self.samples} samples with guards of {self.guard} leaves {self.settled} in between",
+                hint="Let guards be 1 or more, and leave 4 samples or more",
+            )
+
+    @property
+    def settled(self) -> int:
+        """Samples for which the gate is open."""
+        return self.samples - 2 * self.guard
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Delays that make the light of four generators act at the same time."""
+
+    delays: tuple[int, int, int, int]
+    """Ticks by which each generator starts later."""
+    shifts: tuple[int, int, int, int]
+    """Samples by which its envelope is shifted besides, less than one tick."""
+    arrival: int
+    """Ticks from the time of the pulses to the arrival of all their light."""
+
+    @classmethod
+    def of(cls, timing: Timing, samples_per_tick: int) -> Alignment:
+        """Return the alignment of the measured arrivals, to the nearest sample.
+
+        >>> Alignment.of(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
+        Alignment(delays=(1, 0, 7, 1), shifts=(0, 12, 0, 8), arrival=147)
+        """
+        last = math.floor(max(timing.arrival)) + 1
+        late = [round((last - ticks) * samples_per_tick) for ticks in timing.arrival]
+        one, two, three, four = (divmod(samples, samples_per_tick) for samples in late)
+        return cls((one[0], two[0], three[0], four[0]), (one[1], two[1], three[1], four[1]), last)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The measures of one tile: a row of symbols between two dark edges, which one window adds up."""
+
+    symbols: int
+    symbol: Symbol
+    samples_per_tick: int
+
+    @property
+    def lit_ticks(self) -> int:
+        """Ticks that the symbols take, the last one begun counted whole."""
+        return -(-self.symbols * self.symbol.samples // self.samples_per_tick)
+
+    @property
+    def ticks(self) -> int:
+        """Of the whole envelope."""
+        return self.lit_ticks + 2 * EDGE_TICKS
+
+    @property
+    def samples(self) -> int:
+        """Of the whole envelope, per generator."""
+        return self.ticks * self.samples_per_tick
+
+    @property
+    def window(self) -> int:
+        """Length of the readout's window in ticks."""
+        return self.lit_ticks + 2 * REACH_TICKS
+
+    @property
+    def offset(self) -> int:
+        """From the arrival of the envelope's first sample to the opening of the window, in ticks."""
+        return EDGE_TICKS - REACH_TICKS

@@ -1,0 +1,178 @@
+"""Tuning of a device before vectors can be decoded: the gates' curves, and what a tile brings.
+
+The calibration knows what constant words do. A gate's pulse has edges, so what it lets through is not quite in
+proportion to what its word lets through when constant; but it is a fringe again, which a sweep of pulses finds.
+Then the light of a tile is
+
+    sum over pairs of ( gain sum_k h_k g_k + leak_h sum_k h_k + leak_g sum_k g_k )
+
+with operands h of the modulator that is held and g of the gate; the sums that the leaks are multiplied with are
+known to the controller, which subtracts them. All coefficients come from a regression over random tiles.
+
+The formula is linear in light: a receiver that compresses shows in the residual of the regression and refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lightning.errors import CalibrationError
+from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.encoder import LEVELS, Encoder, encoder
+from lightning.kit.calibration.fringe import Floats, Fringe, fit
+from lightning.kit.dot.envelope import GATES, Coding, Integers, Samples, envelopes
+from lightning.kit.dot.program import Wiring
+from lightning.kit.dot.symbol import Symbol, Tile
+from lightning.kit.settings import MODULATORS
+
+SWEPT_SYMBOLS = 8
+"""Of one tile of a sweep, all alike."""
+SWEPT_POINTS = 64
+BEYOND = 0.08
+"""Of the half-wave word, by which a sweep of a gate begins before its null and ends behind its peak."""
+TRAINING_TILES = 64
+TRAINING_SYMBOLS = 128
+SHOTS = 8
+WORD_LIMIT = 32_760
+LEAST_PEAK = 0.3
+"""Share of the light that the calibration expects, below which nothing that is found here is believed."""
+WORST_RESIDUAL = 0.6
+"""In units of 1/255 of a product and root of the number of symbols: noise is below, compression beyond it."""
+
+
+class Tiles(Protocol):
+    """Whatever plays tiles: `program.TileReader` on a device."""
+
+    wiring: Wiring
+
+    def tile(self, symbols: int, symbol: Symbol) -> Tile:
+        """Return the measures of a tile."""
+        ...
+
+    def most_symbols(self, symbol: Symbol) -> int:
+        """Return the symbols of the longest tile."""
+        ...
+
+    def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+        """Return the light above the dark, (tiles, shots)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TileDecoder:
+    """Decoder of what tiles bring, in counts times ticks."""
+
+    leak: tuple[float, ...]
+    """(4,) per unit of the sum of a modulator's operands."""
+    gain: tuple[float, float]
+    """Per unit of the sum of a pair's products."""
+    unit: float
+    """What a full product brings: the same for both pairs, because the brighter one is dimmed."""
+    residual: float
+    """Of the regression: units of 1/255 of a product, per root of a tile's symbols."""
+
+    def decode(self, levels: Floats, sums: Floats) -> Floats:
+        """Return the sums of products in units of 1/255, (tiles,), for levels and the (tiles, 4) sums of operands."""
+        analogue: Floats = FULL * (levels - sums @ np.array(self.leak)) / self.unit
+        return analogue
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """All that playing and decoding vectors needs besides the calibration."""
+
+    symbol: Symbol
+    coding: Coding
+    gates: tuple[Fringe, Fringe]
+    decoder: TileDecoder
+
+
+def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
+    """Play (tiles, symbols, 4) words, and return their light above the dark, in counts times ticks, (tiles, shots)."""
+    tile = tiles.tile(words.shape[1], symbol)
+    blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
+    alignment = tiles.wiring.alignment
+    made = envelopes(words, dark, tile, alignment)
+    return tiles.sums(made, tile, envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
+
+
+def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
+    """Sweep both gates, then fit the decoder to random tiles.
+
+    Raises `CalibrationError` when the device does not answer as its calibration says: less light, or light that
+    does not add up.
+    """
+    plain = tuple(m.encoder for m in calibration.modulators)
+    curves = [_gate_curve(tiles, calibration, symbol, pair, plain) for pair in (0, 1)]
+    gated = [encoder(curve) for curve in curves]
+    one, three = calibration.modulators[0].shared, calibration.modulators[2].shared
+    coding = Coding((one, gated[0], three, gated[1]))
+    decoder = _train(tiles, coding, symbol, rng)
+    return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
+
+
+def _gate_curve(
+    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, plain: tuple[Encoder, ...]
+) -> Fringe:
+    """Light of a pair against the word of its gate's pulses, the other modulator open and the other pair dark."""
+    gate = GATES[pair]
+    curve = calibration.modulators[gate].curve
+    beyond = BEYOND * curve.half_wave
+    low, high = max(curve.null - beyond, -WORD_LIMIT), min(curve.peak + beyond, WORD_LIMIT)
+    swept = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
+    dark = tuple(int(e.words[0]) for e in plain)
+    words = np.tile(np.array(dark), (swept.size, SWEPT_SYMBOLS, 1))
+    words[:, :, gate - 1] = plain[gate - 1].words[-1]
+    words[:, :, gate] = swept[:, None]
+    levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
+    expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
+    found = float(np.ptp(levels))
+    if found < LEAST_PEAK * expected:
+        raise CalibrationError(
+            f"the pulses of generator {calibration.modulators[gate].channel} bring {found:.0f} counts,"
+            f" and {expected:.0f} are expected",
+            device=calibration.device,
+            hint="See that the laser is on, then run `lightning calibrate` with this device",
+        )
+    return fit(swept, levels)
+
+
+def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
+    """Return the ticks of all gates' pulses in a swept tile."""
+    return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
+
+
+def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
+    length = min(TRAINING_SYMBOLS, tiles.most_symbols(symbol))
+    values = training_values(rng, length)
+    levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOTS).mean(axis=1)
+    operands = coding.operands(values)
+    products = operands[..., 0::2] * operands[..., 1::2]
+    design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
+    weights, *_ = np.linalg.lstsq(design, levels, rcond=None)
+    rest = levels - design @ weights
+    w = [float(weight) for weight in weights]
+    gain = (w[MODULATORS], w[MODULATORS + 1])
+    unit = float(np.mean(np.array(gain) * coding.fullest))
+    rms = float(np.sqrt(np.mean(rest**2) / length)) * FULL / unit
+    if not rms <= WORST_RESIDUAL:
+        raise CalibrationError(
+            f"random vectors leave {rms:.2f} of 255 per root of their length unexplained, and {WORST_RESIDUAL} is"
+            " the most that noise does",
+            hint="Run `lightning calibrate`; if it stays so, lower the laser's power: the receiver compresses",
+        )
+    return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
+
+
+def training_values(rng: np.random.Generator, length: int) -> Integers:
+    """Return the random values, (tiles, length, 4).
+
+    Each modulator of each tile has its own range, so that sums of operands and of products are distinguished.
+    """
+    top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
+    base = rng.integers(0, top + 1)
+    return rng.integers(base, top + 1, (TRAINING_TILES, length, MODULATORS))

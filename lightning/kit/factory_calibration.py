@@ -1,0 +1,37 @@
+"""The calibration that a twin brings along: measured on a nominal device, like any other.
+
+    python -m lightning.kit.factory_calibration "sim://kit?drift=off" sim/twins/rfsoc/kit/factory_calibration.json
+
+Run this when the twin's nominal kit, the readout's filter or the form of the document changes. Nothing is copied
+from the twin's parameters.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lightning.kit.calibration.document import Outcome
+from lightning.kit.calibration.form import to_text
+from lightning.kit.calibration.guided import calibrate
+
+SHOTS = 16
+"""More than a user needs, so that the document's own noise is small."""
+
+
+def make(address: str, file: Path, *, shots: int = SHOTS) -> None:
+    """Calibrate the device at this address and write the document. Raises `CalibrationError` where a step fails."""
+    from lightning.kit.connection import connect
+
+    run = calibrate(connect(address), shots=shots, origin="factory", report=_say)
+    assert run.calibration is not None
+    file.write_text(to_text(run.calibration), encoding="utf-8")
+    sys.stdout.write(f"{run.calibration.describe()} -> {file}\n")
+
+
+def _say(outcome: Outcome) -> None:
+    sys.stdout.write(f"{outcome.step}: {outcome.figure}\n")
+
+
+if __name__ == "__main__":
+    make(sys.argv[1], Path(sys.argv[2]))

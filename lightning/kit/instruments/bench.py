@@ -1,0 +1,85 @@
+"""Instruments by what they are for and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Literal, Self, overload
+
+from lightning.errors import AddressError
+from lightning.kit.instruments.laser import SantecLaser, TunableLaser
+from lightning.kit.instruments.line import open_line
+from lightning.kit.instruments.meter import PowerMeter, ThorlabsMeter
+from lightning.kit.instruments.session import Session
+from lightning.kit.instruments.supply import BiasSupply, KeysightSupply
+
+Role = Literal["laser", "bias", "meter"]
+
+
+@overload
+def open_instrument(resource: str, role: Literal["laser"], *, timeout_s: float = 2.0) -> TunableLaser: ...
+@overload
+def open_instrument(resource: str, role: Literal["bias"], *, timeout_s: float = 2.0) -> BiasSupply: ...
+@overload
+def open_instrument(resource: str, role: Literal["meter"], *, timeout_s: float = 2.0) -> PowerMeter: ...
+def open_instrument(
+    resource: str, role: Role, *, timeout_s: float = 2.0
+) -> TunableLaser | BiasSupply | PowerMeter:
+    """Return the instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`).
+
+    It has answered. Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for
+    "meter" Thorlabs' power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`,
+    `AddressError` for an unknown role or what is not a resource, and `MissingLibrary` without PyVISA or what
+    it needs for the resource's bus.
+    """
+    if role == "laser":
+        return SantecLaser(_opened(resource, "santec", timeout_s, end="\r\n"))
+    if role == "bias":
+        return KeysightSupply(_opened(resource, "keysight", timeout_s))
+    if role == "meter":
+        return ThorlabsMeter(_opened(resource, "thorlabs", timeout_s))
+    raise AddressError(f"there is no instrument for {role!r}", hint='Ask for "laser", "bias" or "meter"')
+
+
+def _opened(resource: str, make: str, timeout_s: float, *, end: str = "\n") -> Session:
+    session = Session(resource, (make,), timeout_s=timeout_s, connect=partial(open_line, end=end))
+    session.open()
+    return session
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """The instruments of a bench; None for those that it lacks. A context that disconnects at its end."""
+
+    laser: TunableLaser | None = None
+    bias: BiasSupply | None = None
+    meter: PowerMeter | None = None
+
+    def close(self) -> None:
+        """Disconnect all."""
+        for instrument in (self.laser, self.bias, self.meter):
+            if instrument is not None:
+                instrument.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_bench(resources: Mapping[str, str], *, timeout_s: float = 2.0) -> Instruments:
+    """Return the instruments of a bench by role, such as `soc.bench()` gives. Raises as `open_instrument`."""
+    opened: dict[str, TunableLaser | BiasSupply | PowerMeter] = {}
+    try:
+        for role, resource in resources.items():
+            opened[role] = open_instrument(resource, role, timeout_s=timeout_s)  # type: ignore[call-overload]
+    except Exception:
+        for instrument in opened.values():
+            instrument.close()
+        raise
+    return Instruments(**opened)  # type: ignore[arg-type]

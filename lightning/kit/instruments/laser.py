@@ -1,0 +1,149 @@
+"""Tunable lasers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lightning.kit.instruments.errors import NotAsSet
+from lightning.kit.instruments.session import Identity, Session
+
+
+class TunableLaser(Protocol):
+    """A laser with power, wavelength and an output that can be switched. All raise `InstrumentError`."""
+
+    @property
+    def identity(self) -> Identity:
+        """The instrument's answer to `*IDN?`."""
+        ...
+
+    def turn_on(self) -> None:
+        """Let light out, and return when it is steady."""
+        ...
+
+    def turn_off(self) -> None:
+        """Let no light out."""
+        ...
+
+    def is_on(self) -> bool:
+        """Return whether it lets light out, by its own account."""
+        ...
+
+    def set_power_dbm(self, power_dbm: float) -> None:
+        """Set the power and return when it is steady. Raises `OutOfRange` before sending."""
+        ...
+
+    def power_dbm(self) -> float:
+        """Power that it was set to."""
+        ...
+
+    def output_dbm(self) -> float:
+        """Power that comes out, by its own monitor."""
+        ...
+
+    def set_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Tune and return when it is steady. Raises `OutOfRange` before sending."""
+        ...
+
+    def wavelength_nm(self) -> float:
+        """Wavelength that it was set to."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class SantecLaser:
+    """A laser of Santec's TSL series (550, 570, 710, 770) with the command set "legacy".
+
+    There the shutter is opened with 0 and closed with 1, `*OPC?` answers 0 while the laser settles, and wavelengths are
+    in nm. Powers are taken in dBm whatever the display shows.
+    """
+
+    POWER_DBM = (-15.0, 13.0)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def identity(self) -> Identity:
+        """The instrument's answer to `*IDN?`."""
+        return self._session.identity
+
+    def turn_on(self) -> None:
+        """Switch the diode on, open the shutter, wait until it is steady, and see that no alarm keeps it dark."""
+        self._session.tell(":POW:STAT 1")
+        self._session.tell(":POW:SHUT 0")
+        self._settle("the laser's output")
+        if not self.is_on():
+            raise self._dark("it says that its output is off")
+        alarm = self._session.ask(":SYST:ALER?")
+        if not alarm.lower().startswith("no alert"):
+            raise self._dark(f"it reports {alarm}")
+
+    def turn_off(self) -> None:
+        """Close the shutter and leave the diode on, which keeps it warm."""
+        self._session.tell(":POW:SHUT 1")
+        self._settle("the laser's shutter")
+        if self.is_on():
+            raise NotAsSet(
+                "the shutter was closed and the laser says that it is on",
+                device=self._session.resource,
+                hint="Switch it off at its front before you open the light's path",
+            )
+
+    def is_on(self) -> bool:
+        """Return whether the diode is on and the shutter open, by its own account."""
+        return self._session.ask_truth(":POW:STAT?") and not self._session.ask_truth(":POW:SHUT?")
+
+    def set_power_dbm(self, power_dbm: float) -> None:
+        """Set the power, -15 to 13 dBm, and return when it is steady."""
+        self._session.within("a power in dBm of", power_dbm, *self.POWER_DBM)
+        self._in_dbm()
+        self._session.tell(f":POW {power_dbm:.2f}")
+        self._settle("the laser's power")
+        self._session.compare("the power in dBm", power_dbm, self.power_dbm(), 0.006)
+
+    def power_dbm(self) -> float:
+        """Power that it was set to."""
+        self._in_dbm()
+        return self._session.ask_number(":POW?")
+
+    def output_dbm(self) -> float:
+        """Power that comes out, by its own monitor."""
+        self._in_dbm()
+        return self._session.ask_number(":POW:ACT?")
+
+    def wavelength_range_nm(self) -> tuple[float, float]:
+        """Return the ends of its tuning."""
+        return self._session.ask_number(":WAV:MIN?"), self._session.ask_number(":WAV:MAX?")
+
+    def set_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Tune to 0.1 pm and return when it is steady."""
+        self._session.within("a wavelength in nm of", wavelength_nm, *self.wavelength_range_nm())
+        self._session.tell(f":WAV {wavelength_nm:.4f}")
+        self._settle("the laser's wavelength")
+        self._session.compare("the wavelength in nm", wavelength_nm, self.wavelength_nm(), 0.0005)
+
+    def wavelength_nm(self) -> float:
+        """Wavelength that it was set to."""
+        return self._session.ask_number(":WAV?")
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._session.close()
+
+    def _settle(self, what: str) -> None:
+        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), what)
+
+    def _in_dbm(self) -> None:
+        """Check that powers are in dBm: they are in mW where somebody pressed the key."""
+        if self._session.ask_truth(":POW:UNIT?"):
+            self._session.tell(":POW:UNIT 0")
+
+    def _dark(self, reason: str) -> NotAsSet:
+        return NotAsSet(
+            f"the laser was switched on and gives no light: {reason}",
+            device=self._session.resource,
+            hint="Check the key, the interlock and the remote interlock plug at its back",
+        )

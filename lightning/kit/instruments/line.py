@@ -1,0 +1,253 @@
+"""Lines of text to an instrument and back, by PyVISA, with a deadline on every wait.
+
+On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a session: a
+refused connection opens all the same, a read spins until its timeout once the other end has closed, a late answer is
+given to the next question. So we wait on the socket ourselves, take only what has arrived, and cut the lines here.
+Other resources (USB, GPIB, VXI-11) are framed by their bus and go through whichever VISA is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import socket
+import time
+from typing import Any, Protocol
+
+from lightning.errors import AddressError, MissingLibrary
+from lightning.kit.instruments.errors import InstrumentGone, InstrumentSilent, UnreadableReply
+
+_CHUNK_BYTES = 4096
+_LONGEST_REPLY_BYTES = 1 << 16
+_LACKING = re.compile(r"Please install .*\n*No module named '(\w+)'")
+"""What pyvisa-py says, in a ValueError, of a bus that it reaches through another library."""
+_LIBRARIES = {"usb": "pyusb", "gpib": "gpib-ctypes", "serial": "pyserial"}
+"""What to install for a module."""
+_ENDS = re.compile(rb"[\r\n]+")
+
+
+class Line(Protocol):
+    """An open connection to one instrument."""
+
+    def write(self, text: str) -> None:
+        """Send one line. Raises `InstrumentGone`, `InstrumentSilent`."""
+        ...
+
+    def query(self, text: str) -> str:
+        """Send one line and give the line that answers it. Raises also `UnreadableReply`."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect; does nothing when closed."""
+        ...
+
+
+def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
+    """Connect to a VISA resource; lines end with `end`, and answers with CR, LF or both.
+
+    Raises `InstrumentGone` when nobody is there, `AddressError` for what is no VISA resource, and `MissingLibrary`
+    without PyVISA or the library that a bus needs.
+    """
+    is_socket = resource.upper().endswith("::SOCKET")
+    visa = _opened(resource, timeout_s, backend="@py" if is_socket else "")
+    if is_socket:
+        return SocketLine(visa, resource, timeout_s, end)
+    return MessageLine(visa, resource, timeout_s, end)
+
+
+def _opened(resource: str, timeout_s: float, *, backend: str) -> Any:
+    timeout_ms = max(1, round(timeout_s * 1000))
+    try:
+        return _manager(backend).open_resource(resource, open_timeout=timeout_ms, timeout=timeout_ms)
+    except MissingLibrary:
+        raise
+    except Exception as error:  # pyvisa-py raises a bare Exception here
+        raise _not_opened(resource, error) from error
+
+
+def _not_opened(resource: str, error: Exception) -> Exception:
+    """Return the error for a resource that PyVISA could not open: its name, our installation, or nobody there."""
+    import pyvisa
+
+    if getattr(error, "error_code", None) == pyvisa.constants.StatusCode.error_invalid_resource_name:
+        return AddressError(
+            f"{resource!r} is no VISA resource",
+            hint="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
+        )
+    if missing := _LACKING.search(str(error)):
+        library = _LIBRARIES.get(missing[1], missing[1])
+        return MissingLibrary(
+            f"{library} is needed to reach {resource}, and is not installed",
+            hint=f"Run: pip install {library}",
+        )
+    return _gone(resource, error)
+
+
+def _manager(backend: str) -> Any:
+    try:
+        import pyvisa
+    except ImportError as error:
+        raise MissingLibrary(
+            "laboratory instruments are reached through PyVISA, which is not installed",
+            hint="Install it with: pip install 'lightbed[kit]'",
+        ) from error
+    try:
+        return pyvisa.ResourceManager(backend)
+    except (OSError, ValueError):  # no vendor's library: the pure-Python one
+        return pyvisa.ResourceManager("@py")
+
+
+class SocketLine:
+    """Lines over a raw TCP connection that PyVISA holds."""
+
+    def __init__(self, visa: Any, resource: str, timeout_s: float, end: str) -> None:
+        self._visa = visa
+        self._resource = resource
+        self._timeout_s = timeout_s
+        self._end = end.encode()
+        self._rest = b""
+        self._socket: socket.socket = visa.visalib.sessions[visa.session].interface
+        problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem:
+            self.close()
+            raise _gone(resource, os.strerror(problem))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def write(self, text: str) -> None:
+        """Send one line."""
+        data = text.encode("ascii") + self._end
+        if not self._wait(select.POLLOUT, self._timeout_s):
+            raise _silent(self._resource, text, self._timeout_s)
+        try:
+            self._visa.write_raw(data)
+        except (_visa_error(), OSError) as error:
+            raise _gone(self._resource, error) from error
+
+    def query(self, text: str) -> str:
+        """Send one line and give the line that answers it."""
+        deadline_s = time.monotonic() + self._timeout_s
+        self._check_no_leftovers()
+        self.write(text)
+        while True:
+            line, found = self._cut()
+            if found:
+                return line
+            self._receive(text, deadline_s)
+
+    def close(self) -> None:
+        """Disconnect."""
+        with contextlib.suppress(_visa_error(), OSError):
+            self._visa.close()
+
+    def _cut(self) -> tuple[str, bool]:
+        """Return the first complete line of what has arrived, and whether there is one."""
+        self._rest = self._rest.lstrip(b"\r\n")
+        match = _ENDS.search(self._rest)
+        if match is None:
+            return "", False
+        line, self._rest = self._rest[: match.start()], self._rest[match.end() :]
+        try:
+            return line.decode("ascii").strip(), True
+        except UnicodeDecodeError:
+            raise _unreadable(self._resource, line) from None
+
+    def _check_no_leftovers(self) -> None:
+        """Check that nothing waits to be read when a question is asked: it would be taken for the answer."""
+        while self._wait(select.POLLIN, 0.0):
+            self._rest += self._take()
+        if self._rest.strip():
+            raise _unreadable(self._resource, self._rest)
+        self._rest = b""
+
+    def _receive(self, text: str, deadline_s: float) -> None:
+        if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
+            raise _silent(self._resource, text, self._timeout_s)
+        self._rest += self._take()
+        if len(self._rest) > _LONGEST_REPLY_BYTES:
+            raise _unreadable(self._resource, self._rest[:40])
+
+    def _take(self) -> bytes:
+        """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` once closed."""
+        try:
+            count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
+            data: bytes = self._visa.read_bytes(count) if count else b""
+        except (_visa_error(), OSError) as error:
+            raise _gone(self._resource, error) from error
+        if not data:
+            raise _gone(self._resource, "the instrument closed the connection")
+        return data
+
+    def _wait(self, event: int, timeout_s: float) -> bool:
+        poller = select.poll()
+        poller.register(self._socket, event)
+        return bool(poller.poll(max(0.0, timeout_s) * 1000))
+
+
+class MessageLine:
+    """Lines over a bus that frames messages itself."""
+
+    def __init__(self, visa: Any, resource: str, timeout_s: float, end: str) -> None:
+        self._visa = visa
+        self._resource = resource
+        self._timeout_s = timeout_s
+        visa.write_termination = end
+
+    def write(self, text: str) -> None:
+        """Send one line."""
+        self._do(self._visa.write, text)
+
+    def query(self, text: str) -> str:
+        """Send one line and give the line that answers it."""
+        return str(self._do(self._visa.query, text)).strip()
+
+    def close(self) -> None:
+        """Disconnect."""
+        with contextlib.suppress(_visa_error(), OSError):
+            self._visa.close()
+
+    def _do(self, act: Any, text: str) -> Any:
+        import pyvisa
+
+        try:
+            return act(text)
+        except pyvisa.errors.VisaIOError as error:
+            if error.error_code == pyvisa.constants.StatusCode.error_timeout:
+                raise _silent(self._resource, text, self._timeout_s) from error
+            raise _gone(self._resource, error) from error
+        except UnicodeDecodeError as error:
+            raise _unreadable(self._resource, error.object) from error
+        except OSError as error:
+            raise _gone(self._resource, error) from error
+
+
+def _visa_error() -> type[Exception]:
+    import pyvisa
+
+    error: type[Exception] = pyvisa.Error
+    return error
+
+
+def _gone(resource: str, reason: object) -> InstrumentGone:
+    return InstrumentGone(
+        f"no connection: {reason}",
+        device=resource,
+        hint="Check power, network and address, and that no other program holds the instrument; then try again",
+    )
+
+
+def _silent(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
+    return InstrumentSilent(
+        f"no answer to {text!r} within {timeout_s:g} s; the connection was closed",
+        device=resource,
+        hint="Raise the timeout if the instrument is slow; the next use connects again",
+    )
+
+
+def _unreadable(resource: str, data: bytes) -> UnreadableReply:
+    return UnreadableReply(
+        f"unreadable or unsolicited bytes {data[:40]!r}; the connection was closed",
+        device=resource,
+        hint="See whether another program talks to the instrument; the next use connects again",
+    )

@@ -1,0 +1,81 @@
+"""Optical power meters."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from lightning.kit.instruments.session import Identity, Session
+
+
+class PowerMeter(Protocol):
+    """Reads the mean optical power at its head. All raise `InstrumentError`."""
+
+    @property
+    def identity(self) -> Identity:
+        """The instrument's answer to `*IDN?`."""
+        ...
+
+    def power_w(self) -> float:
+        """Power in W; in the dark a little noise of either sign."""
+        ...
+
+    def power_dbm(self) -> float:
+        """Return the same in dBm; minus infinity where the reading is not above zero."""
+        ...
+
+    def set_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Say which wavelength is measured: the head is calibrated for each."""
+        ...
+
+    def set_averages(self, count: int) -> None:
+        """Set the readings of which each answer is the mean."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class ThorlabsMeter:
+    """A power meter with the commands of Thorlabs' PM100D, PM101, PM103 and PM400."""
+
+    WAVELENGTH_NM = (400.0, 1900.0)
+    AVERAGES = (1, 10_000)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def identity(self) -> Identity:
+        """The instrument's answer to `*IDN?`."""
+        return self._session.identity
+
+    def power_w(self) -> float:
+        """Power in W."""
+        if self._session.ask_word("SENS:POW:UNIT?", "W", "DBM") != "W":
+            self._session.tell("SENS:POW:UNIT W")
+        return self._session.ask_number("MEAS:POW?")
+
+    def power_dbm(self) -> float:
+        """Power in dBm; minus infinity where the reading is not above zero."""
+        power_w = self.power_w()
+        return 10.0 * math.log10(power_w / 1e-3) if power_w > 0.0 else -math.inf
+
+    def set_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Say which wavelength is measured."""
+        self._session.within("a wavelength in nm of", wavelength_nm, *self.WAVELENGTH_NM)
+        self._session.tell(f"SENS:CORR:WAV {wavelength_nm:.3f}")
+        self._session.compare(
+            "the wavelength in nm", wavelength_nm, self._session.ask_number("SENS:CORR:WAV?"), 0.01
+        )
+
+    def set_averages(self, count: int) -> None:
+        """Set the readings of which each answer is the mean."""
+        self._session.within("a number of readings of", count, *self.AVERAGES)
+        self._session.tell(f"SENS:AVER:COUN {count}")
+        self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._session.close()

@@ -1,0 +1,210 @@
+"""A session with one SCPI instrument: who it is, questions, settings that are seen to have been taken."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lightning.errors import OutOfRange
+from lightning.kit.instruments.errors import (
+    InstrumentError,
+    InstrumentRefused,
+    NotAsSet,
+    UnreadableReply,
+    WrongInstrument,
+)
+from lightning.kit.instruments.line import Line, open_line
+
+_MOST_ERRORS = 32
+_ERROR = re.compile(r'\s*([+-]?\d+)\s*,\s*"?([^"]*)"?\s*')
+_POLL_S = 0.005
+
+OpenLine = Callable[[str, float], Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Answer to `*IDN?`."""
+
+    make: str
+    model: str
+    serial: str
+    firmware: str
+
+    def __str__(self) -> str:
+        return f"{self.make} {self.model} {self.serial}"
+
+
+class Session:
+    """Holds the connection to an instrument; connects when it is used, and again after a failure.
+
+    Safe among threads, but not among processes: let one program have the instrument. `expected` must occur in the
+    identity (in any case), or it is the wrong instrument.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        expected: tuple[str, ...],
+        *,
+        timeout_s: float = 2.0,
+        settle_s: float = 10.0,
+        connect: OpenLine = open_line,
+    ) -> None:
+        self.resource = resource
+        self.settle_s = settle_s
+        self._expected = expected
+        self._timeout_s = timeout_s
+        self._connect = connect
+        self._lock = threading.RLock()
+        self._line: Line | None = None
+        self._identity: Identity | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Return who answers at the address."""
+        with self._lock:
+            self._connected()
+            assert self._identity is not None
+            return self._identity
+
+    def open(self) -> None:
+        """Connect now, and see who is there. Raises `InstrumentError`."""
+        with self._lock:
+            self._connected()
+
+    def ask(self, query: str) -> str:
+        """Send a query, and return the answer. Raises `InstrumentError`."""
+        with self._lock:
+            line = self._connected()
+            try:
+                return line.query(query)
+            except InstrumentError:
+                self._disconnect()
+                raise
+
+    def ask_number(self, query: str) -> float:
+        """Send a query, and return the answer, a finite number. Raises `InstrumentError`."""
+        reply = self.ask(query)
+        try:
+            value = float(reply)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or abs(value) > 9.8e37:  # SCPI's infinities and its "not a number"
+            raise self._unreadable(query, reply, "a number")
+        return value
+
+    def ask_truth(self, query: str) -> bool:
+        """Send a query, and return the answer, `1` or `0`, `ON` or `OFF`, as a truth. Raises `InstrumentError`."""
+        return self.ask_word(query, "1", "0", "ON", "OFF") in ("1", "ON")
+
+    def ask_word(self, query: str, *words: str) -> str:
+        """Send a query, and return the answer, one of some words, in upper case. Raises `InstrumentError`."""
+        reply = self.ask(query)
+        if reply.upper() not in words:
+            raise self._unreadable(query, reply, " or ".join(words[:2]))
+        return reply.upper()
+
+    def tell(self, command: str) -> None:
+        """Send a command and look into the error queue. Raises `InstrumentRefused` with all that stands there."""
+        with self._lock:
+            line = self._connected()
+            try:
+                line.write(command)
+            except InstrumentError:
+                self._disconnect()
+                raise
+            errors = self._errors()
+        if errors:
+            raise InstrumentRefused(
+                f"{command!r} was refused: {'; '.join(errors)}",
+                device=self.resource,
+                hint="See the instrument's manual for the error, and its display for what it wants",
+            )
+
+    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Ask again and again until something is so. Raises `NotAsSet` after `settle_s`."""
+        deadline_s = time.monotonic() + self.settle_s
+        while not is_so():
+            if time.monotonic() > deadline_s:
+                raise NotAsSet(
+                    f"{what} did not settle within {self.settle_s:g} s",
+                    device=self.resource,
+                    hint="Look at the instrument's display for a warm-up, an interlock or an alarm",
+                )
+            time.sleep(_POLL_S)
+
+    def compare(self, what: str, wanted: float, got: float, tolerance: float) -> None:
+        """Raise `NotAsSet` unless a value reads back as it was set."""
+        if not abs(got - wanted) <= tolerance:
+            raise NotAsSet(
+                f"{what} was set to {wanted:g} and reads {got:g}",
+                device=self.resource,
+                hint="Look at the instrument's display: a limit, an interlock or another program may hold it",
+            )
+
+    def within(self, what: str, value: float, low: float, high: float) -> None:
+        """Raise `OutOfRange`, before anything is sent, unless a value lies between the ends."""
+        if not low <= value <= high:
+            raise OutOfRange(
+                f"{what} {value:g} lies outside {low:g} to {high:g}; nothing was sent",
+                device=self.resource,
+                hint="Choose a value in the range",
+            )
+
+    def close(self) -> None:
+        """Disconnect; the next use connects again."""
+        with self._lock:
+            self._disconnect()
+
+    def _connected(self) -> Line:
+        if self._line is None:
+            line = self._connect(self.resource, self._timeout_s)
+            try:
+                self._identity = self._recognised(line.query("*IDN?"))
+                line.write("*CLS")
+            except InstrumentError:
+                line.close()
+                raise
+            self._line = line
+        return self._line
+
+    def _recognised(self, reply: str) -> Identity:
+        fields = [field.strip() for field in reply.split(",")]
+        if len(fields) < 4 or not all(word.lower() in reply.lower() for word in self._expected):
+            raise WrongInstrument(
+                f"a {' '.join(self._expected)} was expected, and {reply[:80]!r} answered",
+                device=self.resource,
+                hint="Check the address against the instrument's label",
+            )
+        return Identity(fields[0], fields[1], fields[2], fields[3])
+
+    def _errors(self) -> list[str]:
+        """Empty the error queue."""
+        errors: list[str] = []
+        for _ in range(_MOST_ERRORS):
+            reply = self.ask("SYST:ERR?")
+            match = _ERROR.fullmatch(reply)
+            if match is None:
+                raise self._unreadable("SYST:ERR?", reply, "an error number and text")
+            if int(match[1]) == 0:
+                break
+            errors.append(f"{match[1]} {match[2]}")
+        return errors
+
+    def _unreadable(self, query: str, reply: str, wanted: str) -> UnreadableReply:
+        self.close()
+        return UnreadableReply(
+            f"{query!r} was answered {reply[:80]!r}, which is not {wanted}; the connection was closed",
+            device=self.resource,
+            hint="See whether another program talks to the instrument; the next use connects again",
+        )
+
+    def _disconnect(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()

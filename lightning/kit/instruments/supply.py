@@ -1,0 +1,122 @@
+"""Supplies of bias voltages."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lightning.kit.instruments.session import Identity, Session
+
+
+class BiasSupply(Protocol):
+    """Voltages for the bias electrodes; outputs are counted from 1, as on the front. All raise `InstrumentError`."""
+
+    @property
+    def identity(self) -> Identity:
+        """The instrument's answer to `*IDN?`."""
+        ...
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        ...
+
+    @property
+    def limit_v(self) -> float:
+        """The highest voltage that this driver sends: what the modulators stand."""
+        ...
+
+    def set_voltage_v(self, output: int, voltage_v: float) -> None:
+        """Set an output, and see that it is so. Raises `OutOfRange` before sending."""
+        ...
+
+    def voltage_v(self, output: int) -> float:
+        """Voltage measured at an output."""
+        ...
+
+    def turn_on(self, output: int) -> None:
+        """Connect an output."""
+        ...
+
+    def turn_off(self, output: int) -> None:
+        """Disconnect an output: it gives 0 V."""
+        ...
+
+    def is_on(self, output: int) -> bool:
+        """Return whether an output is connected."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect; the outputs stay as they are."""
+        ...
+
+
+class KeysightSupply:
+    """A supply of Keysight's N6700 family: it takes lists of channels (`VOLT 3.1,(@2)`) and tells how many it has.
+
+    `limit_v` protects the modulators: nothing above it is sent. `tolerance_v` is how far a measured voltage may be
+    from the set one.
+    """
+
+    def __init__(self, session: Session, *, limit_v: float = 12.0, tolerance_v: float = 0.02) -> None:
+        self._session = session
+        self._limit_v = limit_v
+        self._tolerance_v = tolerance_v
+        self._outputs = 0
+
+    @property
+    def identity(self) -> Identity:
+        """The instrument's answer to `*IDN?`."""
+        return self._session.identity
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        if not self._outputs:
+            self._outputs = round(self._session.ask_number("SYST:CHAN?"))
+        return self._outputs
+
+    @property
+    def limit_v(self) -> float:
+        """The highest voltage that is sent."""
+        return self._limit_v
+
+    def set_voltage_v(self, output: int, voltage_v: float) -> None:
+        """Set an output to 0 V or more, and measure it where it is on."""
+        channel = self._channel(output)
+        self._session.within("a bias voltage of", voltage_v, 0.0, self._limit_v)
+        self._session.tell(f"VOLT {voltage_v:.4f},{channel}")
+        self._session.compare(
+            f"output {output} in V", voltage_v, self._session.ask_number(f"VOLT? {channel}"), 0.001
+        )
+        if self.is_on(output):
+            self._session.compare(
+                f"output {output} in V", voltage_v, self.voltage_v(output), self._tolerance_v
+            )
+
+    def voltage_v(self, output: int) -> float:
+        """Voltage measured at an output."""
+        return self._session.ask_number(f"MEAS:VOLT? {self._channel(output)}")
+
+    def turn_on(self, output: int) -> None:
+        """Connect an output."""
+        self._switch(output, on=True)
+
+    def turn_off(self, output: int) -> None:
+        """Disconnect an output."""
+        self._switch(output, on=False)
+
+    def is_on(self, output: int) -> bool:
+        """Return whether an output is connected."""
+        return self._session.ask_truth(f"OUTP? {self._channel(output)}")
+
+    def close(self) -> None:
+        """Disconnect; the outputs stay as they are."""
+        self._session.close()
+
+    def _switch(self, output: int, *, on: bool) -> None:
+        self._session.tell(f"OUTP {'ON' if on else 'OFF'},{self._channel(output)}")
+        self._session.compare(f"the switch of output {output}", float(on), float(self.is_on(output)), 0.0)
+
+    def _channel(self, output: int) -> str:
+        self._session.within("an output of number", output, 1, self.outputs)
+        return f"(@{output})"

@@ -1,0 +1,74 @@
+"""Firmware that `lightning` knows: configurations to compile for without a board, with what QICK's do not say.
+
+`load("lightning-zcu111")` gives the profile; `soccfg()` of it a `QickConfig`. Coupling matters because the kit's
+pulses have frequency 0: through baluns (AC) they droop.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from lightning.errors import UnknownProfile
+from lightning.optional import needed
+
+Coupling = Literal["AC", "DC"]
+NAMES = ("lightning-zcu111", "rfsoc4x2", "zcu111", "zcu216")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One firmware on one board."""
+
+    name: str
+    board: str
+    about: str
+    dac_coupling: Coupling
+    adc_coupling: Coupling
+    coupling_note: str
+    """Which connectors this is about, and what else there is."""
+    refclk_mhz: tuple[float, ...]
+    dac_msps: tuple[float, ...]
+    adc_msps: tuple[float, ...]
+    config: dict[str, Any] = field(repr=False)
+    """QICK's configuration document."""
+
+    def soccfg(self) -> Any:
+        """Return a `qick.QickConfig` to compile programs with. Raises `MissingLibrary` without QICK."""
+        qick = needed("qick", "to compile programs")
+        return qick.QickConfig(copy.deepcopy(self.config))
+
+
+@lru_cache
+def load(name: str) -> Profile:
+    """Return the profile of this name. Raises `UnknownProfile`."""
+    if name not in NAMES:
+        raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(NAMES)}")
+    return parse(json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")))
+
+
+def parse(document: dict[str, Any]) -> Profile:
+    """Return a profile from its document."""
+    coupling, clocks = document["coupling"], document["clocks"]
+    return Profile(
+        name=document["name"],
+        board=document["soccfg"]["board"],
+        about=document["about"],
+        dac_coupling=coupling["dac"],
+        adc_coupling=coupling["adc"],
+        coupling_note=coupling["note"],
+        refclk_mhz=tuple(clocks["refclk_mhz"]),
+        dac_msps=tuple(clocks["dac_msps"]),
+        adc_msps=tuple(clocks["adc_msps"]),
+        config=document["soccfg"],
+    )
+
+
+@lru_cache
+def of_board(board: str) -> tuple[Profile, ...]:
+    """Return the profiles for this board, however its name is written."""
+    return tuple(each for each in map(load, NAMES) if each.board.lower() == board.lower())

@@ -1,0 +1,89 @@
+"""The kit's program for the timed processor of version 1 (`axis_tproc64x32_x8`), the kit's own firmware."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from qick import AveragerProgram
+
+from lightning.kit.programs import Floats, by_shot
+from lightning.kit.programs.duration import ticks
+from lightning.kit.settings import Settings
+
+SETTLE_TICKS = 200
+"""Before the first shot: time for the processor to fetch what the pulses need."""
+
+
+class ShotProgram(AveragerProgram):  # type: ignore[misc]
+    """Constant pulses on four generators at once, and one window of the readouts."""
+
+    def initialize(self) -> None:
+        """Declare what is used, and leave the pulses in the generators' registers."""
+        settings: Settings = self.cfg["settings"]
+        freq = self.freq2reg(
+            settings.pulse_freq_mhz, gen_ch=next(iter(self.cfg["words"])), ro_ch=settings.readouts[0]
+        )
+        for readout in settings.readouts:
+            self.declare_readout(
+                ch=readout,
+                length=settings.readout_length,
+                freq=settings.pulse_freq_mhz,
+                gen_ch=next(iter(self.cfg["words"])),
+            )
+        for channel, word in self.cfg["words"].items():
+            self.declare_gen(ch=channel, nqz=1)
+            phase = self.deg2reg(settings.phase_deg, gen_ch=channel)
+            self.set_pulse_registers(
+                ch=channel, style="const", freq=freq, phase=phase, gain=word, length=settings.length
+            )
+        self.synci(SETTLE_TICKS)
+
+    def body(self) -> None:
+        """Play one shot."""
+        settings: Settings = self.cfg["settings"]
+        for channel in self.cfg["words"]:
+            self.pulse(ch=channel, t=0)
+        self.trigger(adcs=list(settings.readouts), adc_trig_offset=settings.adc_trig_offset)
+        self.wait_all()
+        self.sync_all(self.us2cycles(settings.relax_delay_us))
+
+
+class ShotV1:
+    """`Compiled` for version 1."""
+
+    def __init__(self, soccfg: Any, settings: Settings, words: dict[int, int]) -> None:
+        self.settings = settings
+        config = {
+            "reps": settings.reps,
+            "soft_avgs": settings.soft_avgs,
+            "settings": settings,
+            "words": words,
+        }
+        self.program = ShotProgram(soccfg, config)
+
+    def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
+        """Return one array (reps, 2, samples) per readout, averaged over the runs."""
+        found = self.program.acquire_decimated(soc, progress=progress)
+        return [by_shot(each, self.settings) for each in found]
+
+    def rounds(self) -> list[list[Floats]]:
+        """Return the runs of the last acquisition, before averaging."""
+        return [[by_shot(each, self.settings) for each in run] for run in self.program.get_rounds()]
+
+    def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
+        """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
+        i, q = self.program.acquire(soc, progress=progress)
+        return [np.array([each_i[0], each_q[0]]) for each_i, each_q in zip(i, q, strict=True)]
+
+    def duration_s(self) -> float:
+        """Return how long one run takes: ticks of the compiled program over the processor's clock."""
+        f_time_mhz = float(self.program.tproccfg["f_time"])
+        length = ticks(self.program.binprog)
+        assert length is not None, "this program has neither branches nor times in registers"
+        return length / (f_time_mhz * 1e6)
+
+
+def compile_shot(soccfg: Any, settings: Settings, words: dict[int, int]) -> ShotV1:
+    """Compile one shot."""
+    return ShotV1(soccfg, settings, words)

@@ -1,0 +1,241 @@
+"""A session with a device, in one file: so that a fault can be sent to others.
+
+    with lightning.record(soc, "fault.npz") as soc:
+        LightningControl(soc, LightningConfig).acquire_decimated(soc)
+
+The file (numpy's npz, no pickle in it) holds a JSON head and the arrays that went to and fro: the device's identity
+and configuration, its calibration, the settings, and every call with its arguments and its answer or its error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import LightningError, RecordingError
+from lightning.kit.devices.identity import identity_of
+from lightning.kit.recordings.packing import packed, unpacked
+
+if TYPE_CHECKING:
+    from lightning.kit.devices.guard import GuardedSoc
+
+FORMAT = "lightbed.recording"
+VERSION = 1
+HEAD = "head"
+
+
+@dataclass(slots=True)
+class Event:
+    """One call of a QickSoc's method; `times` when it was made again and again with the same answer."""
+
+    call: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any = None
+    error: tuple[str, str] | None = None
+    """(kind of exception, its message), in place of a result."""
+    times: int = 1
+
+    def repeats(self, other: Event) -> bool:
+        """Return whether the other is the same look at the same thing: only looks at counters are gathered."""
+        ours = (self.call, self.args, self.kwargs, self.result, self.error)
+        return self.call == "get_tproc_counter" and ours == (
+            other.call,
+            other.args,
+            other.kwargs,
+            other.result,
+            other.error,
+        )
+
+
+@dataclass(slots=True)
+class Recording:
+    """Content of a file."""
+
+    made: datetime
+    device: Mapping[str, Any]
+    soccfg: Mapping[str, Any]
+    calibration: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    """Of the last acquisition by `LightningControl`, as `Settings.as_dict`; None for other programs."""
+    events: list[Event] = field(default_factory=list)
+
+
+class Recorder:
+    """A soc that does what another does, and writes down what was asked and answered."""
+
+    def __init__(self, soc: Any, recording: Recording) -> None:
+        self._soc = soc
+        self._recording = recording
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._soc, name)
+        if not callable(found) or name in {"get_cfg", "factory_calibration", "bench"}:
+            return found
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            # Copies, because buffers are used again.
+            event = Event(name, copy.deepcopy(args), copy.deepcopy(kwargs))
+            try:
+                result = found(*args, **kwargs)
+            except Exception as error:
+                event.error = (type(error).__name__, str(error))
+                self._keep(event)
+                raise
+            event.result = copy.deepcopy(result)
+            self._keep(event)
+            return result
+
+        return recorded
+
+    def __getitem__(self, key: str) -> Any:
+        return self._soc[key]
+
+    def note_settings(self, settings: Mapping[str, Any]) -> None:
+        """Keep what the next acquisition is asked to do."""
+        self._recording.settings = dict(settings)
+
+    def _keep(self, event: Event) -> None:
+        events = self._recording.events
+        if events and events[-1].repeats(event):
+            events[-1].times += 1
+        else:
+            events.append(event)
+
+
+@contextlib.contextmanager
+def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
+    """Yield the same device, writing down what happens; the file is there when the block ends, also by an error.
+
+    Raises `RecordingError` when the file cannot be written.
+    """
+    from lightning.kit.devices.guard import GuardedSoc, guarded
+
+    device = guarded(soc)
+    recording = Recording(
+        made=datetime.now(UTC),
+        device=identity_of(device).as_dict(),
+        soccfg=device.get_cfg(),
+        calibration=_calibration_document(device),
+    )
+    try:
+        yield GuardedSoc(Recorder(device.unguarded, recording), identity=device.identity, **device.guarding())
+    finally:
+        save(recording, file)
+
+
+def _calibration_document(device: GuardedSoc) -> dict[str, Any] | None:
+    """Return the calibration in use; one that must not be used is none."""
+    from lightning.kit.calibration import find, to_json
+
+    try:
+        found = find(device)
+    except LightningError:
+        return None
+    return None if found is None else to_json(found)
+
+
+def save(recording: Recording, file: str | Path) -> None:
+    """Write the file. Raises `RecordingError`."""
+    arrays: list[npt.NDArray[Any]] = []
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made": recording.made.isoformat(),
+        "device": recording.device,
+        "soccfg": packed(recording.soccfg, arrays),
+        "calibration": recording.calibration,
+        "settings": recording.settings,
+        "events": [_event_document(each, arrays) for each in recording.events],
+    }
+    written = io.BytesIO()
+    named: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
+    np.savez_compressed(written, **{HEAD: np.array(json.dumps(head)), **named})
+    try:
+        Path(file).write_bytes(written.getvalue())
+    except OSError as error:
+        raise RecordingError(
+            f"{file} cannot be written ({error.strerror})", hint="Give another path"
+        ) from error
+
+
+_NO_ARCHIVE = (
+    ValueError,
+    KeyError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,  # numpy reads the heads of arrays as Python, by tokens
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What numpy and its archive raise for files that are none, or were damaged."""
+
+
+def load(file: str | Path) -> Recording:
+    """Read a file. Raises `RecordingError`."""
+    hint = "Record it again with lightning.record(soc, FILE)"
+    try:
+        with np.load(io.BytesIO(Path(file).read_bytes()), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        head = json.loads(str(arrays.pop(HEAD)))
+    except OSError as error:
+        raise RecordingError(
+            f"{file} cannot be read ({error.strerror or error})", hint="Check the path"
+        ) from error
+    except _NO_ARCHIVE as error:
+        raise RecordingError(f"{file} is not a valid recording ({error})", hint=hint) from error
+    try:
+        return _recording(head, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordingError(f"{file} is not a recording of ours ({error!r})", hint=hint) from error
+
+
+def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
+    if head["format"] != FORMAT or head["version"] != VERSION:
+        raise ValueError(f"format {head['format']!r}, version {head['version']!r}")
+    return Recording(
+        made=datetime.fromisoformat(head["made"]),
+        device={"simulated": False, **head["device"], "name": str(head["device"]["name"])},
+        soccfg=unpacked(head["soccfg"], arrays),
+        calibration=head["calibration"],
+        settings=head["settings"],
+        events=[_event_of(each, arrays) for each in head["events"]],
+    )
+
+
+def _event_document(event: Event, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+    return {
+        "call": event.call,
+        "args": packed(event.args, arrays),
+        "kwargs": packed(event.kwargs, arrays),
+        "result": packed(event.result, arrays),
+        "error": event.error,
+        "times": event.times,
+    }
+
+
+def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Event:
+    error = document["error"]
+    return Event(
+        call=str(document["call"]),
+        args=tuple(unpacked(document["args"], arrays)),
+        kwargs=unpacked(document["kwargs"], arrays),
+        result=unpacked(document["result"], arrays),
+        error=(str(error[0]), str(error[1])) if error else None,
+        times=int(document["times"]),
+    )

@@ -1,0 +1,188 @@
+"""Settings of one acquisition, as a frozen record whose every number is checked.
+
+>>> Settings(values=(100, 50, 0, 0)).with_value(3, 7).values
+(100, 50, 0, 7)
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from lightning.errors import ConfigError, OutOfRange, UnknownKey
+
+MODULATORS = 4
+TOP_VALUE = 255
+TOP_WORD = 32766
+"""Largest gain word of a generator: full scale of the converter."""
+LINEAR_TOP_WORD = 20000
+"""Gain word of value 255 without a calibration, as in the published library: about the half-wave voltage."""
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """Return the value as an int. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise OutOfRange(
+            f"{name} is {value!r}, which is not a valid whole number", hint=_say(low, high)
+        ) from None
+    if isinstance(value, bool) or not low <= number <= high:
+        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_say(low, high))
+    return number
+
+
+def real(name: str, value: Any, low: float, high: float) -> float:
+    """Return the value as a finite float. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise OutOfRange(f"{name} is {value!r}, which is not a valid number", hint=_say(low, high)) from None
+    if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
+        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_say(low, high))
+    return number
+
+
+def _say(low: float, high: float) -> str:
+    return f"Give a number from {low:g} to {high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one acquisition. Raises `OutOfRange` for a number outside its range."""
+
+    values: tuple[int | None, ...] = (0, 0, 0, 0)
+    """Operand of each modulator, 0..255; None where a gain word is given instead."""
+    words: tuple[int | None, ...] = (None, None, None, None)
+    """Gain word of each modulator's generator, 0..32766, past any encoder; None where a value is given."""
+    channels: tuple[int | None, ...] = (0, 1, 2, 3)
+    """Generator that drives each modulator; None for one that has none."""
+    readouts: tuple[int, ...] = (1,)
+    """Readouts to record, in this order."""
+    reps: int = 4
+    """Shots in one run of the program, each recorded apart."""
+    soft_avgs: int = 100
+    """Runs of the program, averaged."""
+    length: int = 100
+    """Length of the pulses, ticks of the generator's clock."""
+    readout_length: int = 250
+    """Samples (decimated) of one shot."""
+    adc_trig_offset: int = 100
+    """Start of the readout after that of the pulses, ticks of the processor's clock."""
+    relax_delay_us: float = 1.0
+    """Pause after each shot."""
+    pulse_freq_mhz: float = 0.0
+    phase_deg: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field, and hold plain numbers only."""
+        checked = {name: check(getattr(self, name)) for name, check in CHECKS.items()}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        for i, (value, word) in enumerate(zip(self.values, self.words, strict=True)):
+            if (value is None) == (word is None):
+                raise ConfigError(
+                    f"modulator {i} needs either a value or a gain word", hint="Give one of them"
+                )
+            if self.channels[i] is None and (value or word):
+                raise ConfigError(
+                    f"modulator {i} has no generator, and cannot be given an operand",
+                    hint=f"Set channel_{i} first, or leave its value 0",
+                )
+
+    @property
+    def driven(self) -> dict[int, int]:
+        """Generator of each modulator that has one."""
+        return {i: channel for i, channel in enumerate(self.channels) if channel is not None}
+
+    def with_value(self, modulator: int, value: int) -> Settings:
+        """Return the same with this operand, in place of a word if there was one."""
+        return replace(
+            self, values=put(self.values, modulator, value), words=put(self.words, modulator, None)
+        )
+
+    def with_word(self, modulator: int, word: int) -> Settings:
+        """Return the same with this gain word, in place of a value."""
+        return replace(self, words=put(self.words, modulator, word), values=put(self.values, modulator, None))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings for a file: names of the fields and plain lists and numbers."""
+        pairs = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Settings:
+        """Back from `as_dict`. Raises `UnknownKey` for a name that is not a field."""
+        known = {each.name for each in fields(cls)}
+        for name in document:
+            if name not in known:
+                raise UnknownKey(f"settings have no {name!r}", hint=f"Known are {', '.join(sorted(known))}")
+        fields_given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in document.items()
+        }
+        return cls(**fields_given)
+
+
+def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+    """Return the tuple with one entry, a modulator's, replaced."""
+    index = whole("modulator", index, 0, MODULATORS - 1)
+    return (*before[:index], value, *before[index + 1 :])
+
+
+def _per_modulator(name: str, given: Any, high: int) -> tuple[int | None, ...]:
+    found = _several(name, given)
+    if len(found) != MODULATORS:
+        raise OutOfRange(f"{name} has {len(found)} entries", hint=f"Give {MODULATORS}, one per modulator")
+    return tuple(
+        None if each is None else whole(f"{name[:-1]}_{i}", each, 0, high) for i, each in enumerate(found)
+    )
+
+
+def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
+    """Return the entries of a list, an array or a tuple; where `one` is enough, a whole number stands for itself."""
+    if one and hasattr(given, "__index__") and not hasattr(given, "__len__"):
+        return (given,)
+    try:
+        return tuple(given)
+    except TypeError:
+        raise OutOfRange(
+            f"{name} are {given!r}, which is not a valid list", hint="Give a list of numbers"
+        ) from None
+
+
+def _channels(given: Any) -> tuple[int | None, ...]:
+    found = _per_modulator("channels", given, 15)
+    used = [each for each in found if each is not None]
+    if not used or len(set(used)) != len(used):
+        raise ConfigError(
+            f"channels are {list(found)}: every modulator needs a generator of its own, and one at least",
+            hint="Let all differ; None is for a modulator that has none",
+        )
+    return found
+
+
+def _readouts(given: Any) -> tuple[int, ...]:
+    found = _several("readouts", given, one=True)
+    if not found or len(set(found)) != len(found):
+        raise ConfigError(f"readouts are {list(found)}", hint="Name at least one, and none twice")
+    return tuple(whole("readout", each, 0, 63) for each in found)
+
+
+CHECKS: dict[str, Any] = {
+    "values": lambda v: _per_modulator("values", v, TOP_VALUE),
+    "words": lambda v: _per_modulator("words", v, TOP_WORD),
+    "channels": _channels,
+    "readouts": _readouts,
+    "reps": lambda v: whole("reps", v, 1, 2**30),
+    "soft_avgs": lambda v: whole("soft_avgs", v, 1, 10**9),
+    "length": lambda v: whole("length", v, 3, 65535),
+    "readout_length": lambda v: whole("readout_length", v, 1, 65535),
+    "adc_trig_offset": lambda v: whole("adc_trig_offset", v, 0, 65535),
+    "relax_delay_us": lambda v: real("relax_delay_us", v, 0, 1e6),
+    "pulse_freq_mhz": lambda v: real("pulse_freq_mhz", v, -12000, 12000),
+    "phase_deg": lambda v: real("phase_deg", v, -360, 360),
+}
+"""What each field may be: a function that returns the value in its plain form, or raises."""

@@ -1,0 +1,82 @@
+"""Waveforms: the samples of an acquisition, and what they were made with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.kit.config import Configuration
+from lightning.kit.devices.identity import DeviceIdentity
+from lightning.kit.settings import Settings
+
+if TYPE_CHECKING:
+    from lightning.kit.calibration import Calibration
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Origin of a waveform."""
+
+    settings: Settings
+    words: tuple[int, ...]
+    """Gain word that drove each modulator."""
+    device: DeviceIdentity
+    calibration: Calibration | None
+    """The calibration that chose the words; None when values were driven linearly."""
+    tick_ns: tuple[float, ...]
+    """Time between two samples, per readout."""
+    trigger_ns: float
+    """Start of the first sample after that of the pulses."""
+    pulse_ns: float
+    """Length of the pulses."""
+    rounds: Sequence[Sequence[Floats]] = field(default=(), repr=False)
+    """Every run of the program before averaging: per run, per readout, (reps, 2, samples)."""
+
+
+class Waveform(list[Floats]):
+    """One array (reps, 2, samples) per readout: I and Q in counts of the converter, averaged over the runs.
+
+    A list as in the library published for the kit, which besides knows its `origin`.
+    """
+
+    def __init__(self, readouts: Sequence[Floats], origin: Origin) -> None:
+        super().__init__(readouts)
+        self.origin = origin
+
+    @property
+    def config(self) -> Configuration:
+        """A copy of the configuration that it was acquired with."""
+        return Configuration(self.origin.settings)
+
+    @property
+    def device(self) -> DeviceIdentity:
+        """The device that it was acquired on."""
+        return self.origin.device
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration that chose the gain words, and can decode it."""
+        return self.origin.calibration
+
+    def time_us(self, readout: int = 0) -> Floats:
+        """Return the times, (samples,), of the readout with this index in the list, from the start of the pulses."""
+        ticks = np.arange(self[readout].shape[-1])
+        return np.asarray((self.origin.trigger_ns + ticks * self.origin.tick_ns[readout]) * 1e-3)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Waveform, (list(self), self.origin)
+
+    def __repr__(self) -> str:
+        """Whose, with what, and how much."""
+        operands = [
+            word if value is None else value
+            for value, word in zip(self.origin.settings.values, self.origin.words, strict=True)
+        ]
+        shapes = ", ".join(str(each.shape) for each in self)
+        return f"<Waveform of {self.device.label}: operands {operands}, {shapes}>"

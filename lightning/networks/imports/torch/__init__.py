@@ -1,0 +1,1 @@
+"""Modules of `torch.nn`, traced layer by layer."""

@@ -1,0 +1,123 @@
+"""Layers of `torch.nn` for transformers, which `torch.fx` does not look into, written out as shapes."""
+
+# ruff: noqa: ARG001 - signatures are torch's own, behind the scope
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lightning.networks.imports.torch import products, shapes
+from lightning.networks.imports.torch.functions import FUNCTIONS
+from lightning.networks.imports.torch.scope import Scope, Tensor
+from lightning.networks.imports.torch.values import layer_norm
+
+
+def multihead_attention(
+    scope: Scope,
+    layer: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, None]:
+    """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
+    _check(scope, layer, key_padding_mask)
+    heads, width = layer.num_heads, layer.head_dim
+    biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
+    parts = []
+    projections = zip("qkv", (query, key, value), layer.in_proj_weight.chunk(3), biases, strict=True)
+    for part, x, weight, bias in projections:
+        inner = replace(scope, name=f"{scope.name}.{part}_proj")
+        rows = products.linear(inner, x, weight, bias)
+        split = shapes.reshape(
+            replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
+        )
+        parts.append(shapes.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
+    seen = products.attention(
+        scope, parts[0], parts[1], parts[2], _mask(scope, attn_mask, is_causal=is_causal)
+    )
+    together = shapes.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
+    flat = shapes.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
+    out = replace(scope, name=f"{scope.name}.out_proj")
+    return products.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
+
+
+def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
+    """Return a mask, of booleans true where nothing may be seen; `is_causal` only says of what kind a mask is."""
+    if mask is None and is_causal:
+        raise scope.refused("is causal and has no mask", "Give attn_mask")
+    is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
+    return ~mask if is_boolean else mask
+
+
+def _check(scope: Scope, layer: Any, key_padding_mask: Any) -> None:
+    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
+    if not layer.batch_first:
+        raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
+    if odd or key_padding_mask is not None:
+        raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
+
+
+def encoder_layer(
+    scope: Scope,
+    layer: Any,
+    x: Tensor,
+    src_mask: Any = None,
+    src_key_padding_mask: Any = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """Attention and two linear layers, each with a way around it, normalised before or after."""
+
+    def named(part: str) -> Scope:
+        return replace(scope, name=f"{scope.name}.{part}")
+
+    def norm(part: str, value: Tensor) -> Tensor:
+        given = getattr(layer, part)
+        return layer_norm(named(part), value, given.normalized_shape, given.weight, given.bias, given.eps)
+
+    def attended(value: Tensor) -> Tensor:
+        inputs = (value, value, value, src_key_padding_mask, False, src_mask)
+        return multihead_attention(named("self_attn"), layer.self_attn, *inputs)[0]
+
+    def fed(value: Tensor) -> Tensor:
+        wide = products.linear(named("linear1"), value, layer.linear1.weight, layer.linear1.bias)
+        bent = _activation(named("activation"), layer.activation, wide)
+        return products.linear(named("linear2"), bent, layer.linear2.weight, layer.linear2.bias)
+
+    for norm_name, block in (("norm1", attended), ("norm2", fed)):
+        inside = norm(norm_name, x) if layer.norm_first else x
+        x = named(f"{norm_name}/around").add("Add", [x, block(inside)])
+        x = x if layer.norm_first else norm(norm_name, x)
+    return x
+
+
+def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
+    name = getattr(activation, "__name__", type(activation).__name__).lower()
+    if name not in {"relu", "gelu"}:
+        raise scope.refused(f"has the activation {name}", "Use relu or gelu")
+    bent: Tensor = FUNCTIONS[name](scope, x)
+    return bent
+
+
+def encoder(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -> Tensor:
+    """Add one layer after the other, and a normalisation if there is one."""
+    for number, layer in enumerate(stack.layers):
+        x = encoder_layer(replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **named)
+    norm = stack.norm
+    if norm is None:
+        return x
+    last = replace(scope, name=f"{scope.name}.norm")
+    return layer_norm(last, x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+ATTENTION: Mapping[str, Callable[..., Any]] = {
+    "MultiheadAttention": multihead_attention,
+    "TransformerEncoderLayer": encoder_layer,
+    "TransformerEncoder": encoder,
+}

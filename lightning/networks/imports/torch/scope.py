@@ -1,0 +1,81 @@
+"""The place of a function of torch when it is turned into nodes: its name, the network so far, constants as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lightning.errors import UnsupportedNode
+from lightning.networks.imports.builder import BATCH, Builder, Call
+from lightning.networks.imports.translators.translation import translate
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An activation: the name of a tensor of the `Builder`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One call of a function or a layer of torch."""
+
+    builder: Builder
+    name: str
+    operation: str
+
+    def refused(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
+        """Return the error that says why this call cannot be taken."""
+        return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        """Return the shape with the batch axis, whose length is `BATCH`."""
+        return (BATCH, *self.builder.shapes[x.name])
+
+    def axis(self, x: Tensor, axis: int, more: int = 0) -> int:
+        """Return the axis counted from the front, of as many axes as `x` has, and `more`."""
+        return axis % (len(self.shape(x)) + more)
+
+    def add(self, operation: str, inputs: Sequence[Any], part: str = "", /, **attributes: Any) -> Tensor:
+        """Add a node of ONNX's vocabulary; inputs are activations, torch tensors, numbers, or None where left out."""
+        return self.add_several(operation, inputs, part, 1, attributes)[0]
+
+    def add_several(
+        self, operation: str, inputs: Sequence[Any], part: str, outputs: int, attributes: Mapping[str, Any]
+    ) -> tuple[Tensor, ...]:
+        """Add a node as `add` does, for operations that give several tensors."""
+        name = f"{self.name}/{part}" if part else self.name
+        names = tuple(self._named(value, f"{name}.{place}") for place, value in enumerate(inputs))
+        return tuple(
+            map(Tensor, translate(self.builder, Call(name, operation, names, dict(attributes), outputs)))
+        )
+
+    def _named(self, value: Any, name: str) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, Tensor):
+            return value.name
+        array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
+        if array.ndim and array.shape[0] == BATCH:  # repeated for every image, without having been copied
+            array = array[:1]
+        return self.builder.constant(np.asarray(array), name)
+
+
+def moving(scope: Scope, x: Tensor) -> int:
+    """Over how many axes a window moves."""
+    return len(scope.shape(x)) - 2
+
+
+def sizes(value: Any, axes: int) -> list[int | None]:
+    """Return the numbers given, or one number for every axis."""
+    given = list(value) if isinstance(value, (tuple, list)) else [value]
+    return given * axes if len(given) == 1 else given
+
+
+def per_axis(value: Any, axes: int) -> list[int]:
+    """Return the numbers as `sizes` does, whole numbers."""
+    return [int(number or 0) for number in sizes(value, axes)]

@@ -1,0 +1,1 @@
+"""Operations of ONNX as nodes of a network; `vocabulary` names them all."""

@@ -1,0 +1,206 @@
+"""Operations that move values and do not change them, and never across images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lightning.networks.imports.builder import BATCH, Builder, Call
+
+
+def flatten(builder: Builder, call: Call) -> str:
+    """Add a reshape to (n, everything)."""
+    x = builder.activation(call)
+    axis = call.whole("axis", 1)
+    axis = axis + builder.rank(x) if axis < 0 else axis
+    if not 1 <= axis <= builder.rank(x) or prod(builder.shapes[x][: axis - 1]) != 1:
+        raise call.refused(f"flattens images with the batch at axis {axis}", "Flatten from axis 1")
+    return x if builder.rank(x) == 2 else builder.emit("Flatten", [x], call.name)
+
+
+def reshape(builder: Builder, call: Call) -> str:
+    """Add a reshape to a constant shape whose first axis is still that of the images."""
+    x = builder.activation(call)
+    target = [int(size) for size in builder.fixed(call, 1).reshape(-1)]
+    return builder.reshape(x, image_shape(builder, call, x, target), call.name)
+
+
+def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
+    """Return the shape of an image after ONNX's Reshape of `x` to `target`: 0 copies an axis, -1 is the rest."""
+    shape = builder.shapes[x]
+    total = prod(shape)
+    if not target or target[0] not in {-1, 0, 1, BATCH}:
+        raise call.refused(
+            f"reshapes images to {target}, with another batch axis", "Keep the batch axis in front"
+        )
+    wanted = [
+        shape[axis - 1] if size == 0 and not call.whole("allowzero", 0) and axis <= len(shape) else size
+        for axis, size in enumerate(target)
+    ][1:]
+    if wanted.count(-1) == 1 and target[0] != -1:
+        known = prod(size for size in wanted if size != -1)
+        wanted[wanted.index(-1)] = total // known if known else 0
+    if prod(wanted) != total or min(wanted, default=1) < 1:
+        raise call.refused(f"reshapes {shape} an image to {target}, which mixes images", "Keep images apart")
+    if target[0] == 1 and builder.batched:
+        builder.note(f"Reshape {call.name} to one image taken as one to as many as there are")
+    return tuple(wanted)
+
+
+def squeeze(builder: Builder, call: Call) -> str:
+    """Without axes of length 1, all of them or those given."""
+    x = builder.activation(call)
+    shape, rank = builder.shapes[x], builder.rank(x)
+    given = builder.optional(call, 1)
+    if given is None:
+        if not builder.batched:
+            raise call.refused("removes the batch axis too", "Give its axes")
+        return builder.reshape(x, [size for size in shape if size != 1], call.name)
+    gone = {builder.axis(call, int(axis), rank) for axis in given.reshape(-1)}
+    if any(shape[axis - 1] != 1 for axis in gone):
+        raise call.refused(f"removes axes {sorted(gone)} of {shape}, not all of length 1")
+    return builder.reshape(x, [size for axis, size in enumerate(shape, 1) if axis not in gone], call.name)
+
+
+def unsqueeze(builder: Builder, call: Call) -> str:
+    """Add more axes of length 1."""
+    x = builder.activation(call)
+    axes = builder.fixed(call, 1).reshape(-1)
+    rank = builder.rank(x) + len(axes)
+    new = {builder.axis(call, int(axis), rank) for axis in axes}
+    sizes = iter(builder.shapes[x])
+    return builder.reshape(x, [1 if axis in new else next(sizes) for axis in range(1, rank)], call.name)
+
+
+def transpose(builder: Builder, call: Call) -> str:
+    """Add a transpose of the axes, the batch axis in front."""
+    x = builder.activation(call)
+    rank = builder.rank(x)
+    order = call.attributes.get("perm", tuple(reversed(range(rank))))
+    if sorted(order) != list(range(rank)):
+        raise call.refused(f"has perm = {order!r} for {rank} axes")
+    if order[0] != 0:
+        raise call.refused(
+            "moves the batch axis", "Keep it in front (batch_first=True), or import the torch module itself"
+        )
+    return builder.emit("Transpose", [x], call.name, {"perm": tuple(order)})
+
+
+def concat(builder: Builder, call: Call) -> str:
+    """Add a concatenation along an axis; constants are the same for every image."""
+    rank = max(builder.rank(tensor) for tensor in call.inputs if not builder.is_constant(tensor))
+    for tensor in call.inputs:
+        value = builder.constants.get(tensor)
+        if value is not None and (value.ndim != rank or value.shape[0] != 1):
+            raise call.refused(f"joins a constant of shape {value.shape} to activations of {rank} axes")
+    attributes = {"axis": builder.axis(call, call.whole("axis", 1), rank)}
+    return builder.emit("Concat", call.inputs, call.name, attributes)
+
+
+def split(builder: Builder, call: Call) -> tuple[str, ...]:
+    """Into pieces along an axis: a `Slice` for each."""
+    x = builder.activation(call)
+    axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
+    length, sizes = builder.shapes[x][axis - 1], builder.optional(call, 1)
+    if sizes is None:
+        each = -(-length // max(call.whole("num_outputs", call.outputs), 1))
+        sizes = np.minimum(each, length - each * np.arange(call.outputs))
+    if sizes.sum() != length or len(sizes) != call.outputs:
+        raise call.refused(f"splits {length} into {sizes.tolist()} for {call.outputs} outputs")
+    stops = np.cumsum(sizes).tolist()
+    spans = zip([0, *stops[:-1]], stops, strict=True)
+    return tuple(cut(builder, x, axis, (*span, 1), f"{call.name}/{k}") for k, span in enumerate(spans))
+
+
+def cut(builder: Builder, x: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
+    """Add `x`[start:stop:step] along `axis`, the bounds as Python counts them."""
+    start, stop, step = span
+    return builder.emit("Slice", [x], name, {"axis": axis, "start": start, "stop": stop, "step": step})
+
+
+def slices(builder: Builder, call: Call) -> str:
+    """Add a `Slice` for each axis."""
+    x = builder.activation(call)
+    starts, stops = (builder.fixed(call, place).reshape(-1) for place in (1, 2))
+    axes, steps = builder.optional(call, 3), builder.optional(call, 4)
+    axes = np.arange(len(starts)) if axes is None else axes.reshape(-1)
+    steps = np.ones(len(starts), np.int64) if steps is None else steps.reshape(-1)
+    for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
+        if int(axis) % builder.rank(x) == 0 and start == 0 and stop >= BATCH and step == 1:
+            continue
+        place = builder.axis(call, int(axis), builder.rank(x))
+        x = cut(builder, x, place, canonical_span(builder.shapes[x][place - 1], start, stop, step), call.name)
+    return x
+
+
+def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
+    """Return the span as Python's own slices; None where a step backwards goes through to the beginning.
+
+    >>> canonical_span(5, -1, -(2**63), -2)
+    (4, None, -2)
+    """
+    first, last, move = slice(int(start), int(stop), int(step)).indices(length)
+    return first, None if last < 0 else last, move
+
+
+def gather(builder: Builder, call: Call) -> str:
+    """Add a choice of entries of an axis, at constant places."""
+    if builder.is_constant(call.given(0)):
+        raise call.refused("looks activations up in a table", "Feed the vectors instead of their numbers")
+    x, places = builder.activation(call), builder.fixed(call, 1)
+    axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
+    if places.dtype.kind not in "iu":
+        raise call.refused(f"takes places of type {places.dtype}")
+    length = builder.shapes[x][axis - 1]
+    if places.size and not -length <= places.min() <= places.max() < length:
+        raise call.refused(f"takes places {places.min()} to {places.max()} of {length}")
+    chosen = builder.constant(places, f"{call.name}.places")
+    return builder.emit("Gather", [x, chosen], call.name, {"axis": axis})
+
+
+def pad(builder: Builder, call: Call) -> str:
+    """Add a constant around images."""
+    x, mode = builder.activation(call), call.attributes.get("mode", "constant")
+    value, axes = builder.optional(call, 2), builder.optional(call, 3)
+    if mode != "constant":
+        raise call.refused(f"pads by {mode!r}", "Pad with a constant")
+    rank = builder.rank(x)
+    amounts = builder.fixed(call, 1).reshape(2, -1).T
+    places = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
+    pads = [(0, 0)] * rank
+    for place, (before, after) in zip(places, amounts, strict=True):
+        pads[place] = (int(before), int(after))
+    if pads[0] != (0, 0) or min(min(pair) for pair in pads) < 0:
+        raise call.refused(f"pads {pads}", "Pad images, by 0 or more")
+    if not any(map(any, pads)):
+        return x
+    filled = 0.0 if value is None else float(value.reshape(()))
+    return builder.emit("Pad", [x], call.name, {"pads": tuple(pads), "value": filled})
+
+
+def expand(builder: Builder, call: Call) -> str:
+    """Add an expansion to a larger shape by repeating axes of length 1."""
+    x, target = builder.activation(call), builder.fixed(call, 1).reshape(-1)
+    rank = builder.rank(x)
+    if len(target) > rank or (len(target) == rank and target[0] not in {1, BATCH}):
+        raise call.refused(f"repeats images to {target.tolist()}", "Keep images apart, along the first axis")
+    ones = np.ones([1, *target[-len(builder.shapes[x]) :].tolist()], np.float32)
+    return builder.emit("Mul", [x, builder.constant(ones, f"{call.name}.ones")], call.name)
+
+
+SHAPING: Mapping[str, Any] = {
+    "Flatten": flatten,
+    "Reshape": reshape,
+    "Squeeze": squeeze,
+    "Unsqueeze": unsqueeze,
+    "Transpose": transpose,
+    "Concat": concat,
+    "Split": split,
+    "Slice": slices,
+    "Gather": gather,
+    "Pad": pad,
+    "Expand": expand,
+}

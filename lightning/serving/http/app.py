@@ -1,0 +1,207 @@
+"""The Open Inference Protocol over HTTP: a FastAPI application for people, with the fast route before it."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from lightning.errors import LightningError, MalformedRequest
+from lightning.serving.http.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refused
+from lightning.serving.http.fast_path import Infer
+from lightning.serving.http.metrics import ReadPackets, exposition
+from lightning.serving.http.openapi import INFER
+from lightning.serving.http.v2 import Document, decode_object
+from lightning.serving.model_instance import ModelInstance
+
+MODEL = "/v2/models/{model}"
+VERSION = MODEL + "/versions/{number}"
+STEP = "/v2/repository/models/{model}"
+SMALL = 1 << 16
+"""Bytes of a request that is not a question to a model."""
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Service:
+    """The whole application: requests for answers go straight to `Infer`, all others through FastAPI."""
+
+    def __init__(self, infer: Infer, packets: ReadPackets | None = None) -> None:
+        self.infer = infer
+        self.face = build_face(infer, packets)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request as ASGI has it."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            match scope["path"].split("/"):
+                case ["", "v2", "models", model, "infer"]:
+                    return await self._answer(model, None, scope, receive, send)
+                case ["", "v2", "models", model, "versions", number, "infer"]:
+                    return await self._answer(model, number, scope, receive, send)
+        return await self.face(scope, receive, send)
+
+    async def _answer(
+        self, model: str, number: str | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        try:
+            reply = await self.infer.reply(model, number, scope, receive)
+        except Disconnected:
+            return
+        await reply.send(send)
+
+
+def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
+    """Return the app of everything but answers. What is slow (loading) runs in a thread."""
+    face = FastAPI(title="lightning", version=our_version(), description="Open Inference Protocol (v2).")
+    _add_health(face, infer)
+    _add_models(face, infer)
+    _add_repository(face, infer)
+    _add_errors(face)
+
+    @face.get("/metrics")
+    async def metrics() -> Response:
+        """Answer with what happened, for Prometheus."""
+        return Response(exposition(infer.repository, infer.counts, packets), media_type=PROMETHEUS)
+
+    return face
+
+
+def our_version() -> str:
+    """Return the version of this toolkit."""
+    try:
+        return version("lightbed")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def metadata(instance: ModelInstance) -> Document:
+    """Return what the protocol tells of a model. Inputs of any datatype of numbers are taken."""
+    network = instance.model.network
+    return {
+        "name": instance.name,
+        "versions": [instance.version],
+        "platform": "lightbed_photonic",
+        "inputs": [{"name": network.input, "datatype": "FP32", "shape": [-1, *instance.raw_shape]}],
+        "outputs": [{"name": network.output, "datatype": "FP32", "shape": [-1, *network.output_shape]}],
+        "parameters": {
+            "fidelity": instance.executor.fidelity,
+            "scheme": instance.model.scheme_in_words,
+            "hash": instance.hash,
+            "origin": dict(instance.model.origin),
+            **instance.origin,
+        },
+    }
+
+
+def _add_health(face: FastAPI, infer: Infer) -> None:
+    @face.get("/v2")
+    async def server() -> Document:
+        """Answer with which server this is."""
+        return {
+            "name": "lightbed",
+            "version": our_version(),
+            "extensions": ["binary_tensor_data", "model_repository"],
+        }
+
+    @face.get("/v2/health/live")
+    async def live() -> Document:
+        """Answer whether the server runs."""
+        return {"live": True}
+
+    @face.get("/v2/health/ready")
+    async def ready(response: Response) -> Document:
+        """Answer whether there is a model to ask. Loaded models are warm."""
+        found = bool(infer.repository.serving())
+        response.status_code = 200 if found else 503
+        return {"ready": found}
+
+
+def _add_models(face: FastAPI, infer: Infer) -> None:
+    @face.get(MODEL)
+    @face.get(VERSION)
+    async def model_metadata(model: str, number: str | None = None) -> Document:
+        """Answer with names, datatypes and shapes of what a model takes and gives."""
+        with infer.repository.acquire(model, number) as instance:
+            return metadata(instance)
+
+    @face.get(MODEL + "/ready")
+    @face.get(VERSION + "/ready")
+    async def model_ready(model: str, number: str | None = None) -> Document:
+        """Answer whether a model is in service."""
+        with infer.repository.acquire(model, number) as instance:
+            return {"name": instance.name, "ready": True}
+
+    @face.post(MODEL + "/infer", openapi_extra=INFER)
+    @face.post(VERSION + "/infer", openapi_extra=INFER)
+    async def answer(request: Request, model: str, number: str | None = None) -> Response:
+        """Answer a batch with a model. JSON, or JSON with binary tensors behind it."""
+        return _response(await infer.reply(model, number, request.scope, request.receive))
+
+
+def _add_repository(face: FastAPI, infer: Infer) -> None:
+    @face.post("/v2/repository/index")
+    async def index(request: Request) -> list[Document]:
+        """Answer with the models in service, and files that could be loaded."""
+        only_ready = (await _asked(request, infer)).get("ready") is True
+        listed = infer.repository.index()
+        return [
+            {"name": each.name, "version": each.version, "state": state, "reason": ""}
+            for each in listed
+            for state in ["READY" if each.ready else "UNAVAILABLE"]
+            if each.ready or not only_ready
+        ]
+
+    @face.post(STEP + "/load")
+    async def load(request: Request, model: str) -> Document:
+        """Load a model, or load it again from where it came; requests go on meanwhile."""
+        if (await _asked(request, infer)).get("parameters"):
+            raise MalformedRequest("models come from the server's own files", hint="Send no `parameters`")
+        instance = await run_in_threadpool(infer.repository.load, model)
+        return {"name": instance.name, "version": instance.version}
+
+    @face.post(STEP + "/unload")
+    async def unload(model: str) -> Document:
+        """Take a model out of service; what has been asked is answered."""
+        infer.repository.unload(model)
+        return {"name": model}
+
+
+def _add_errors(face: FastAPI) -> None:
+    face.add_exception_handler(LightningError, _refused)
+    face.add_exception_handler(HTTPException, _refused_by_framework)
+    face.add_exception_handler(Disconnected, _unheard)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LightningError)
+    return _response(refusal(error, request.scope["headers"]))
+
+
+async def _refused_by_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path, status = request.url.path, error.status_code
+    message = (
+        f"{request.method} {path}: {error.detail}. Routes are listed at /docs; the protocol's begin with /v2"
+    )
+    response = _response(refused(message, f"http.{status}", status))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _unheard(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it
+
+
+async def _asked(request: Request, infer: Infer) -> Document:
+    headers = request.scope["headers"]
+    size = body_bytes(headers, min(SMALL, infer.limits.body_bytes))
+    return decode_object(await read_body(headers, request.receive, size))
+
+
+def _response(reply: Reply) -> Response:
+    headers: dict[str, Any] = {key.decode(): value.decode() for key, value in reply.headers}
+    return Response(reply.body, reply.status, headers)

@@ -1,0 +1,173 @@
+"""The little of ASGI that is needed: bodies with a limit, replies, and errors as documents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lightning.errors import (
+    Busy,
+    CompileError,
+    DeadlineMissed,
+    DeviceError,
+    InputError,
+    LightningError,
+    MalformedRequest,
+    ModelFileError,
+    NetworkError,
+    RequestTooLarge,
+    ServingError,
+    UnknownModel,
+)
+from lightning.serving.http.v2 import HEADER_LENGTH, document_bytes
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Pairs = Iterable[tuple[bytes, bytes]]
+Take = Callable[[int], None]
+
+STATUS: dict[type[LightningError], int] = {
+    UnknownModel: 404,
+    MalformedRequest: 400,
+    InputError: 400,
+    RequestTooLarge: 413,
+    Busy: 503,
+    DeadlineMissed: 504,
+    ModelFileError: 422,
+    NetworkError: 422,
+    CompileError: 422,
+    DeviceError: 503,
+    ServingError: 400,
+    LightningError: 500,
+}
+"""Of HTTP, for each error and those below it."""
+
+JSON = (b"content-type", b"application/json")
+CLOSE = (b"connection", b"close")
+
+BODY_S = 60.0
+"""Within which a body must have come."""
+
+
+class Disconnected(Exception):
+    """The client went away before its request was whole."""
+
+    code = "disconnected"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, and what goes with it."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=(JSON,))
+
+    async def send(self, send: Send) -> None:
+        """Send the reply as the two messages of ASGI."""
+        headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def status_of(error: LightningError) -> int:
+    """Return the status of the nearest class that has one."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def refusal(error: LightningError, headers: Pairs) -> Reply:
+    """Return the document of an error, as the protocol has it, with our code."""
+    return refused(str(error), error.code, status_of(error), headers)
+
+
+def refused(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
+    """Return the reply as `refusal` does, for what is no error of ours.
+
+    Who waits for leave to send a body (`Expect: 100-continue`) will not send it now, so the connection cannot be used
+    again; others' bodies are read and thrown away.
+    """
+    waits = header(headers, b"expect") is not None
+    return Reply(
+        document_bytes({"error": message, "code": code}), status, (JSON, CLOSE) if waits else (JSON,)
+    )
+
+
+def header(headers: Pairs, name: bytes) -> bytes | None:
+    """Return the value of a header; ASGI gives names in small letters."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
+
+
+def header_length(headers: Pairs) -> int | None:
+    """Return how many bytes of the body are JSON, if a header says so. Raises `MalformedRequest`."""
+    found = header(headers, HEADER_LENGTH)
+    if found is None:
+        return None
+    if not found.isdigit() or len(found) > 18:
+        raise MalformedRequest(
+            f"Inference-Header-Content-Length is {found[:80]!r}", hint="Send the number of bytes of the JSON"
+        )
+    return int(found)
+
+
+def body_bytes(headers: Pairs, limit: int) -> int:
+    """Return how long the body will be at most. Raises `RequestTooLarge` where that is more than the limit."""
+    announced = header(headers, b"content-length")
+    if announced is None:
+        return limit
+    size = int(announced)
+    if size > limit:
+        raise _too_large(size, limit)
+    return size
+
+
+async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = lambda _: None) -> bytes:
+    """Read the whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`.
+
+    `take` is given how many bytes came, each time, and may refuse them.
+    """
+    if header(headers, b"content-encoding") is not None:
+        raise MalformedRequest("compressed bodies are not taken", hint="Send it as it is")
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(len(body), limit)
+        take(len(body))
+        return body
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read_on(message, receive, limit, take)
+    except TimeoutError as error:
+        raise DeadlineMissed(
+            f"the body of the request did not come within {BODY_S:g} s",
+            hint="Send smaller requests, or faster",
+        ) from error
+
+
+async def _read_on(message: Message, receive: Receive, limit: int, take: Take) -> bytes:
+    parts, size = [], 0
+    while True:
+        if message["type"] != "http.request":
+            raise Disconnected
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise _too_large(size, limit)
+        take(len(parts[-1]))
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+
+
+def _too_large(size: int, limit: int) -> RequestTooLarge:
+    return RequestTooLarge(
+        f"the request has {size} bytes or more; at most {limit} are taken",
+        hint="Send smaller batches, or start the server with a larger --max-body",
+    )

@@ -1,0 +1,236 @@
+"""Inference packets: a request, its answer, or a refusal, each in one datagram or in numbered fragments.
+
+Every datagram has a header of 32 bytes, big-endian, and at most 1440 bytes behind it, so that it fits into an Ethernet
+frame (1472 bytes). A pure codec: bytes in, `Packet` out, or a `PacketError` that names what is wrong; no sockets. The
+page docs/reference/inference-packets.md has the table.
+
+| offset | bytes | field |
+|---|---|---|
+| 0 | 4 | magic, `LBIP` |
+| 4 | 1 | version of this format, 1 |
+| 5 | 1 | kind: 1 request, 2 answer, 3 refusal |
+| 6 | 1 | datatype of a request's numbers, and of an answer's scores: 1 uint8, 2 float32 |
+| 7 | 1 | code of a refusal, else 0 |
+| 8 | 4 | model |
+| 12 | 4 | request: deadline, microseconds after its arrival, 0 for none; else microseconds since its arrival |
+| 16 | 8 | number of the request: chosen by who asks, key of its noise |
+| 24 | 2 | fragment, 0 .. fragments - 1 |
+| 26 | 2 | fragments, 1 .. 65,535 |
+| 28 | 2 | bytes behind the header |
+| 30 | 2 | 0 |
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import ServingError
+from lightning.execution.interface import classes_of
+
+MAGIC = b"LBIP"
+VERSION = 1
+HEADER = struct.Struct(">4sBBBBIIQHHHH")
+DATAGRAM = 1472
+"""Bytes of a datagram at most: an Ethernet frame's 1500 less those of IPv4 and UDP."""
+ROOM = DATAGRAM - HEADER.size
+"""Bytes of a message that fit into one datagram."""
+
+
+class Kind(IntEnum):
+    """Kind of a packet."""
+
+    REQUEST = 1
+    ANSWER = 2
+    REFUSAL = 3
+
+
+class Datatype(IntEnum):
+    """Of numbers; float32 is big-endian, as the header is."""
+
+    UINT8 = 1
+    FLOAT32 = 2
+
+
+DTYPES: dict[Datatype, np.dtype[Any]] = {Datatype.UINT8: np.dtype("u1"), Datatype.FLOAT32: np.dtype(">f4")}
+
+
+class Code(IntEnum):
+    """Why there is no answer."""
+
+    MALFORMED = 1
+    UNKNOWN_MODEL = 2
+    LATE = 3
+    INPUT = 4
+    """The model does not take these numbers: too many, too few, NaN."""
+    FAILED = 5
+    """The model itself failed."""
+    BUSY = 6
+    """Too many requests wait for models that take long."""
+
+
+class PacketError(ServingError):
+    """A datagram that is not a valid inference packet. `reason` is a word for programs."""
+
+    code = "serving.packet"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"no inference packet: {reason} is wrong",
+            hint="See the table of docs/reference/inference-packets.md",
+        )
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One datagram. Raises `PacketError` where a field is out of its range."""
+
+    kind: Kind
+    model: int
+    request: int
+    payload: bytes = b""
+    time_us: int = 0
+    """Of a request its deadline, else the time since its arrival."""
+    datatype: Datatype = Datatype.UINT8
+    code: int = 0
+    fragment: int = 0
+    fragments: int = 1
+
+    def __post_init__(self) -> None:
+        flaw = flaw_of(
+            MAGIC, VERSION, self.kind, self.datatype, self.code, self.fragment, self.fragments,
+            len(self.payload), 0, HEADER.size + len(self.payload),
+        )  # fmt: skip
+        if flaw:
+            raise PacketError(flaw)
+
+
+def flaw_of(
+    magic: bytes,
+    version: int,
+    kind: int,
+    datatype: int,
+    code: int,
+    fragment: int,
+    fragments: int,
+    length: int,
+    spare: int,
+    size: int,
+) -> str:
+    """Return the first field that is wrong in a datagram of `size` bytes, by name; empty for none."""
+    # All fragments but the last are full, so that a fragment's place is known from its number.
+    whole = length == size - HEADER.size and size <= DATAGRAM
+    if magic != MAGIC or version != VERSION:
+        return "magic" if magic != MAGIC else "version"
+    if not 1 <= kind <= 3 or not 1 <= datatype <= 2:
+        return "kind" if not 1 <= kind <= 3 else "datatype"
+    if (code != 0) != (kind == Kind.REFUSAL):
+        return "code"
+    if fragment >= fragments:
+        return "fragment"
+    if not whole or (fragment + 1 < fragments and size != DATAGRAM):
+        return "length"
+    return "spare" if spare else ""
+
+
+def parse(datagram: bytes | bytearray | memoryview) -> Packet:
+    """Read a datagram. Raises `PacketError`, whatever the bytes are."""
+    if len(datagram) < HEADER.size:
+        raise PacketError("length")
+    magic, version, kind, datatype, code, model, time_us, request, fragment, fragments, length, spare = (
+        HEADER.unpack_from(datagram)
+    )
+    flaw = flaw_of(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
+    if flaw:
+        raise PacketError(flaw)
+    payload = bytes(datagram[HEADER.size :])
+    return Packet(Kind(kind), model, request, payload, time_us, Datatype(datatype), code, fragment, fragments)
+
+
+def serialise(packet: Packet) -> bytes:
+    """Return the datagram.
+
+    >>> serialise(Packet(Kind.REQUEST, model=1, request=7, payload=bytes([0, 255]), time_us=500)).hex(" ", -4)
+    '4c424950 01010100 00000001 000001f4 00000000 00000007 00000001 00020000 00ff'
+    """
+    return (
+        HEADER.pack(
+            MAGIC, VERSION, packet.kind, packet.datatype, packet.code, packet.model, packet.time_us,
+            packet.request, packet.fragment, packet.fragments, len(packet.payload), 0,
+        )
+        + packet.payload
+    )  # fmt: skip
+
+
+def split(
+    kind: Kind,
+    model: int,
+    request: int,
+    message: bytes,
+    *,
+    time_us: int = 0,
+    datatype: Datatype = Datatype.UINT8,
+) -> list[Packet]:
+    """Return a message of any length as packets. Raises `PacketError` for more than 65,535 of them.
+
+    >>> [len(each.payload) for each in split(Kind.REQUEST, 1, 7, bytes(3136))]
+    [1440, 1440, 256]
+    """
+    fragments = max(-(-len(message) // ROOM), 1)
+    if fragments > 0xFFFF:
+        raise PacketError("length")
+    return [
+        Packet(
+            kind,
+            model,
+            request,
+            message[each * ROOM : (each + 1) * ROOM],
+            time_us,
+            datatype,
+            0,
+            each,
+            fragments,
+        )
+        for each in range(fragments)
+    ]
+
+
+ANSWER = struct.Struct(">IIQ")
+"""What stands before the scores: the class, how many scores there are, cycles of the datapath."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Content of an answer."""
+
+    chosen: int
+    """The class, as `lightning.execution.interface.classes_of` finds it."""
+    cycles: int
+    """Of the datapath, for this answer."""
+    scores: npt.NDArray[np.float32]
+
+
+def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
+    """Return the message of an answer.
+
+    >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", -4)
+    '00000001 00000002 00000000 00000068 3f800000 40400000'
+    """
+    flat = scores.reshape(1, -1)
+    return ANSWER.pack(int(classes_of(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
+
+
+def read_answer(message: bytes) -> Scores:
+    """Return the scores of an answer's message. Raises `PacketError` where the scores are not as many as said."""
+    if len(message) < ANSWER.size:
+        raise PacketError("answer")
+    chosen, count, cycles = ANSWER.unpack_from(message)
+    if len(message) != ANSWER.size + 4 * count or chosen >= max(count, 2):
+        raise PacketError("answer")
+    return Scores(chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER.size).astype(np.float32))

@@ -1,0 +1,165 @@
+"""Many datagrams with one system call, and when the kernel received each of them (Linux).
+
+`recvmmsg` and `sendmmsg` of the C library, on arrays that are laid out once. Calls do not wait, and keep Python's
+interpreter lock: giving it up and taking it again would cost more than the call, and up to 5 ms with a busy thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import socket
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import ServingError
+
+SLOT = 2048
+"""Bytes kept for a datagram; a longer one is cut, and is malformed by its length."""
+
+ADDRESS = 16
+"""Bytes of struct sockaddr_in."""
+MEMORY = 4 << 20
+"""Of a socket, for datagrams that wait; the kernel grants what its limit allows."""
+
+_TIMESTAMPS = 35  # SO_TIMESTAMPNS, SO_RXQ_OVFL of asm-generic/socket.h, which Python does not name
+_OVERRUNS = 40
+_CONTROL = 64
+
+MESSAGE = np.dtype(
+    {
+        "names": ["name", "name_length", "vectors", "vector_count", "control", "control_length", "length"],
+        "formats": ["u8", "u4", "u8", "u8", "u8", "u8", "u4"],
+        "offsets": [0, 8, 16, 24, 32, 40, 56],
+        "itemsize": 64,
+    }
+)
+"""struct mmsghdr of 64-bit Linux: recvmmsg(2), recvmsg(2)."""
+VECTOR = np.dtype([("base", "u8"), ("length", "u8")])
+"""struct iovec."""
+
+# Control messages, cmsg(3): the time (struct timespec), then how many datagrams were lost, once any were.
+_CONTROLS = np.dtype(
+    {
+        "names": ["time", "overruns"],
+        "formats": [("i8", 2), "u4"],
+        "offsets": [16, 48],
+        "itemsize": _CONTROL,
+    }
+)
+
+
+def system_library() -> Any:
+    """Return the C library, whose calls keep the interpreter lock.
+
+    Raises `ServingError` where it lacks what is needed.
+    """
+    library = ctypes.PyDLL(None, use_errno=True)
+    if (
+        not all(hasattr(library, name) for name in ("recvmmsg", "sendmmsg"))
+        or ctypes.sizeof(ctypes.c_void_p) != 8
+    ):
+        raise ServingError(
+            "this system has no recvmmsg and sendmmsg",
+            hint="Serve packets on 64-bit Linux, or serve over HTTP",
+        )
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    library.recvmmsg.argtypes = (ctypes.c_int, pointer, ctypes.c_uint, ctypes.c_int, pointer)
+    library.sendmmsg.argtypes = (ctypes.c_int, pointer, ctypes.c_uint, ctypes.c_int)
+    library.sendto.argtypes = (ctypes.c_int, pointer, size, ctypes.c_int, pointer, ctypes.c_uint)
+    library.sendto.restype = ctypes.c_ssize_t
+    return library
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Return where an array's first number lies."""
+    return int(array.ctypes.data)
+
+
+class Inbox:
+    """Slots for datagrams of one socket (IPv4), filled many at a time.
+
+    After `receive` has given n, slots 0 .. n - 1 hold datagrams: slot i begins at byte `i * SLOT` of `buffer`.
+    """
+
+    def __init__(self, receiver: socket.socket, slots: int = 32) -> None:
+        self.library = system_library()
+        self.descriptor = receiver.fileno()
+        self.slots = slots
+        self.unreachable = False
+        """Whether the network said lately that nobody takes what this socket, being connected, sends."""
+        self.bytes = np.zeros((slots, SLOT), np.uint8)
+        self.buffer = self.bytes.data.cast("B")
+        self.senders = np.zeros((slots, ADDRESS), np.uint8)
+        self._controls = np.zeros(slots, _CONTROLS)
+        self._vectors = np.zeros(slots, VECTOR)
+        self._messages = np.zeros(slots, MESSAGE)
+        self.sizes = self._messages["length"]
+        """(slots,) bytes of each datagram."""
+        self.times = self._controls["time"]
+        """(slots, 2) when the kernel received each: seconds and nanoseconds of the wall clock."""
+        self._point()
+        self._where = address_of(self._messages)
+        receiver.setblocking(False)
+        for option in (_TIMESTAMPS, _OVERRUNS):
+            receiver.setsockopt(socket.SOL_SOCKET, option, 1)
+
+    def _point(self) -> None:
+        steps = np.arange(self.slots, dtype=np.uint64)
+        self._vectors["base"] = address_of(self.bytes) + steps * SLOT
+        self._vectors["length"] = SLOT
+        self._messages["name"] = address_of(self.senders) + steps * ADDRESS
+        self._messages["vectors"] = address_of(self._vectors) + steps * VECTOR.itemsize
+        self._messages["vector_count"] = 1
+        self._messages["control"] = address_of(self._controls) + steps * _CONTROL
+        self._renew(self.slots)
+
+    def _renew(self, used: int) -> None:
+        # The kernel writes there what it used.
+        self._messages["name_length"][:used] = ADDRESS
+        self._messages["control_length"][:used] = _CONTROL
+
+    def receive(self) -> int:
+        """Receive as many datagrams as wait, and return how many; they lie in the first slots.
+
+        0 for none: never waits.
+        """
+        found: int = self.library.recvmmsg(
+            self.descriptor, self._where, self.slots, socket.MSG_DONTWAIT, None
+        )
+        if found <= 0:
+            self.unreachable = ctypes.get_errno() == errno.ECONNREFUSED
+            return 0
+        self._renew(found)
+        return found
+
+    def sender(self, slot: int) -> bytes:
+        """Whom a datagram came from, for `send`."""
+        return bytes(self.senders[slot])
+
+    def send(self, datagram: bytes, to: bytes) -> bool:
+        """Send, and return whether the network took it. For any thread."""
+        sent: int = self.library.sendto(
+            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS
+        )
+        return sent == len(datagram)
+
+    def length(self, slot: int) -> int:
+        """Return the bytes of a datagram."""
+        return int(self.sizes[slot])
+
+    def lengths(self, found: int) -> list[int]:
+        """Return the bytes of each datagram."""
+        lengths: list[int] = self.sizes[:found].tolist()
+        return lengths
+
+    def arrival(self, slot: int) -> int:
+        """Return when the kernel received a datagram: nanoseconds of the wall clock."""
+        seconds, nanoseconds = self.times[slot].tolist()
+        return int(seconds * 1_000_000_000 + nanoseconds)
+
+    def overruns(self, found: int) -> int:
+        """Return how many the kernel had thrown away until then because the socket's memory was full (modulo 2^32)."""
+        return int(self._controls["overruns"][:found].max())

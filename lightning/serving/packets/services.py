@@ -1,0 +1,76 @@
+"""A loaded model as packets see it: bytes in, a whole answer out, nothing made again that can be kept."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import InputError
+from lightning.execution.interface import classes_of
+from lightning.serving.model_instance import ModelInstance
+from lightning.serving.packets.codec import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
+from lightning.serving.packets.fast_path import FastPath
+
+_VARYING = struct.Struct(">IQ")
+_VARYING_AT = 12
+"""Time and number of the request: what differs in the headers of answers."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Service:
+    """Answers for one version of a model, whose turn the caller has. Belongs to one thread."""
+
+    def __init__(self, instance: ModelInstance) -> None:
+        self.instance = instance
+        self.size = int(np.prod(instance.raw_shape))
+        """Numbers of an image."""
+        first = instance.executor.run(np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64))
+        self._scores = np.zeros((1, first.scores.size), np.float32)
+        self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
+        self._datagram = np.frombuffer(self._buffer, np.uint8)
+        self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER.size)
+        length = len(self._buffer) - HEADER.size
+        HEADER.pack_into(
+            self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number, 0, 0, 0, 1, length, 0
+        )  # fmt: skip
+        ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
+        self.where = self._datagram.ctypes.data
+        """Of the answer that `packet` has made, in memory."""
+        self.fits = length <= ROOM
+        """Whether an answer is one datagram."""
+        chain = getattr(instance.executor, "chain", None)
+        simple = chain is not None and not chain.tail and self.fits and self.size <= ROOM
+        self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
+        """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
+
+    def compute(self, numbers: bytes, datatype: int, key: int) -> None:
+        """Have the model answer. Raises `InputError` for what it does not take."""
+        inputs = inputs_of(self.instance, numbers, datatype)
+        self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
+
+    def packet(self, key: int, elapsed_us: int) -> int:
+        """Make the answer's datagram; its length."""
+        _VARYING.pack_into(self._buffer, _VARYING_AT, elapsed_us, key)
+        struct.pack_into(">I", self._buffer, HEADER.size, int(classes_of(self._scores)[0]))
+        self._big_endian[:] = self._scores[0]
+        return len(self._buffer)
+
+    @property
+    def message(self) -> bytes:
+        """The answer behind its header, after `packet`; for answers that do not fit."""
+        return bytes(self._buffer[HEADER.size :])
+
+
+def inputs_of(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+    """Return the input that a request carries, (1, *shape). Raises `InputError` where it is none of the model's."""
+    kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
+    if len(numbers) != size * kind.itemsize:
+        raise InputError(
+            f"a request carries {len(numbers)} bytes; the model takes {size} numbers of {kind.itemsize}",
+            hint="Send one input of the model's shape",
+        )
+    native = np.frombuffer(numbers, kind).astype(kind.newbyteorder("="))
+    return native.reshape(1, *instance.raw_shape)

@@ -1,0 +1,75 @@
+"""Accuracy over the noise, down to where half of the answers are wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from lightning.canvas import FAINT, INK, SERIES, Plot, headed, legend, plain, sheet
+from lightning.compiler.measured import MEASURED_SIGMA
+
+NEARLY_NONE = 0.35
+"""Where a sigma of 0 is drawn on the logarithmic axis."""
+TICKS = (0.5, 1, 2, 5, 10, 20, 50)
+PER_CENT = 100
+
+
+class Accuracies(Protocol):
+    """As `lightning.training.curve` makes them."""
+
+    @property
+    def sigmas(self) -> Sequence[float]:
+        """Of 255, growing from 0."""
+        ...
+
+    @property
+    def accuracies(self) -> Sequence[float]:
+        """Return what part of the images is right: 0 .. 1."""
+        ...
+
+    @property
+    def half_point(self) -> float:
+        """The sigma at which half of them are."""
+        ...
+
+
+def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None) -> Plot:
+    """Plot a line for each name, with the sigma of Lightning's prototype, and that of training if there was any."""
+    figure = sheet(7.2, 4.4)
+    axes = figure.subplots()
+    for index, (name, curve) in enumerate(curves.items()):
+        sigmas = [max(sigma, NEARLY_NONE) for sigma in curve.sigmas]
+        right = [PER_CENT * accuracy for accuracy in curve.accuracies]
+        half = f": half at {curve.half_point:.1f}" if math.isfinite(curve.half_point) else ""
+        axes.plot(
+            sigmas,
+            right,
+            "o-",
+            color=SERIES[index % len(SERIES)],
+            markersize=3.5,
+            linewidth=1.4,
+            label=name + half,
+        )
+    axes.axhline(PER_CENT / 2, color=FAINT, linewidth=0.8)
+    marks = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
+    for name, sigma in marks.items():
+        axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK, linewidth=0.8, linestyle=":")
+        axes.annotate(
+            name,
+            (sigma, PER_CENT / 2 + 2),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            ha="right",
+            color=INK,
+            fontsize=9,
+        )
+    axes.set_xscale("log")
+    axes.set_xticks(TICKS, minor=False)
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(0, PER_CENT + 3)
+    plain(axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)")
+    legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
+    headed(figure, title, "executor: noisy", simulated=True)
+    return figure

@@ -1,0 +1,186 @@
+"""One writer at a time for each device: a lock among threads, and an advisory file lock among processes.
+
+A device has several names: the address as it was written, the place it stands for (its host's number, the file
+behind a link), and the serial number it tells. Whoever shares one of them shares the lock.
+
+VISA locks give no exclusion on a raw socket, so we do not use them. The file lock is `flock`, which the
+kernel drops when its process dies, however it dies: nothing is ever left to clean up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import stat
+import threading
+from contextlib import ExitStack
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar, Self
+from weakref import WeakValueDictionary
+
+from ocs_drivers.address import parse_address
+from ocs_drivers.errors import AddressError, SwitchHeld
+
+LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
+"""Environment variable that names another directory for the lock files."""
+
+
+def lock_directory() -> Path:
+    """Return the directory of lock files: the same for all users of the machine, made on first use."""
+    chosen = os.environ.get(LOCK_DIRECTORY)
+    directory = Path(chosen) if chosen else _shared_by_all() / "ocs_drivers"
+    if not directory.is_dir():
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o1777)
+    return directory
+
+
+def _shared_by_all() -> Path:
+    """Return the first directory in which everybody may make files, so that root does not lock elsewhere."""
+    shared = Path("/run/lock")
+    open_to_all = shared.is_dir() and shared.stat().st_mode & stat.S_IWOTH
+    return shared if open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
+
+
+def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
+    """Return the names under which one device is locked: its place, and its serial number if it gave one.
+
+    Options change nothing about whose turn it is. Addresses that are not understood stand for themselves.
+
+    >>> lock_names("polatis+scpi://127.0.0.1:5025?poll_s=1", "Polatis", "0123")
+    ('polatis+scpi://127.0.0.1:5025', 'Polatis 0123 at 127.0.0.1')
+    """
+    text = address.partition("?")[0]
+    try:
+        parsed = parse_address(text)
+    except AddressError:
+        return (text,)
+    place = os.path.realpath(parsed.path) if parsed.path else _number_of(parsed.host)
+    port = "" if parsed.port is None else f":{parsed.port}"
+    by_place = f"{parsed.scheme}://{place}{port}"
+    return (by_place, f"{vendor} {serial} at {place}") if serial else (by_place,)
+
+
+@lru_cache(maxsize=256)
+def _number_of(host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None)[0][4][0])
+    except OSError:
+        return host
+
+
+def lock_path(address: str) -> Path:
+    """Return the lock file of a device address: readable, and distinct for distinct addresses."""
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", address)[:80].strip("-")
+    return lock_directory() / f"{readable}-{sha256(address.encode()).hexdigest()[:8]}.lock"
+
+
+class _Holder:
+    """Share of this process in the lock of one name of a device."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.threads = threading.RLock()
+        self.depth = 0
+        self.descriptor: int | None = None
+
+    def take(self) -> None:
+        self.threads.acquire()
+        try:
+            if self.depth == 0:
+                self.descriptor = _locked_file(self.address)
+            self.depth += 1
+        except BaseException:
+            self.threads.release()
+            raise
+
+    def give(self) -> None:
+        self.depth -= 1
+        descriptor = self.descriptor
+        try:
+            if self.depth == 0 and descriptor is not None:
+                self.descriptor = None
+                _unlock(descriptor)
+        finally:
+            self.threads.release()
+
+
+class DeviceLock:
+    """Exclusive right to change one device, under all its names; re-entrant. Threads wait, other processes are refused.
+
+    >>> with DeviceLock("example://switch"), DeviceLock("example://switch", "Example 0123"):
+    ...     pass
+    """
+
+    _known: ClassVar[WeakValueDictionary[str, _Holder]] = WeakValueDictionary()
+    _registry: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, *names: str) -> None:
+        with self._registry:  # in one order everywhere, or two drivers would wait for each other
+            self._holders = [self._known.setdefault(name, _Holder(name)) for name in sorted(set(names))]
+
+    def __enter__(self) -> Self:
+        with ExitStack() as taken:
+            for holder in self._holders:
+                holder.take()
+                taken.callback(holder.give)
+            taken.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        with ExitStack() as taken:
+            for holder in self._holders:
+                taken.callback(holder.give)
+
+
+def _locked_file(address: str) -> int:
+    path = lock_path(address)
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = _read_pid(descriptor)
+        os.close(descriptor)
+        raise _held(address, path, pid) from None
+    _write_pid(descriptor, f"{os.getpid()}\n")
+    return descriptor
+
+
+def _open(path: Path) -> int:
+    flags = os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags | os.O_RDWR, 0o666)
+    except PermissionError:  # another user made it: enough to lock, not to leave our pid
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def _unlock(descriptor: int) -> None:
+    _write_pid(descriptor, "")
+    os.close(descriptor)
+
+
+def _write_pid(descriptor: int, text: str) -> None:
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+    except OSError:  # opened read-only, or no space: the lock holds all the same
+        return
+
+
+def _read_pid(descriptor: int) -> int | None:
+    text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _held(address: str, path: Path, pid: int | None) -> SwitchHeld:
+    holder = f"process {pid}" if pid is not None else "another process"
+    return SwitchHeld(
+        f"{holder} is changing this switch now; nothing was sent",
+        pid=pid,
+        device=address,
+        hint=f"Wait for it to finish, then read and plan again (lock file {path}).",
+    )

@@ -1,0 +1,269 @@
+"""From what a switch holds to what it should hold: pure, and the same for every vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from ocs_drivers.errors import (
+    PortBusy,
+    PortDisabled,
+    PortError,
+    PortFailed,
+    PortLocked,
+    UnknownPort,
+    Unsupported,
+    WrongSide,
+)
+from ocs_drivers.model import Capabilities, CrossConnects, PortInfo, PortState, Side, Snapshot, Step
+
+Pair = tuple[int, int]
+
+
+def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
+    """Raise `UnknownPort` or `WrongSide` unless all ports are inputs, 1..inputs."""
+    ports = tuple(ports)
+    check_known(ports, capabilities, device=device)
+    wrong = [port for port in ports if port > capabilities.inputs]
+    if wrong:
+        raise WrongSide(
+            "outputs were named where inputs belong",
+            device=device,
+            ports=wrong,
+            hint=f"Inputs are {_range_of_inputs(capabilities)}; exchange the ends of the pair.",
+        )
+
+
+def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
+    """Raise `UnknownPort` or `WrongSide` unless all ports are outputs, inputs+1..inputs+outputs."""
+    ports = tuple(ports)
+    check_known(ports, capabilities, device=device)
+    wrong = [port for port in ports if port <= capabilities.inputs]
+    if wrong:
+        raise WrongSide(
+            "inputs were named where outputs belong",
+            device=device,
+            ports=wrong,
+            hint=f"Outputs are {_range_of_outputs(capabilities)}; exchange the ends of the pair.",
+        )
+
+
+def check_known(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
+    """Raise `UnknownPort` unless the device has all these ports."""
+    highest = capabilities.inputs + capabilities.outputs
+    unknown = [port for port in ports if not 1 <= port <= highest]
+    if unknown:
+        raise UnknownPort(
+            "the switch has no such port",
+            device=device,
+            ports=unknown,
+            hint=f"Inputs are {_range_of_inputs(capabilities)}, outputs {_range_of_outputs(capabilities)}.",
+        )
+
+
+def check_target(
+    target: Mapping[int, int],
+    scope: Collection[int] | None,
+    capabilities: Capabilities,
+    *,
+    device: str = "",
+) -> None:
+    """Raise `UnknownPort`, `WrongSide` or `PortError` when the target cannot be right for this device."""
+    check_inputs(target.keys(), capabilities, device=device)
+    check_outputs(target.values(), capabilities, device=device)
+    _check_banks(target, capabilities, device)
+    if scope is None:
+        return
+    check_inputs(scope, capabilities, device=device)
+    outside = [port for port in target if port not in scope]
+    if outside:
+        raise PortError(
+            "the target names inputs outside its scope",
+            device=device,
+            ports=outside,
+            hint="Widen the scope or leave these inputs out of the target.",
+        )
+
+
+def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: str) -> None:
+    width = capabilities.bank_outputs
+    if width is None:
+        return
+    for source, output in target.items():
+        first = capabilities.inputs + (source - 1) * width + 1
+        if not first <= output < first + width:
+            raise PortError(
+                f"input {source} cannot reach output {output}",
+                device=device,
+                ports=(source, output),
+                hint=f"Its bank has outputs {first}..{first + width - 1}.",
+            )
+
+
+def plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
+    """Return all ports as enabled, named by their number on their side.
+
+    >>> [(port.number, port.side.value, port.name) for port in plain_ports(Capabilities(1, 2)).values()]
+    [(1, 'in', '1'), (2, 'out', '1'), (3, 'out', '2')]
+    """
+    inputs, outputs = range(1, capabilities.inputs + 1), range(1, capabilities.outputs + 1)
+    places = [(Side.IN, n) for n in inputs] + [(Side.OUT, n) for n in outputs]
+    return {
+        number: PortInfo(number, side, PortState.ENABLED, name=str(n))
+        for number, (side, n) in enumerate(places, 1)
+    }
+
+
+def plan(
+    target: CrossConnects,
+    seen: Snapshot | CrossConnects,
+    *,
+    capabilities: Capabilities,
+    scope: Collection[int] | None = None,
+    device: str = "",
+) -> tuple[Step, ...]:
+    """Return the device's own atomic steps from `seen` to `target`; empty when nothing differs in the scope.
+
+    One `replace` when the whole switch is meant and the device can do that at once, else `remove`, then
+    `add` (break before make), limited to the inputs in `scope`: one of each where a command takes lists,
+    one per pair where it does not. Raises what `check_target` raises, `PortBusy` when a circuit outside
+    the scope is in the way, `PortLocked`, `PortDisabled` or `PortFailed` for a port that was seen unfit,
+    and `Unsupported` when an input that is always somewhere is to be nowhere.
+    """
+    check_target(target, scope, capabilities, device=device)
+    if isinstance(seen, CrossConnects):
+        seen = Snapshot(seen, 0.0)
+    before = seen.connections
+    if scope is None or len(set(scope)) == capabilities.inputs:
+        scope = range(1, capabilities.inputs + 1)
+        if capabilities.atomic_whole:
+            _check_fit(seen, target.pairs - before.pairs, before.pairs - target.pairs, device)
+            return _replace(target, before, capabilities)
+    remove, add = _difference(target, seen, frozenset(scope), device)
+    if not capabilities.disconnects:
+        remove = _without_disconnects(remove, add, device)
+    _check_fit(seen, add, remove, device)
+    _check_outputs_free(add, CrossConnects(before.pairs - remove - _moved(before, add)), device)
+    return _break_then_make(remove, add, seen, capabilities)
+
+
+def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabilities) -> tuple[Step, ...]:
+    if target == before:
+        return ()
+    return (Step("replace", target, before, target, capabilities.switch_time_s[0]),)
+
+
+def _difference(
+    target: CrossConnects, seen: Snapshot, scope: frozenset[int], device: str
+) -> tuple[frozenset[Pair], frozenset[Pair]]:
+    """Return the pairs to remove and the pairs to add within the scope; what is tied to a removed pair goes with it."""
+    before = seen.connections
+    remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
+    tied = {pair for group in seen.tied if group & remove for pair in group & before.pairs} - remove
+    outside = sorted(pair for pair in tied if pair[0] not in scope)
+    if outside:
+        source, output = outside[0]
+        raise PortBusy(
+            f"input {source} shares a two-way circuit with one that is to be removed",
+            peer=output,
+            device=device,
+            ports=(source, output),
+            hint="Take that input into the scope as well, or leave the circuit.",
+        )
+    remove |= tied
+    return frozenset(remove), frozenset(target.pairs - (before.pairs - remove))
+
+
+def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
+    """Return no pairs to remove: an input that moves leaves its old output by itself."""
+    moved = {source for source, _ in add}
+    left = sorted(source for source, _ in remove if source not in moved)
+    if left:
+        raise Unsupported(
+            "an input of this switch is always connected to some output",
+            device=device,
+            ports=left,
+            hint="Name the output where it may rest, or leave it out of the scope.",
+        )
+    return frozenset()
+
+
+def _moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
+    """Return the pairs that end because their input is sent elsewhere."""
+    sources = {source for source, _ in add}
+    return frozenset(pair for pair in before.items() if pair[0] in sources)
+
+
+def _break_then_make(
+    remove: frozenset[Pair], add: frozenset[Pair], seen: Snapshot, capabilities: Capabilities
+) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    held, switch_time_s = seen.connections, capabilities.switch_time_s[0]
+    for pairs in _commands(remove, seen.tied, bulk=capabilities.bulk_add):
+        after = CrossConnects(held.pairs - pairs.pairs)
+        steps.append(Step("remove", pairs, held, after, switch_time_s))
+        held = after
+    for pairs in _commands(add, frozenset(), bulk=capabilities.bulk_add):
+        after = CrossConnects((held.pairs - _moved(held, pairs.pairs)) | pairs.pairs)
+        steps.append(Step("add", pairs, held, after, switch_time_s))
+        held = after
+    return tuple(steps)
+
+
+def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool) -> list[CrossConnects]:
+    """Return the pairs of each command: all in one where it takes lists, else one each, or what is tied together."""
+    if bulk:
+        return [CrossConnects(pairs)] if pairs else []
+    groups = {pair: group & pairs for group in tied for pair in group & pairs}
+    commands = {groups.get(pair, frozenset({pair})) for pair in pairs}
+    return [CrossConnects(group) for group in sorted(commands, key=sorted)]
+
+
+_UNFIT = {
+    PortState.LOCKED: (PortLocked, "locked", "Ask who reserved it, or have it unlocked."),
+    PortState.DISABLED: (PortDisabled, "disabled", "Open its shutter first."),
+    PortState.FAILED: (PortFailed, "reported as broken", "Use another port, and have this one looked at."),
+}
+
+
+def _check_fit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
+    """Refuse what the device would refuse: nothing is made on an unfit port, nothing taken from a locked one."""
+    made = {port for pair in add for port in pair}
+    taken = {port for pair in remove for port in pair}
+    for state in _UNFIT:
+        named = made | taken if state is PortState.LOCKED else made
+        ports = sorted(port for port in named if seen.unfit.get(port) is state)
+        if ports:
+            raise unfit_error(state, ports, device=device)
+
+
+def unfit_error(
+    state: PortState, ports: Iterable[int], *, device: str = "", sent: str = "", received: str = ""
+) -> PortError:
+    """Return the error for ports that are locked, disabled or failed.
+
+    >>> print(unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
+    polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
+    """
+    error, what, hint = _UNFIT[state]
+    return error(what, device=device, ports=ports, sent=sent, received=received, hint=hint)
+
+
+def _check_outputs_free(add: Collection[Pair], kept: CrossConnects, device: str) -> None:
+    holder = kept.inputs_of
+    for source, output in sorted(add):
+        if output in holder:
+            raise PortBusy(
+                f"output {output}, wanted for input {source}, is held by input {holder[output]}",
+                peer=holder[output],
+                device=device,
+                ports=(source, output),
+                hint="Disconnect that circuit, or take its input into the scope.",
+            )
+
+
+def _range_of_inputs(capabilities: Capabilities) -> str:
+    return f"1..{capabilities.inputs}"
+
+
+def _range_of_outputs(capabilities: Capabilities) -> str:
+    return f"{capabilities.inputs + 1}..{capabilities.inputs + capabilities.outputs}"

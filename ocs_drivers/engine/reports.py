@@ -1,0 +1,141 @@
+"""Reports of an apply: the status of every pair, and the error that says best what is missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from ocs_drivers.errors import (
+    AuthError,
+    DeviceError,
+    OcsError,
+    PartialApply,
+    PortError,
+    RobotFault,
+    Unsupported,
+    VerifyMismatch,
+)
+from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
+
+Pair = tuple[int, int]
+
+
+def report_of(
+    target: CrossConnects,
+    seen: Snapshot,
+    steps: tuple[Step, ...],
+    outcomes: Collection[Outcome],
+    *,
+    scope: Collection[int] | None,
+) -> ApplyReport:
+    """Return the status of every pair of an apply that went through `outcomes` of its `steps`.
+
+    Accounts for the pairs that the steps name, and for what somebody else changed meanwhile within `scope`.
+    """
+    outcomes = tuple(outcomes)
+    pairs: dict[Pair, Status] = {}
+    for outcome in outcomes:
+        pairs.update(outcome.pairs)
+    read_back = outcomes[-1].read_back if outcomes else seen
+    if outcomes and read_back is not None:
+        found = read_back.connections
+        pairs |= _undone_since(pairs, found, steps[len(outcomes) - 1].after)
+        others = _changed_by_others(target, seen.connections, found, scope)
+        pairs |= dict.fromkeys(sorted(others - pairs.keys()), Status.FAILED)
+    for step in steps[len(outcomes) :]:  # never sent
+        pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
+    return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
+
+
+def _undone_since(
+    pairs: Mapping[Pair, Status], found: CrossConnects, after: CrossConnects
+) -> dict[Pair, Status]:
+    """Return the pairs that an earlier step had done, and that the last read-back does not show any more."""
+    done = (pair for pair, status in pairs.items() if status is Status.DONE)
+    return {pair: Status.FAILED for pair in done if (pair in found.pairs) != (pair in after.pairs)}
+
+
+def _changed_by_others(
+    target: CrossConnects, before: CrossConnects, found: CrossConnects, scope: Collection[int] | None
+) -> frozenset[Pair]:
+    """Return the pairs in the scope that should have stayed and are gone, or that nobody asked for."""
+    gone = (target.pairs & before.pairs) - found.pairs
+    added = found.pairs - before.pairs - target.pairs
+    return gone | {pair for pair in added if scope is None or pair[0] in scope}
+
+
+def failure_of(report: ApplyReport, *, device: str) -> OcsError:
+    """Return the error that says best what an incomplete report means; the report is its `.report`.
+
+    `PartialApply` when a pair is unknown, or when the device objected after part of the work was done;
+    the device's own error when it objected and nothing was done; `VerifyMismatch` when it claimed success.
+    """
+    error = report.outcomes[-1].error
+    if Status.UNKNOWN in report.pairs.values() or (error is not None and _anything_done(report)):
+        return _partial(report, device)
+    failure: OcsError
+    if isinstance(error, DeviceError | AuthError | PortError | RobotFault | Unsupported):
+        failure = error
+    elif isinstance(error, OcsError):
+        failure = _partial(report, device)
+    else:
+        failure = _mismatch(report, device)
+    failure.report = report
+    return failure
+
+
+def _anything_done(report: ApplyReport) -> bool:
+    if report.read_back is None:
+        return True
+    return report.read_back.connections != report.seen.connections
+
+
+def _partial(report: ApplyReport, device: str) -> PartialApply:
+    open_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
+    done = len(report.pairs) - len(open_pairs)
+    unknown = [pair for pair in open_pairs if report.pairs[pair] is Status.UNKNOWN]
+    failed = [pair for pair in open_pairs if report.pairs[pair] is Status.FAILED]
+    parts = [f"{done} of {len(report.pairs)} pairs done"]
+    parts += [f"failed: {describe_pairs(failed)}"] if failed else []
+    parts += [f"unknown: {describe_pairs(unknown)}"] if unknown else []
+    error = report.outcomes[-1].error
+    parts += [f"because: {error}"] if error else []
+    return PartialApply(
+        "; ".join(parts),
+        report=report,
+        device=device,
+        ports=ports_of(open_pairs),
+        hint="Read the switch and plan again from what it holds; nothing was sent twice.",
+    )
+
+
+def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
+    wrong = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
+    wanted = report.target.pairs
+    missing = {i: o for i, o in wrong if (i, o) in wanted}
+    extra = {i: o for i, o in wrong if (i, o) not in wanted}
+    parts = [f"missing {describe_pairs(missing.items())}"] if missing else []
+    parts += [f"not removed or not ours {describe_pairs(extra.items())}"] if extra else []
+    return VerifyMismatch(
+        f"the switch reported no error but does not hold what was asked for: {'; '.join(parts)}",
+        missing=missing,
+        extra=extra,
+        device=device,
+        ports=ports_of(wrong),
+        hint="Read the switch and plan again; if it repeats, look at these ports on the device.",
+    )
+
+
+def describe_pairs(pairs: Iterable[Pair], *, longest: int = 8) -> str:
+    """Format pairs as people write them, cut after `longest`.
+
+    >>> describe_pairs([(1, 49), (2, 50)])
+    '1->49, 2->50'
+    """
+    listed = [f"{source}->{output}" for source, output in pairs]
+    more = f" and {len(listed) - longest} more" if len(listed) > longest else ""
+    return ", ".join(listed[:longest]) + more
+
+
+def ports_of(pairs: Iterable[Pair]) -> tuple[int, ...]:
+    """Return the ports of pairs, sorted."""
+    return tuple(sorted({port for pair in pairs for port in pair}))

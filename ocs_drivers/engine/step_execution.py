@@ -1,0 +1,219 @@
+"""The execution of one step as a table of states: send, settle, read until it is so or time is up.
+
+`TRANSITIONS` lists all that can happen. `StepExecution` has one action for each state, which reports an event; the
+table gives the next state. Whatever goes wrong once bytes are out is judged by reading; nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ocs_drivers.contract import Guard
+from ocs_drivers.engine.transaction import judge
+from ocs_drivers.errors import Conflict, OcsError, Timeout, TransportError
+from ocs_drivers.model import Outcome, Snapshot, Status, Step
+from ocs_drivers.timing import Clock, Deadline
+
+
+class State(Enum):
+    """State of a step after the caller's consent."""
+
+    SENDING = auto()
+    """The vendor's commands go out, each further one behind the caller's guard."""
+    SETTLING = auto()
+    """The line broke under a command: the mirrors get the time that they may take."""
+    READING = auto()
+    """The device is read, and the step is judged by what it holds."""
+    WAITING = auto()
+    """The device is at work: a pause before the next read."""
+    FINISHED = auto()
+
+
+class StepEvent(Enum):
+    """Event that ends the action of a state."""
+
+    ACCEPTED = auto()
+    REFUSED = auto()  # by the device, or by the caller's guard after the first command
+    LINE_LOST = auto()
+    SETTLED = auto()
+    AS_WANTED = auto()
+    UNREADABLE = auto()
+    AT_WORK = auto()
+    AT_REST = auto()  # not as wanted, and nothing moves any more
+    FAULT = auto()  # the driver found out that it never will be as wanted
+    RESTED = auto()
+    OVERDUE = auto()
+
+
+TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
+    (State.SENDING, StepEvent.ACCEPTED): State.READING,
+    (State.SENDING, StepEvent.REFUSED): State.READING,
+    (State.SENDING, StepEvent.LINE_LOST): State.SETTLING,
+    (State.SETTLING, StepEvent.SETTLED): State.READING,
+    (State.READING, StepEvent.AS_WANTED): State.FINISHED,
+    (State.READING, StepEvent.UNREADABLE): State.FINISHED,
+    (State.READING, StepEvent.AT_REST): State.FINISHED,
+    (State.READING, StepEvent.FAULT): State.FINISHED,
+    (State.READING, StepEvent.AT_WORK): State.WAITING,
+    (State.WAITING, StepEvent.RESTED): State.READING,
+    (State.WAITING, StepEvent.FAULT): State.FINISHED,
+    (State.WAITING, StepEvent.OVERDUE): State.FINISHED,
+}
+"""All transitions; an event that a state does not have here is a fault of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepHooks:
+    """The vendor's part of a step: methods of `SwitchDriver` of the same names, and times.
+
+    `settle_s` is how long mirrors may take after a line broke, 0 where a read tells by itself. With
+    `watches_after_failure` a device is read as long as it is at work also after a command that failed.
+    """
+
+    perform: Callable[[Step, Guard], None]
+    read_back: Callable[[Step], tuple[Snapshot | None, OcsError | None]]
+    look_again: Callable[[Step], Snapshot]
+    still_moving: Callable[[Step, Snapshot], bool]
+    explain: Callable[[OcsError, Step], OcsError]
+    longest_s: Callable[[Snapshot], float]
+    pauses_s: Iterator[float]
+    settle_s: float
+    watches_after_failure: bool
+
+
+class _Watched:
+    """The caller's guard, and what it raised when it stopped a step that had begun."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.refusal: Exception | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._guard()
+        except Exception as refusal:
+            self.refusal = refusal
+            raise
+
+
+class StepExecution:
+    """One step under way; `run` it once."""
+
+    def __init__(self, step: Step, guard: Guard, hooks: StepHooks, *, device: str, clock: Clock) -> None:
+        self._step = step
+        self._guard = _Watched(guard)
+        self._hooks = hooks
+        self._device = device
+        self._clock = clock
+        self._started_s = clock.now()
+        self._device_s = 0.0
+        self._failure: OcsError | None = None
+        self._read_back: Snapshot | None = None
+        self._deadline: Deadline | None = None
+        self._outcome: Outcome | None = None
+        self._actions = {
+            State.SENDING: self._send,
+            State.SETTLING: self._settle,
+            State.READING: self._read,
+            State.WAITING: self._wait,
+        }
+
+    def run(self) -> Outcome:
+        """Return the outcome. Raises `Conflict` of a device that compared by itself, and so did nothing."""
+        state = State.SENDING
+        while state is not State.FINISHED:
+            state = TRANSITIONS[state, self._actions[state]()]
+        assert self._outcome is not None  # nothing finishes before a read, or the failure of one
+        return self._outcome
+
+    def _send(self) -> StepEvent:
+        try:
+            self._hooks.perform(self._step, self._guard)
+        except Exception as failure:
+            if failure is self._guard.refusal:
+                self._failure = self._stopped(failure)
+            elif isinstance(failure, OcsError) and not isinstance(failure, Conflict):
+                self._failure = failure
+            else:
+                raise
+            return StepEvent.LINE_LOST if isinstance(self._failure, TransportError) else StepEvent.REFUSED
+        return StepEvent.ACCEPTED
+
+    def _stopped(self, refusal: Exception) -> OcsError:
+        if isinstance(refusal, OcsError):
+            return refusal
+        stopped = OcsError(
+            f"the caller let no further command of the step be sent: {str(refusal) or type(refusal).__name__}",
+            device=self._device,
+            hint="Read the switch and plan again from what it holds.",
+        )
+        stopped.__cause__ = refusal
+        return stopped
+
+    def _settle(self) -> StepEvent:
+        if self._hooks.settle_s:
+            arrived_s = self._started_s + self._hooks.settle_s
+            self._clock.sleep(max(arrived_s - self._clock.now(), 0.0))
+        return StepEvent.SETTLED
+
+    def _read(self) -> StepEvent:
+        self._device_s = self._clock.now() - self._started_s
+        self._read_back = self._look()
+        error = self._failure and self._hooks.explain(self._failure, self._step)
+        outcome = self._judge(error)
+        if self._read_back is None:
+            return StepEvent.UNREADABLE
+        if outcome.status is Status.DONE:
+            return StepEvent.AS_WANTED
+        self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
+        if self._failure is not None and not self._hooks.watches_after_failure:
+            return StepEvent.AT_REST
+        try:
+            at_work = self._hooks.still_moving(self._step, self._read_back)
+        except OcsError as fault:
+            return self._faulted(fault)
+        return StepEvent.AT_WORK if at_work else StepEvent.AT_REST
+
+    def _look(self) -> Snapshot | None:
+        """Return what the device holds, None when it no longer answers; keeps what it objected to."""
+        if not isinstance(self._failure, TransportError):
+            try:
+                read_back, objection = self._hooks.read_back(self._step)
+            except OcsError as broken:
+                self._failure = self._failure or broken
+            else:
+                self._failure = self._failure or objection
+                return read_back
+        try:
+            return self._hooks.look_again(self._step)
+        except OcsError as again:
+            again.__context__ = self._failure
+            return None
+
+    def _wait(self) -> StepEvent:
+        assert self._deadline is not None  # set by the read before
+        try:
+            pause_s = next(self._hooks.pauses_s)
+        except OcsError as fault:
+            return self._faulted(fault)
+        if self._deadline.passed:
+            overdue = Timeout(
+                f"the device is still moving after {self._deadline.timeout_s:.3g} s",
+                device=self._device,
+                hint="Look at the device; then read, and plan again from what it holds.",
+            )
+            self._judge(overdue)
+            return StepEvent.OVERDUE
+        self._clock.sleep(min(pause_s, max(self._deadline.remaining_s(), 0.001)))
+        return StepEvent.RESTED
+
+    def _faulted(self, fault: OcsError) -> StepEvent:
+        """Judge with what says more: a timeout, or what failed first."""
+        self._judge(fault if self._failure is None or isinstance(fault, Timeout) else self._failure)
+        return StepEvent.FAULT
+
+    def _judge(self, error: OcsError | None) -> Outcome:
+        self._outcome = judge(self._step, self._read_back, device_s=self._device_s, error=error)
+        return self._outcome

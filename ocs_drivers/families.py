@@ -1,0 +1,109 @@
+"""Families of switches: the scheme of an address, and the factory of the driver that it stands for.
+
+`FAMILIES` are those that come with this package; `pyproject.toml` lists the same as entry points, so that other tools
+find them, and a test compares the two. Others are added by an entry point of their own distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, parse_address
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import AddressError
+
+ENTRY_POINTS = "ocs_drivers.drivers"
+"""Entry point group: name = scheme, value = a `DriverFactory`."""
+
+SIMULATED = "sim+"
+"""Before any scheme: that driver, on a simulated switch that is started for it."""
+
+_SIMULATED_SWITCH = "ocs_drivers.simulated:simulated_switch"
+
+FAMILIES: Mapping[str, str] = {
+    "polatis+scpi": "ocs_drivers.vendors.polatis:scpi_switch",
+    "polatis+tl1": "ocs_drivers.vendors.polatis:tl1_switch",
+    "polatis+serial": "ocs_drivers.vendors.polatis:serial_switch",
+    "polatis+rest": "ocs_drivers.vendors.polatis:rest_switch",
+    "calient+tl1": "ocs_drivers.vendors.calient:tl1_switch",
+    "calient+rest": "ocs_drivers.vendors.calient:rest_switch",
+    "glimmerglass+tl1": "ocs_drivers.vendors.glimmerglass:tl1_switch",
+    "telescent+cli": "ocs_drivers.vendors.telescent:cli_switch",
+    "rome+cli": "ocs_drivers.vendors.rome:rome_ssh",
+    "rome+telnet": "ocs_drivers.vendors.rome:rome_telnet",
+    "afm+cli": "ocs_drivers.vendors.rome:afm_ssh",
+    "afm+telnet": "ocs_drivers.vendors.rome:afm_telnet",
+    "sonic-ocs": "ocs_drivers.vendors.sonic:ssh_switch",
+    "dicon+scpi": "ocs_drivers.vendors.dicon:tcp_switch",
+    "dicon+serial": "ocs_drivers.vendors.dicon:serial_switch",
+    "mosw+scpi": "ocs_drivers.vendors.mosw:tcp_switch",
+    "scpi-1xn": "ocs_drivers.vendors.scpi_1xn:tcp_switch",
+    "scpi-1xn+serial": "ocs_drivers.vendors.scpi_1xn:serial_switch",
+    "manual": "ocs_drivers.vendors.manual:manual_panel",
+}
+
+DriverFactory = Callable[..., OpticalSwitch]
+"""`factory(address: Address, *, timeout_s: float, credentials: Credentials | None) -> OpticalSwitch`, unopened."""
+
+
+def entry_points(**select: str) -> Any:
+    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: most addresses need none."""
+    from importlib import metadata
+
+    return metadata.entry_points(**select)
+
+
+def driver_factory(scheme: str) -> DriverFactory:
+    """Return the factory for a scheme: built in, or provided by an installed distribution.
+
+    Raises `AddressError` when there is none, or when it cannot be imported.
+    """
+    if scheme.startswith(SIMULATED):
+        driver_factory(scheme.removeprefix(SIMULATED))  # raises when there is no such driver
+        return _imported(_SIMULATED_SWITCH)
+    if scheme in FAMILIES:
+        return _imported(FAMILIES[scheme])
+    for entry_point in entry_points(group=ENTRY_POINTS, name=scheme):
+        try:
+            factory: DriverFactory = entry_point.load()
+        except Exception as error:
+            raise AddressError(
+                f"the driver for {scheme} cannot be loaded: {error}",
+                hint=f"Look at the distribution that provides {entry_point.value}.",
+            ) from error
+        return factory
+    raise AddressError(f"no driver for {scheme}", hint=f"Known: {', '.join(known_schemes())}.")
+
+
+def _imported(target: str) -> DriverFactory:
+    module, name = target.split(":")
+    factory: DriverFactory = getattr(import_module(module), name)
+    return factory
+
+
+def known_schemes() -> tuple[str, ...]:
+    """Return the schemes that `open_switch` understands here, sorted."""
+    return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINTS).names}))
+
+
+def open_switch(
+    address: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    credentials: Credentials | tuple[str, str] | None = None,
+) -> OpticalSwitch:
+    """Connect to the switch at `address` and find out what it can do.
+
+    `timeout_s` bounds every wait for an answer. `credentials` go before those in the address. Raises
+    `AddressError`, `ConnectError`, `Timeout`, `ProtocolDesync`, `LoginFailed`.
+    """
+    parsed = parse_address(address)
+    if isinstance(credentials, tuple):
+        credentials = Credentials(*credentials)
+    factory = driver_factory(parsed.scheme)
+    switch = factory(parsed, timeout_s=timeout_s, credentials=credentials or parsed.credentials)
+    switch.open()
+    return switch

@@ -1,0 +1,205 @@
+"""A command line with a prompt, as a person would type at it, without any input or output.
+
+`Decoder` turns bytes into `Line`s and `Prompt`s, the same however the bytes were split. It does what the
+screen of a person would do: escape sequences (colours, window titles) vanish, a backspace takes a character
+back, CR, LF and CRLF end a line. Empty lines are skipped. A prompt has no line end: it is there as soon as the
+text since the last line end matches, and what follows on the same line is a line of its own. Bytes that are not
+UTF-8 become U+FFFD.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ocs_drivers.errors import ProtocolDesync
+
+LONGEST_LINE = 1 << 16
+"""Characters of a line or of an escape sequence; no device comes near this."""
+
+LONGEST_PROMPT = 256
+"""Characters of a prompt; more is not looked at."""
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PLAIN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_PROMPT}}}")
+_COLOUR = re.compile(r"\x1b\[[ -?]{0,32}[@-~]")
+"""A whole control sequence; what is cut short, or longer, goes character by character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, without its end and trailing blanks; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The device waits for a command; `text` is what it shows."""
+
+    text: str
+
+
+CliEvent = Line | Prompt
+
+
+def command_bytes(command: str, line_end: bytes) -> bytes:
+    r"""Return the command as it is typed. Raises `ValueError` when a character of it would end it or steer the device.
+
+    >>> command_bytes("switchstate input 3", b"\r")
+    b'switchstate input 3\r'
+    >>> command_bytes("show\rreboot", b"\r")
+    Traceback (most recent call last):
+    ...
+    ValueError: '\r' cannot be sent inside a command
+    """
+    found = _UNPRINTABLE.search(command)
+    if found:
+        raise ValueError(f"{found.group()!r} cannot be sent inside a command")
+    return command.encode() + line_end
+
+
+class _Inside(Enum):
+    TEXT = auto()
+    ESCAPE = auto()  # after ESC, with any intermediates
+    CONTROL = auto()  # ESC [ ... up to a final character
+    STRING = auto()  # a window title and the like, up to BEL or ESC \
+    STRING_ESCAPE = auto()
+
+
+class Decoder:
+    """Bytes to lines and prompts, incrementally and in bounded memory.
+
+    `prompt` is matched against all the text since the last line end, character by character: the shortest
+    text that matches is the prompt. It must not look beyond its own end (no `$`, no look-ahead). Once
+    `feed` has raised `ProtocolDesync` it raises it for ever.
+    """
+
+    def __init__(self, prompt: re.Pattern[str]) -> None:
+        self._prompt = prompt
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._inside = _Inside.TEXT
+        self._line = ""
+        self._skip_newline = False  # the LF of a CRLF
+        self._skip_blanks = False  # those that belong to a prompt
+        self._sequence_length = 0
+        self._events: list[CliEvent] = []
+        self._broken: ProtocolDesync | None = None
+
+    def feed(self, data: bytes) -> list[CliEvent]:
+        """Return the lines and prompts that `data` completes. Raises `ProtocolDesync` for a line without end."""
+        if self._broken is None:
+            try:
+                self._take_all(self._utf8.decode(data))
+            except ProtocolDesync as desync:
+                self._broken = desync
+        if self._broken is not None:
+            raise self._broken
+        events, self._events = self._events, []
+        return events
+
+    def _take_all(self, text: str) -> None:
+        """Take whole runs of plain text where no prompt can be in them, colours, and the rest one by one."""
+        position = 0
+        while position < len(text):
+            position = self._skip(text, position)
+            if position < len(text):
+                self._take(text[position])
+                position += 1
+
+    def _skip(self, text: str, position: int) -> int:
+        """Take as much as can be taken at once; gives where the rest begins."""
+        while self._inside is _Inside.TEXT:
+            if run := _PLAIN.match(text, position):
+                if not self._took_whole(run[0]):
+                    break
+            elif not (run := _COLOUR.match(text, position)):
+                break
+            position = run.end()
+        return position
+
+    def _took_whole(self, run: str) -> bool:
+        line = self._line + run
+        if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line, 0, LONGEST_PROMPT):
+            return False
+        self._line, self._skip_newline = line, False
+        return True
+
+    def _take(self, character: str) -> None:
+        if self._inside is not _Inside.TEXT:
+            self._take_escaped(character)
+        elif character == "\x1b":
+            self._begin(_Inside.ESCAPE)
+        else:
+            second_half, self._skip_newline = self._skip_newline and character == "\n", character == "\r"
+            if not second_half:
+                self._take_text(character)
+
+    def _take_text(self, character: str) -> None:
+        if character in "\r\n":
+            self._end_line()
+        elif character == "\b":
+            self._line = self._line[:-1]
+        elif character == "\t" or not _UNPRINTABLE.match(character):
+            self._add(character)
+
+    def _add(self, character: str) -> None:
+        if self._skip_blanks and character.isspace():
+            return
+        self._skip_blanks = False
+        self._line += character
+        if len(self._line) <= LONGEST_PROMPT and self._prompt.fullmatch(self._line):
+            self._events.append(Prompt(self._line))
+            self._line = ""
+            self._skip_blanks = True
+        elif len(self._line) > LONGEST_LINE:
+            raise _endless("a line", self._line)
+
+    def _end_line(self) -> None:
+        text, self._line = self._line.rstrip(), ""
+        self._skip_blanks = False
+        if text:
+            self._events.append(Line(text))
+
+    def _begin(self, inside: _Inside) -> None:
+        self._inside = inside
+        self._sequence_length = 0
+
+    def _take_escaped(self, character: str) -> None:
+        self._sequence_length += 1
+        if self._sequence_length > LONGEST_LINE:
+            raise _endless("an escape sequence", "")
+        if self._inside in {_Inside.STRING, _Inside.STRING_ESCAPE}:
+            self._take_string(character)
+        elif character < " ":  # not part of any sequence: it was cut short
+            self._inside = _Inside.TEXT
+            self._take(character)
+        elif self._inside is _Inside.ESCAPE:
+            self._take_after_escape(character)
+        elif "@" <= character <= "~":
+            self._inside = _Inside.TEXT
+
+    def _take_after_escape(self, character: str) -> None:
+        if character == "[":
+            self._inside = _Inside.CONTROL
+        elif character in "]PX^_":
+            self._inside = _Inside.STRING
+        elif not " " <= character <= "/":  # an intermediate is followed by more
+            self._inside = _Inside.TEXT
+
+    def _take_string(self, character: str) -> None:
+        ended = character == "\x07" or (self._inside is _Inside.STRING_ESCAPE and character == "\\")
+        if ended:
+            self._inside = _Inside.TEXT
+        else:
+            self._inside = _Inside.STRING_ESCAPE if character == "\x1b" else _Inside.STRING
+
+
+def _endless(what: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"{what} without end",
+        received=received,
+        hint="Check that the address is the command line of the device.",
+    )

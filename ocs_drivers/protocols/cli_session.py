@@ -1,0 +1,278 @@
+"""A session at a prompt: login, one command at a time, and what the device says in between."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
+from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_bytes
+from ocs_drivers.protocols.session import TransportSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports import wire
+from ocs_drivers.transports.transport import Transport, lost
+
+_T = TypeVar("_T")
+
+CLOSE_TIMEOUT_S = 0.5
+"""Time that closing may take; the device notices by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A login that the device asks for on the line itself, as over telnet.
+
+    `user_prompt` and `password_prompt` are what it shows, whole. A device that asks for the user a second time
+    has refused. Raises `LoginFailed` for a name or password that cannot be typed.
+    """
+
+    credentials: Credentials
+    user_prompt: re.Pattern[str] = re.compile(r"(?:(?!Last )\S+ )?(?:[Ll]ogin|[Uu]ser(?:name)?):")
+    password_prompt: re.Pattern[str] = re.compile(r"[Pp]assword:")
+
+    def __post_init__(self) -> None:
+        if not (self.credentials.user + self.credentials.password).isprintable():
+            raise LoginFailed(
+                "the user name or the password holds a character that cannot be typed",
+                hint="Use letters, digits and punctuation.",
+            )
+
+
+class CliSession(TransportSession):
+    """Commands and replies at a prompt; several threads may share it.
+
+    A reply is what stands between the command as the device repeats it and the next prompt. Set `echoes` to
+    False for a device that does not repeat commands. Lines that match `unsolicited`, and all lines outside a
+    reply (banners included), are kept for `events`; a group `kind` in the pattern gives the event its kind.
+    Where the device shows long output in pages, `pager` is the text it shows at the end of a page.
+
+    A lock is held over each exchange, and whatever breaks an exchange closes the connection. After
+    `idle_limit_s` without an exchange a new connection is made before the next, for devices that leave an idle
+    connection to die.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        timeout_s: float,
+        prompt: re.Pattern[str],
+        clock: Clock = SYSTEM_CLOCK,
+        unsolicited: re.Pattern[str] | None = None,
+        login: Login | None = None,
+        idle_limit_s: float | None = None,
+        pager: re.Pattern[str] | None = None,
+        logout: str = "",
+        echoes: bool = True,
+        line_end: bytes = b"\r",
+    ) -> None:
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
+        self._unsolicited = unsolicited
+        self._login = login
+        self._idle_limit_s = idle_limit_s
+        self._pager = pager
+        self._logout = logout
+        self._echoes = echoes
+        self._line_end = line_end
+        asking = (login.user_prompt, login.password_prompt) if login else ()
+        self._prompts = _any_of(prompt, pager, *asking)
+        self._decoder = Decoder(self._prompts)
+        self._waiting: deque[CliEvent] = deque()
+        self._used_s = clock.now()
+
+    def ready(self) -> None:
+        """Make sure that there is a fresh connection at its prompt, before a write; takes in what waits."""
+        with self._lock:
+            if self._idle_limit_s is not None and self._clock.now() - self._used_s >= self._idle_limit_s:
+                self._transport.close()
+            super().ready()
+
+    def ask(
+        self, command: str, decode: Callable[[tuple[str, ...]], _T], *, timeout_s: float | None = None
+    ) -> _T:
+        """Send a command and decode the lines of its reply.
+
+        `decode` raises `ProtocolDesync` for lines that are not what the device says to this command, which
+        closes the line, or what a refusal means (`DeviceError` and the like), which does not. Raises
+        `ValueError`, before anything is sent, for a command with control characters.
+        """
+        with self._lock:
+            command_bytes(command, self._line_end)
+            self.ready()
+            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
+            with self._closing_on_failure(command):
+                lines = self._converse(command, deadline)
+                try:
+                    return decode(lines)
+                except OcsError as refusal:
+                    if isinstance(refusal, TransportError):
+                        raise
+                    objection = refusal.locate(device=self._device, sent=command)
+            raise objection
+
+    def ask_again(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
+        try:
+            return self.ask(command, decode)
+        except ConnectionLost:
+            return self.ask(command, decode)
+
+    # -- connecting
+
+    def _log_out(self) -> None:
+        if self._transport.is_open and self._logout:
+            deadline = Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock)
+            with contextlib.suppress(OcsError):
+                self._type(self._logout, deadline)
+
+    def _start(self) -> None:
+        self._decoder = Decoder(self._prompts)
+        self._waiting.clear()
+        try:
+            with self._closing_on_failure(""):
+                self._reach_prompt(Deadline(self._timeout_s, self._clock))
+        except ConnectionLost as error:
+            raise ConnectError(
+                "the device closed the connection before it was ready for a command",
+                device=self._device,
+                hint="It may have no session left; close other clients.",
+            ) from error
+        self._used_s = self._clock.now()
+
+    def _reach_prompt(self, deadline: Deadline) -> None:
+        """Take in banners, and log in where the line asks for it, up to the device's prompt."""
+        named = False
+        while prompt := self._next_prompt(deadline, after_user=named):
+            login = self._login
+            if login and login.user_prompt.fullmatch(prompt):
+                if named:
+                    raise self._not_welcome(login.credentials)
+                named = True
+                self._type(login.credentials.user, deadline)
+            elif login and login.password_prompt.fullmatch(prompt):
+                self._type(login.credentials.password, deadline, secret=True)
+            else:
+                return
+
+    def _next_prompt(self, deadline: Deadline, *, after_user: bool) -> str:
+        """Return the next prompt; lines before it are events (but for the user name's echo), pages are turned."""
+        while True:
+            event = self._next(deadline)
+            if isinstance(event, Line):
+                if not (after_user and self._login and event.text == self._login.credentials.user):
+                    self._keep_line(event.text)
+            elif not self._turns_page(event, deadline):
+                return event.text
+
+    def _not_welcome(self, credentials: Credentials) -> LoginFailed:
+        return LoginFailed(
+            f"the device does not accept user {credentials.user!r} with this password",
+            device=self._device,
+            hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
+        )
+
+    # -- exchanging
+
+    def _converse(self, command: str, deadline: Deadline) -> tuple[str, ...]:
+        """Send one command and wait for all of its reply."""
+        self._type(command, deadline)
+        if self._echoes:
+            self._await_echo(command, deadline)
+        lines: list[str] = []
+        while (line := self._next_line(deadline)) is not None:
+            if self._unsolicited is not None and self._unsolicited.match(line):
+                self._keep_line(line)
+            else:
+                lines.append(line)
+        self._used_s = self._clock.now()
+        return tuple(lines)
+
+    def _await_echo(self, command: str, deadline: Deadline) -> None:
+        """Skip what was under way before the command was received, another prompt included."""
+        while True:
+            event = self._next(deadline)
+            if isinstance(event, Prompt):
+                self._check_logged_in(event)
+            elif _same(event.text, command):
+                return
+            else:
+                self._keep_line(event.text)
+
+    def _next_line(self, deadline: Deadline) -> str | None:
+        """Return the next line of a reply; None at its end."""
+        while True:
+            event = self._next(deadline)
+            if isinstance(event, Line):
+                return event.text
+            self._check_logged_in(event)
+            if not self._turns_page(event, deadline):
+                return None
+
+    def _turns_page(self, prompt: Prompt, deadline: Deadline) -> bool:
+        """Return True at the end of a page; then the next page is asked for."""
+        if self._pager is None or not self._pager.fullmatch(prompt.text):
+            return False
+        self._transport.send(b" ", deadline)
+        return True
+
+    def _check_logged_in(self, prompt: Prompt) -> None:
+        if self._asks_for_login(prompt):
+            raise lost(self._device, "the device asks for a login again")
+
+    def _asks_for_login(self, prompt: Prompt) -> bool:
+        login = self._login
+        return login is not None and any(
+            pattern.fullmatch(prompt.text) for pattern in (login.user_prompt, login.password_prompt)
+        )
+
+    def _type(self, command: str, deadline: Deadline, *, secret: bool = False) -> None:
+        wire.sent(self._device, "***" if secret else command)
+        self._transport.send(command_bytes(command, self._line_end), deadline)
+
+    def _next(self, deadline: Deadline) -> CliEvent:
+        while not self._waiting:
+            self._take(self._transport.receive(deadline))
+        return self._waiting.popleft()
+
+    def _take(self, data: bytes) -> None:
+        wire.received(self._device, data)
+        self._waiting.extend(self._decoder.feed(data))
+
+    def _collect(self) -> None:
+        """Take in what came since the last exchange; forget a connection that turns out to be broken."""
+        try:
+            while self._transport.is_open and self._transport.has_input():
+                self._take(self._transport.receive(Deadline(0, self._clock)))
+        except TransportError:
+            self._transport.close()
+        while self._waiting:
+            event = self._waiting.popleft()
+            if isinstance(event, Line):
+                self._keep_line(event.text)
+            elif self._asks_for_login(event):
+                self._transport.close()
+
+    def _keep_line(self, line: str) -> None:
+        match = self._unsolicited.match(line) if self._unsolicited else None
+        self._keep_event((match.groupdict().get("kind") if match else None) or "line", (line,))
+
+
+def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
+    """Return a pattern that matches what any of these does; case may be ignored in some of them."""
+    parts = [
+        f"(?{'i' if pattern.flags & re.IGNORECASE else ''}:{pattern.pattern})"
+        for pattern in patterns
+        if pattern is not None
+    ]
+    return re.compile("|".join(parts))
+
+
+def _same(line: str, command: str) -> bool:
+    """Return True if a line is the command as the device repeats it; devices add and drop blanks."""
+    return line.split() == command.split()

@@ -1,0 +1,240 @@
+"""HTTP/1.1 as a client of a switch speaks it, without any input or output: on `h11` (extra `rest`).
+
+`HttpConnection` is one connection: requests become bytes, bytes become replies, the same however they were
+split. Whatever is not HTTP, or never ends, raises `ProtocolDesync`. `CookieJar` keeps a login.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import LoginFailed, ProtocolDesync, Unsupported
+
+LONGEST_BODY_BYTES = 1 << 24
+"""No table of any size of switch comes near this; more is not an answer to anything we ask."""
+
+DEEPEST_DOCUMENT = 16
+"""No answer is nested so deeply; what is could not even be shown in an error."""
+
+JSON_TYPE = "application/json"
+
+_EVERY_REPLY = b"HTTP/1."
+_COOKIES_KEPT = 16
+_BYTES_SHOWN = 80
+
+Headers = Iterable[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `Content-Length` is added when it is sent."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+    @property
+    def line(self) -> str:
+        """Method and target, for messages and logs."""
+        return f"{self.method} {self.target}"
+
+    def with_headers(self, *headers: tuple[str, str]) -> Request:
+        """Return the same request with these headers before its own."""
+        return replace(self, headers=(*headers, *self.headers))
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """One reply, complete. `headers` are by lower-case name; of a repeated one the last."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """The body as text, for messages."""
+        return self.body.decode("utf-8", "replace").strip()
+
+    def json(self) -> Any:
+        """Return the body as JSON. Raises `ProtocolDesync` when it is not JSON, or nested beyond sense."""
+        try:
+            return _not_deep(json.loads(self.body))
+        except (ValueError, RecursionError) as error:
+            raise ProtocolDesync(
+                f"the body of the reply is not JSON: {error}", received=self.text[:_BYTES_SHOWN]
+            ) from None
+
+
+def _not_deep(document: Any) -> Any:
+    """Return the document. Raises `ValueError` when it is nested more than `DEEPEST_DOCUMENT` times."""
+    level = [document]
+    for _ in range(DEEPEST_DOCUMENT):
+        level = [inner for item in level for inner in _inside(item)]
+    if level:
+        raise ValueError("nested too deeply")
+    return document
+
+
+def _inside(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
+
+
+class CookieJar:
+    """The cookies of one device; no paths, no domains, for there is one device and one login."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    @property
+    def header(self) -> Headers:
+        """The header that carries them, if there are any.
+
+        >>> jar = CookieJar()
+        >>> jar.take("JSESSIONID=1A2B; Path=/rest; HttpOnly")
+        >>> jar.header
+        (('Cookie', 'JSESSIONID=1A2B'),)
+        """
+        pairs = "; ".join(f"{name}={value}" for name, value in self._values.items())
+        return (("Cookie", pairs),) if pairs else ()
+
+    def take(self, set_cookie: str) -> None:
+        """Keep what a `Set-Cookie` header says; an empty value or `Max-Age=0` forgets."""
+        pair, *attributes = [part.strip() for part in set_cookie.split(";")]
+        name, _, value = pair.partition("=")
+        self._values.pop(name, None)
+        ended = not value or any(attribute.lower() == "max-age=0" for attribute in attributes)
+        if name and not ended and len(self._values) < _COOKIES_KEPT:
+            self._values[name] = value
+
+    def clear(self) -> None:
+        """Forget the login."""
+        self._values.clear()
+
+
+def basic_authorization(credentials: Credentials) -> tuple[str, str]:
+    """Return the header of HTTP Basic authentication (RFC 7617).
+
+    >>> basic_authorization(Credentials("admin", "root"))
+    ('Authorization', 'Basic YWRtaW46cm9vdA==')
+
+    Raises `LoginFailed` for a user name that it cannot carry.
+    """
+    if ":" in credentials.user:
+        raise LoginFailed(
+            "HTTP Basic authentication cannot carry a user name with a colon",
+            hint="Use another account.",
+        )
+    return (
+        "Authorization",
+        f"Basic {b64encode(f'{credentials.user}:{credentials.password}'.encode()).decode()}",
+    )
+
+
+class HttpConnection:
+    """One connection as the client sees it: `request`, then `feed` until there is a reply, and again."""
+
+    def __init__(self, *, longest_body_bytes: int = LONGEST_BODY_BYTES) -> None:
+        h11 = _h11()
+        self._h11 = h11
+        self._connection = h11.Connection(h11.CLIENT)
+        self._longest_body_bytes = longest_body_bytes
+        self._head: Any = None
+        self._body = bytearray()
+        self._beginning = b""
+
+    def request(self, request: Request) -> bytes:
+        """Return the bytes of one request, which must have a Host header."""
+        h11, body = self._h11, request.body
+        headers = list(request.headers)
+        if body is not None or request.method in {"POST", "PUT", "PATCH"}:
+            headers.append(("Content-Length", str(len(body or b""))))
+        self._head, self._body, self._beginning = None, bytearray(), b""
+        events = [h11.Request(method=request.method, target=request.target, headers=headers)]
+        events += [h11.Data(data=body)] if body else []
+        return b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage()))
+
+    def feed(self, data: bytes) -> HttpReply | None:
+        """Return the reply, once these bytes complete it; `b""` says that the device has closed the connection."""
+        self._check_http(data)
+        try:
+            self._connection.receive_data(data)
+            while True:
+                event = self._connection.next_event()
+                if event is self._h11.NEED_DATA or event is self._h11.PAUSED:
+                    return None
+                if isinstance(event, self._h11.EndOfMessage):
+                    return self._finish()
+                self._take(event)
+        except self._h11.RemoteProtocolError as error:
+            raise _desync(f"the answer is not HTTP: {error}", data) from None
+
+    def _check_http(self, data: bytes) -> None:
+        """Raise `ProtocolDesync` at once for noise: without a line end, we would wait for the rest of it."""
+        if len(self._beginning) < len(_EVERY_REPLY):
+            self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]
+            if not _EVERY_REPLY.startswith(self._beginning):
+                raise _desync("the answer is not HTTP/1", data)
+
+    @property
+    def reusable(self) -> bool:
+        """True if another request may follow on this connection; asked once after each reply."""
+        try:
+            self._connection.start_next_cycle()
+        except self._h11.LocalProtocolError:
+            return False
+        return True
+
+    def _take(self, event: Any) -> None:
+        if isinstance(event, self._h11.Response):
+            self._head = event
+        elif isinstance(event, self._h11.Data):
+            self._body += event.data
+            if len(self._body) > self._longest_body_bytes:
+                raise _desync(f"a body of more than {self._longest_body_bytes} bytes", bytes(self._body))
+        elif isinstance(event, self._h11.ConnectionClosed):
+            raise _desync("the connection ended before the reply", b"")
+
+    def _finish(self) -> HttpReply:
+        surplus, _ = self._connection.trailing_data
+        if surplus:
+            raise _desync("more bytes than the reply has", surplus)
+        return HttpReply(
+            self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode("latin-1")
+        )
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """All headers of the last reply, repeated ones too; names in lower case."""
+        return tuple((name.decode(), value.decode("latin-1")) for name, value in self._head.headers)
+
+
+@cache
+def _h11() -> Any:
+    try:
+        import h11
+    except ImportError as error:
+        raise Unsupported(
+            "h11 is not installed", hint="Install it with: pip install 'lightbed[rest]'."
+        ) from error
+    return h11
+
+
+def _desync(why: str, received: bytes) -> ProtocolDesync:
+    shown = received[:_BYTES_SHOWN].decode("ascii", "backslashreplace")
+    return ProtocolDesync(
+        why, received=shown, hint="Check that this port serves the switch's REST interface."
+    )

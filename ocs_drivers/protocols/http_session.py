@@ -1,0 +1,271 @@
+"""A session in HTTP: one request at a time over any transport, with Basic authentication and a cookie.
+
+    session = HttpSession(transport, device="calient+rest://10.0.0.3", credentials=account, timeout_s=5)
+    session.open()
+    session.get_json("/rest/crossconnects/?id=list")
+    session.send_json("PUT", "/api/data/...", document, before_resending=guard)
+
+A request that changes something is never sent twice, but where the device refused the first explicitly
+(its session had expired) and the caller's guard lets the second pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import (
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    LoginFailed,
+    OcsError,
+    PermissionDenied,
+    ProtocolDesync,
+    SessionExpired,
+)
+from ocs_drivers.protocols.http import (
+    JSON_TYPE,
+    LONGEST_BODY_BYTES,
+    CookieJar,
+    Headers,
+    HttpConnection,
+    HttpReply,
+    Request,
+    basic_authorization,
+)
+from ocs_drivers.protocols.session import TransportSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports import wire
+from ocs_drivers.transports.transport import Transport
+
+_T = TypeVar("_T")
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_TEXT_SHOWN = 200
+
+
+class HttpSession(TransportSession):
+    """Requests and replies on one kept connection; several threads may share it.
+
+    A lock is held over each exchange. Whatever breaks an exchange closes the connection, so that a late
+    answer meets nobody. A connection that the device closed between two requests is replaced; reads are
+    sent again once when it closed while they were on their way. The `Host` header is that of `device`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        credentials: Credentials | None,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        longest_body_bytes: int = LONGEST_BODY_BYTES,
+    ) -> None:
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
+        self._credentials = credentials
+        self._longest_body_bytes = longest_body_bytes
+        self._host = urlsplit(device).netloc or "switch"
+        self._http: HttpConnection | None = None
+        self._cookies = CookieJar()
+        self._answered = False
+        self._accepted = False
+
+    def open(self) -> None:
+        """Connect. Nothing is asked yet: the driver's first request finds out who is there, and logs in."""
+        with self._lock:
+            self._cookies.clear()
+            self._answered = self._accepted = False
+            super().open()
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Headers = (),
+        *,
+        is_read: bool | None = None,
+        timeout_s: float | None = None,
+        before_resending: Guard = unguarded,
+    ) -> HttpReply:
+        """Send a request and give its reply, whatever its status but 401 and 403.
+
+        `is_read` says that it may be sent again when the device closed the connection (default: methods that read).
+        A 401 to a cookie renews the login once: `before_resending` is asked, then the request is sent again.
+        Raises `LoginFailed`, `SessionExpired`, `PermissionDenied`, and whatever breaks a line.
+        """
+        request = Request(method, target, tuple(headers), body)
+        again = method in _READS if is_read is None else is_read
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        with self._lock, self._closing_on_failure(request.line):
+            had_login = bool(self._cookies)
+            reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+            if reply.status == 401 and had_login:
+                self._cookies.clear()
+                before_resending()
+                reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+            self._check_authorized(reply)
+            return reply
+
+    def get(
+        self,
+        target: str,
+        decode: Callable[[HttpReply], _T],
+        headers: Headers = (),
+        *,
+        accept: str = JSON_TYPE,
+    ) -> _T:
+        """Return what is at `target`, decoded. Raises `DeviceError` for any status but 200."""
+        reply = self.request("GET", target, headers=(("Accept", accept), *headers))
+        sent = f"GET {target}"
+        with self._closing_on_failure(sent):
+            if reply.status != 200:
+                raise self.refusal(reply, sent)
+            return decode(reply)
+
+    def get_json(
+        self, target: str, decode: Callable[[Any], _T], headers: Headers = (), *, accept: str = JSON_TYPE
+    ) -> _T:
+        """Return the JSON document at `target`, decoded; raises as `get` does."""
+        return self.get(target, lambda reply: decode(reply.json()), headers, accept=accept)
+
+    def send_json(
+        self,
+        method: str,
+        target: str,
+        document: Any,
+        headers: Headers = (),
+        *,
+        content_type: str = JSON_TYPE,
+        timeout_s: float | None = None,
+        before_resending: Guard = unguarded,
+    ) -> HttpReply:
+        """Send a JSON document, once; the reply with whatever status."""
+        return self.request(
+            method,
+            target,
+            json.dumps(document, separators=(",", ":")).encode(),
+            (("Content-Type", content_type), ("Accept", content_type), *headers),
+            is_read=False,
+            timeout_s=timeout_s,
+            before_resending=before_resending,
+        )
+
+    def refusal(self, reply: HttpReply, sent: str) -> DeviceError:
+        """Return the error for a status that is not a success; `device_code` is the status."""
+        return DeviceError(
+            f"the device refused: {reply.status} {reply.reason}".rstrip(),
+            device_code=str(reply.status),
+            device=self._device,
+            sent=sent,
+            received=reply.text[:_TEXT_SHOWN],
+        )
+
+    def _log_out(self) -> None:
+        self._cookies.clear()
+
+    def _start(self) -> None:
+        self._http = HttpConnection(longest_body_bytes=self._longest_body_bytes)
+
+    def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:
+        """Exchange a request and its reply; once more on a new connection where `again` allows it."""
+        try:
+            return self._exchange(request, deadline)
+        except ConnectionLost as error:
+            self._transport.close()
+            if not self._answered and self._in_use:
+                raise self._nobody() from error
+            if not again or not self._in_use:
+                raise
+            return self._exchange(request, deadline)
+
+    def _exchange(self, request: Request, deadline: Deadline) -> HttpReply:
+        self.ready()
+        connection = self._http
+        assert connection is not None  # made with every connection
+        data = connection.request(request.with_headers(("Host", self._host), *self._login()))
+        wire.sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
+        self._transport.send(data, deadline)
+        reply = self._await_reply(connection, deadline)
+        wire.received(self._device, f"{reply.status} {reply.reason}\n".encode() + reply.body)
+        self._keep(connection)
+        return reply
+
+    def _await_reply(self, connection: HttpConnection, deadline: Deadline) -> HttpReply:
+        reply: HttpReply | None = None
+        while reply is None:
+            try:
+                data = self._transport.receive(deadline)
+            except ConnectionLost:
+                reply = _reply_ended_by_close(connection)
+                if reply is None:
+                    raise
+            else:
+                reply = connection.feed(data)
+        return reply
+
+    def _keep(self, connection: HttpConnection) -> None:
+        """Keep the cookies, and the connection where both sides want to."""
+        self._answered = True
+        for name, value in connection.headers:
+            if name == "set-cookie":
+                self._cookies.take(value)
+        if not connection.reusable:
+            self._transport.close()
+
+    def _login(self) -> Headers:
+        """Return the headers of the login: a cookie where there is one, and the account in any case."""
+        basic = () if self._credentials is None else (basic_authorization(self._credentials),)
+        return (*basic, *self._cookies.header)
+
+    def _check_authorized(self, reply: HttpReply) -> None:
+        if reply.status == 403:
+            raise PermissionDenied(
+                "this account may not do that",
+                device=self._device,
+                received=reply.text[:_TEXT_SHOWN],
+                hint="Use an account with write access.",
+            )
+        if reply.status != 401:
+            self._accepted = True
+            return
+        hint = "Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or pass credentials."
+        if self._accepted:
+            raise SessionExpired(
+                "the login was lost and could not be renewed", device=self._device, hint=hint
+            )
+        raise LoginFailed("wrong user name or password", device=self._device, hint=hint)
+
+    def _nobody(self) -> ConnectError:
+        return ConnectError(
+            "the device closed the connection before its first answer",
+            device=self._device,
+            hint="The port may belong to something else, or want TLS (?tls=1).",
+        )
+
+    @contextmanager
+    def _closing_on_failure(self, sent: str) -> Iterator[None]:
+        """Close a broken connection; a refusal that came as a whole reply leaves it open."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, LoginFailed | SessionExpired | PermissionDenied | DeviceError):
+                self._transport.close()
+            if isinstance(error, OcsError):
+                error.locate(device=self._device, sent=sent)
+            raise
+
+
+def _reply_ended_by_close(connection: HttpConnection) -> HttpReply | None:
+    """Return the reply of a server that marks the end of a body by closing the connection, else None."""
+    try:
+        return connection.feed(b"")
+    except ProtocolDesync:
+        return None

@@ -1,0 +1,136 @@
+"""SCPI as all instruments answer it, without any input or output.
+
+`ReplyReader` turns bytes into replies, the same however the bytes were split; the decoders turn replies into values.
+Whatever is not the language raises `ProtocolDesync`.
+
+Set commands are silent: a refusal is found only in the device's error queue (`ERRORS`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import Identity
+
+IDENTITY = "*IDN?"
+CLEAR = "*CLS"
+OPERATION_COMPLETE = "*OPC?"
+ERRORS = ":syst:err?"
+
+LONGEST_LINE_BYTES = 1 << 20
+"""No reply of any size of switch comes near this; more without a line end is not our protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedError:
+    """One entry of the device's error queue; number 0 says that the queue is empty."""
+
+    number: int
+    text: str
+
+
+class ReplyReader:
+    """The receiving half: bytes in, replies out.
+
+    A line ends with LF, CR or CRLF, and holds one reply or several joined by `;` (outside quotes and
+    parentheses). Raises `ProtocolDesync` on bytes that are not printable ASCII and on endless lines,
+    and goes on raising it: after that nothing on this connection can be trusted.
+    """
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._broken: ProtocolDesync | None = None
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the replies completed by these bytes, in order."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return self._feed(data)
+        except ProtocolDesync as error:
+            self._broken = error
+            raise
+
+    def _feed(self, data: bytes) -> list[str]:
+        self._line += data
+        *complete, rest = re.split(rb"[\r\n]", self._line)
+        self._line = bytearray(rest)
+        if len(rest) > LONGEST_LINE_BYTES:
+            raise _not_scpi("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
+        return [reply for line in complete if line.strip() for reply in split_replies(_printable(line))]
+
+
+def _printable(line: bytes) -> str:
+    text = bytes(line).decode("ascii", "backslashreplace")
+    if not (line.isascii() and text.replace("\t", " ").isprintable()):
+        raise _not_scpi("bytes that are not text", text)
+    return text.strip()
+
+
+_REPLY = re.compile(r'(?:"(?:[^"]|"")*"|\([^()]*\)|[^;"()])*')
+
+
+def split_replies(line: str) -> tuple[str, ...]:
+    """Return the replies that chained queries gave on one line.
+
+    >>> split_replies('(@1),(@17);0, "No error; really"')
+    ('(@1),(@17)', '0, "No error; really"')
+    """
+    replies: list[str] = []
+    position = 0
+    while position <= len(line):
+        match = _REPLY.match(line, position)
+        assert match is not None  # the pattern matches the empty string
+        replies.append(match.group().strip())
+        if match.end() < len(line) and line[match.end()] != ";":
+            raise _not_scpi("unbalanced quotes or parentheses", line)
+        position = match.end() + 1
+    return tuple(replies)
+
+
+_ERROR = re.compile(r'([+-]?\d{1,9})\s*,\s*"(.*)"')
+
+
+def decode_identity(reply: str) -> Identity:
+    """Decode maker, product code, serial number and firmware.
+
+    >>> decode_identity("Polatis,I-OST-24x24-LU1-DMHNS,002414,6.5.2.18").serial
+    '002414'
+    """
+    fields = [field.strip() for field in reply.split(",")]
+    if len(fields) != 4 or not fields[0] or not fields[1]:
+        raise _not_scpi("not an identity of four fields", reply)
+    return Identity(*fields)
+
+
+def is_queued_error(reply: str) -> bool:
+    """Return True if a reply has the form of an entry of the error queue."""
+    return _ERROR.fullmatch(reply) is not None
+
+
+def decode_error(reply: str) -> QueuedError:
+    """Decode an entry of the error queue.
+
+    >>> decode_error('-113,"Undefined header"'), decode_error('0, "No error"').number
+    (QueuedError(number=-113, text='Undefined header'), 0)
+    """
+    match = _ERROR.fullmatch(reply)
+    if match is None:
+        raise _not_scpi("not an error queue entry", reply)
+    return QueuedError(int(match[1]), match[2])
+
+
+def decode_complete(reply: str) -> None:
+    """Check the answer to `OPERATION_COMPLETE`: exactly `1`."""
+    if reply != "1":
+        raise _not_scpi("not the 1 that means complete", reply)
+
+
+def _not_scpi(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"the reply is not SCPI: {why}",
+        received=received[:200],
+        hint="Check that the address is the device's SCPI port and that nobody shares this connection.",
+    )

@@ -1,0 +1,206 @@
+"""A session in SCPI: one question at a time, each with its own answers, over any transport."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ocs_drivers.errors import (
+    AnotherDevice,
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    ProtocolDesync,
+    TransportError,
+)
+from ocs_drivers.model import Identity
+from ocs_drivers.protocols import scpi
+from ocs_drivers.protocols.session import TransportSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports import wire
+from ocs_drivers.transports.transport import Transport, lost
+
+_T = TypeVar("_T")
+_LONGEST_QUEUE = 64
+"""Entries after which we no longer believe that an error queue ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Differences between one instrument's SCPI and another's, as far as a session goes.
+
+    `identity` is asked on every new connection and decoded by `decode_identity`; `errors` asks for the
+    oldest entry of the error queue, and is empty where there is none.
+    """
+
+    terminator: bytes = b"\n"
+    identity: str = scpi.IDENTITY
+    decode_identity: Callable[[str], Identity] = scpi.decode_identity
+    errors: str = scpi.ERRORS
+
+
+STANDARD = Dialect()
+
+
+class ScpiSession(TransportSession):
+    """Questions and answers on one connection; several threads may share it.
+
+    A lock is held over each exchange, so that an answer reaches who asked. Whatever goes wrong in an
+    exchange closes the connection: a late answer then meets nobody. The next exchange reconnects, and
+    makes sure that the same device answers as before.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        dialect: Dialect = STANDARD,
+    ) -> None:
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
+        self._dialect = dialect
+        self._reader = scpi.ReplyReader()
+        self._replies: deque[str] = deque()
+        self._known: Identity | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Identity that the device gave when the connection was made."""
+        if self._known is None:
+            raise lost(self._device, "it was never opened")
+        return self._known
+
+    def _collect(self) -> None:
+        """Take in the LF of a CRLF that came after its CR; close a connection where anything else waits."""
+        if not self._transport.is_open or not self._transport.has_input():
+            return
+        try:
+            if self._transport.receive(Deadline(0, self._clock)).strip(b"\r\n"):
+                self._transport.close()
+        except TransportError:
+            self._transport.close()
+
+    def ask(self, query: str, decode: Callable[[str], _T], *, timeout_s: float | None = None) -> _T:
+        """Return the decoded answer to one query, or to several where all but the last are silent.
+
+        Never sends twice: for queries that may be repeated, see `ask_again`.
+        """
+        with self._exchange(query, timeout_s) as next_reply:
+            return decode(next_reply())
+
+    def tell(self, command: str) -> None:
+        """Send a command that the device answers with silence; what became of it shows in what it tells next."""
+        with self._exchange(command):
+            pass
+
+    def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
+        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
+        try:
+            return self.ask(query, decode)
+        except ConnectionLost:
+            return self.ask(query, decode)
+
+    def ask_together_again(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+        """Return the decoded answers to several queries in one round trip; as `ask_again` in all else."""
+        try:
+            return self._ask_together(queries, decode)
+        except ConnectionLost:
+            return self._ask_together(queries, decode)
+
+    def _ask_together(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+        with self._exchange(";".join(queries)) as next_reply:
+            return decode([next_reply() for _ in queries])
+
+    def ask_checked(
+        self, query: str, decode: Callable[[str], _T]
+    ) -> tuple[_T | None, tuple[DeviceError, ...]]:
+        """Return the answer and the error queue in one round trip; the answer is None when refused.
+
+        A refused query is silent, so the queue's entry is what ends the answer. Further entries are
+        drained by further questions.
+        """
+        with self._exchange(f"{query};{self._dialect.errors}") as next_reply:
+            answer: _T | None = None
+            reply = next_reply()
+            if not scpi.is_queued_error(reply):
+                answer = decode(reply)
+                reply = next_reply()
+            entry = scpi.decode_error(reply)
+            if answer is None and entry.number == 0:
+                raise ProtocolDesync("neither an answer nor an error", received=reply)
+        return answer, self._rest_of_queue(entry, query)
+
+    def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
+        """Return everything in the device's error queue, oldest first."""
+        return self._rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
+
+    def _rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
+        errors: list[DeviceError] = []
+        while entry.number != 0 and len(errors) < _LONGEST_QUEUE:
+            errors.append(self._device_error(entry, sent))
+            entry = self.ask(self._dialect.errors, scpi.decode_error)
+        return tuple(errors)
+
+    def _device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
+        return DeviceError(
+            f"the device refused: {entry.number}, {entry.text}",
+            device_code=str(entry.number),
+            device=self._device,
+            sent=sent,
+        )
+
+    def _start(self) -> None:
+        """Ask who is there; a port that is open but not a switch is found out here."""
+        self._reader = scpi.ReplyReader()
+        self._replies.clear()
+        try:
+            with self._replies_to(self._dialect.identity, self._timeout_s) as next_reply:
+                identity = self._dialect.decode_identity(next_reply())
+        except ConnectionLost as error:
+            raise ConnectError(
+                "the device closed the connection before it said who it is",
+                device=self._device,
+                hint="It may serve one client at a time, or the port may belong to something else.",
+            ) from error
+        self._check_same_device(identity)
+
+    def _check_same_device(self, identity: Identity) -> None:
+        if self._known is not None and self._known.serial != identity.serial:
+            self._transport.close()
+            raise AnotherDevice(
+                f"another device answers: serial number {identity.serial}, not {self._known.serial}",
+                device=self._device,
+                hint="Check the network address, then make a new driver for this device.",
+            )
+        self._known = identity
+
+    @contextmanager
+    def _exchange(self, command: str, timeout_s: float | None = None) -> Iterator[Callable[[], str]]:
+        with self._lock:
+            self.ready()
+            timeout_s = self._timeout_s if timeout_s is None else timeout_s
+            with self._replies_to(command, timeout_s) as next_reply:
+                yield next_reply
+
+    @contextmanager
+    def _replies_to(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
+        """Send a command and give its replies one by one."""
+        deadline = Deadline(timeout_s, self._clock)
+        with self._closing_on_failure(command):
+            wire.sent(self._device, command)
+            self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
+            yield lambda: self._next_reply(deadline)
+            if self._replies:
+                raise ProtocolDesync("more replies than questions", received=self._replies[0])
+
+    def _next_reply(self, deadline: Deadline) -> str:
+        while not self._replies:
+            data = self._transport.receive(deadline)
+            wire.received(self._device, data)
+            self._replies.extend(self._reader.feed(data))
+        return self._replies.popleft()

@@ -1,0 +1,127 @@
+"""The base of all sessions: one connection over a transport, replaced when it broke, shared by several threads."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from ocs_drivers.errors import OcsError
+from ocs_drivers.model import Event
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport, lost
+
+EVENTS_KEPT = 1024
+
+
+class TransportSession(ABC):
+    """One session with a device; a protocol adds `_start` and its exchanges.
+
+    An exchange holds the lock, calls `ready`, and runs inside `_closing_on_failure`, so that a late answer is
+    never taken for the next one. The next exchange after a failure makes a new connection.
+    """
+
+    def __init__(
+        self, transport: Transport, *, device: str, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._transport = transport
+        self._device = device
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._event_count = 0
+        self._connections = 0
+        self._in_use = False
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Start on the connection that was just made: log in, or find out who is there."""
+
+    def _log_out(self) -> None:  # noqa: B027 - most protocols have no login
+        """Log out on the connection, where the protocol has a login."""
+
+    def _collect(self) -> None:
+        """Take in what waits on the connection; here, close a connection where anything does."""
+        if self._transport.is_open and self._transport.has_input():
+            self._transport.close()
+
+    def open(self) -> None:
+        """Connect and log in. Raises `ConnectError`, `LoginFailed`, `Timeout`, `ProtocolDesync`, `DeviceError`."""
+        with self._lock:
+            self._transport.close()
+            self._connect()
+            self._in_use = True
+
+    def close(self) -> None:
+        """Log out and close the connection; further exchanges raise `ConnectionLost` until opened again."""
+        with self._lock:
+            self._in_use = False
+            self._log_out()
+            self._transport.close()
+
+    def disconnect(self) -> None:
+        """Drop the connection, for the next exchange to make a new one."""
+        with self._lock:
+            self._transport.close()
+
+    @property
+    def in_use(self) -> bool:
+        """True from `open` to `close`; the next exchange replaces a broken connection."""
+        return self._in_use
+
+    @property
+    def connections(self) -> int:
+        """Number of connections made; when it grows, another device may answer, or messages may have been missed."""
+        return self._connections
+
+    @property
+    def event_count(self) -> int:
+        """Number of unsolicited messages that have come in since it was made."""
+        return self._event_count
+
+    def events(self, since: int) -> tuple[Event, ...]:
+        """Return the unsolicited messages after number `since`, with those that wait on the connection now."""
+        with self._lock:
+            if self._in_use:
+                self._collect()
+            return tuple(event for event in self._events if event.number > since)
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Return a re-entrant lock that holds off the exchanges of other threads over several of ours."""
+        return self._lock
+
+    def ready(self) -> None:
+        """Make sure that there is a fresh connection, before a write; nothing that matters is sent.
+
+        A connection that the device has closed, or that holds bytes nobody asked for, is replaced.
+        """
+        with self._lock:
+            if not self._in_use:
+                raise lost(self._device, "it is closed; open the switch first")
+            self._collect()
+            if not self._transport.is_open:
+                self._connect()
+
+    def _connect(self) -> None:
+        self._transport.open(self._timeout_s)
+        self._connections += 1
+        self._start()
+
+    def _keep_event(self, kind: str, lines: tuple[str, ...]) -> None:
+        """Keep an unsolicited message for `events`."""
+        self._event_count += 1
+        self._events.append(Event(self._event_count, self._clock.now(), kind, lines))
+
+    @contextmanager
+    def _closing_on_failure(self, sent: str) -> Iterator[None]:
+        """Close the connection whatever goes wrong inside, also Ctrl-C; an error says what had been sent."""
+        try:
+            yield
+        except BaseException as error:
+            self._transport.close()
+            if isinstance(error, OcsError):
+                error.locate(device=self._device, sent=sent)
+            raise

@@ -1,0 +1,342 @@
+"""TL1, the telecommunications language of optical switches, without any input or output.
+
+`Command` is what goes out. `Decoder` turns bytes into events, the same however the bytes were split:
+`Reply` answers the command whose correlation tag it carries, `Autonomous` is an unsolicited message,
+`Acknowledgement` says that a command was received. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes
+or a comment ends nothing. Whatever is not TL1 raises `ProtocolDesync`.
+
+A reply on the wire, each line ended by CRLF (any of CR, LF and CRLF is taken):
+
+       NAME 26-01-31 12:00:00
+    M  123 COMPLD
+       "1,17"
+       /* a comment */
+    ;
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Literal, cast
+
+from ocs_drivers.errors import ProtocolDesync
+
+Completion = Literal["COMPLD", "DENY", "PRTL", "DELAY", "RTRV"]
+
+LONGEST_BLOCK_BYTES = 1 << 20
+"""No block of any size of switch comes near this; more without an end is not our protocol."""
+
+LONGEST_LINE_BYTES = 1 << 14
+"""No line of a block comes near this; a longer one is not our protocol either."""
+
+_RESERVED = re.compile(r'[;:"\r\n\\]|/\*|[^\x20-\x7e]')
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One input message: `VERB:tid:aid:ctag:general:positional:keywords;`.
+
+    `tid` is quoted when given; `short` leaves out the colon behind a tag that nothing follows. Raises
+    `ValueError` when a field holds a character that would end it, so that
+    no value can become a command of its own.
+
+    >>> Command("RTRV-PATCH", tag=5).text
+    'RTRV-PATCH:::5:;'
+    >>> Command("ENT-PATCH", tag=1, aid="1&2,17&18", tid="OCS1").text
+    'ENT-PATCH:"OCS1":1&2,17&18:1:;'
+    >>> Command("dlt-crs-fiber", tag=5, aid="10001", short=True).text
+    'dlt-crs-fiber::10001:5;'
+    >>> Command("RTRV-EQPT", tag=1, aid="SYSTEM", keywords="PARAMETER=SIZE").text
+    'RTRV-EQPT::SYSTEM:1:::PARAMETER=SIZE;'
+    """
+
+    verb: str
+    tag: int
+    aid: str = ""
+    tid: str = ""
+    positional: str = ""
+    keywords: str = ""
+    short: bool = False
+
+    def __post_init__(self) -> None:
+        for value in (self.verb, self.aid, self.tid, self.positional, self.keywords):
+            found = _RESERVED.search(value)
+            if found:
+                raise ValueError(f"{found.group()!r} cannot be sent inside a TL1 field")
+
+    @property
+    def text(self) -> str:
+        """The message without its line end."""
+        tid = f'"{self.tid}"' if self.tid else ""
+        tail = f"::{self.positional}" if self.positional else "" if self.short else ":"
+        if self.keywords:
+            tail = f"::{self.positional}:{self.keywords}"
+        return f"{self.verb}:{tid}:{self.aid}:{self.tag}{tail};"
+
+
+def port_list(ports: Iterable[int]) -> str:
+    """Format ports as a TL1 list.
+
+    >>> port_list([1, 4, 10])
+    '1&4&10'
+    """
+    return "&".join(map(str, ports))
+
+
+def ignore(lines: tuple[str, ...]) -> None:
+    """Ignore the lines of a reply that holds nothing of interest."""
+    del lines
+
+
+def port_range(first: int, last: int) -> str:
+    """Format ports as a TL1 range.
+
+    >>> port_range(1, 32)
+    '1&&32'
+    """
+    return f"{first}&&{last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to the command with tag `tag` (or a part of it, when `more` follows).
+
+    `lines` are the text lines, without quotes where a line is one quoted string; `code` is the
+    four-letter error code of a denial.
+    """
+
+    tag: str
+    completion: Completion
+    code: str = ""
+    lines: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Autonomous:
+    """An unsolicited message: alarm code (`A`, `*`, `**`, `*C`), its own tag, verb (`REPT DBCHG`)."""
+
+    alarm_code: str
+    tag: str
+    verb: str
+    lines: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A command was received: in progress (IP), printout follows (PF), all right (OK), or not (NA, NG, RL)."""
+
+    code: Literal["IP", "PF", "OK", "NA", "NG", "RL"]
+    tag: str
+
+
+Tl1Event = Reply | Autonomous | Acknowledgement
+
+_MOMENT = re.compile(r"\d{2,4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_RESPONSE = re.compile(r"M\s+(?P<tag>\S+)\s+(?P<completion>COMPLD|DENY|PRTL|DELAY|RTRV)\s*")
+_REPORT = re.compile(r"(?P<alarm>\*C|\*\*|\*|A)\s+(?P<tag>\d+(?:\.\d+)?)\s+(?P<verb>[A-Z]\S*(?:\s+\S+)*)\s*")
+_ACKNOWLEDGEMENT = re.compile(r"\s*(?P<code>IP|PF|OK|NA|NG|RL)\s+(?P<tag>\S+)\s*")
+_PROMPT = re.compile(r"\s*[\w@.-]*")
+_CODE = re.compile(r"[A-Z]{4}")
+# A quotation that nobody closes goes on to the end of the line.
+_QUOTED_OR_COMMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|/\*(.*?)\*/|".*', re.DOTALL)
+
+
+class _Part(Enum):
+    """Part of a block that comes next."""
+
+    HEADER = auto()
+    IDENTIFICATION = auto()
+    TEXT = auto()
+
+
+class _Inside(Enum):
+    """Position in a line: a `;` ends a block only outside of quotes and comments."""
+
+    NOTHING = auto()
+    QUOTES = auto()
+    ESCAPE = auto()
+    COMMENT = auto()
+
+
+_PLAIN = {
+    _Inside.NOTHING: re.compile(r'[^\r\n;<>"/*]+'),
+    _Inside.QUOTES: re.compile(r'[^\r\n"\\]+'),
+    _Inside.ESCAPE: re.compile(r"(?!)"),
+    _Inside.COMMENT: re.compile(r"[^*/]+"),
+}
+
+
+class Decoder:
+    """The receiving half: bytes in, events out.
+
+    After a `ProtocolDesync` it goes on raising it: nothing on this connection can be trusted any more.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[Tl1Event] = []
+        self._broken: ProtocolDesync | None = None
+        self._start_block()
+
+    def feed(self, data: bytes) -> list[Tl1Event]:
+        """Return the events completed by these bytes, in order."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            self._take_all(data.decode("latin-1"))
+        except ProtocolDesync as error:
+            self._broken = error
+            raise
+        events, self._events = self._events, []
+        return events
+
+    def _start_block(self) -> None:
+        self._part = _Part.HEADER
+        self._inside = _Inside.NOTHING
+        self._line = ""
+        self._comment_start = 0
+        self._identification: re.Match[str] | None = None
+        self._text: list[str] = []
+        self._size_bytes = 0
+
+    def _take_all(self, text: str) -> None:
+        """Take characters that mean nothing here in runs, the others one by one."""
+        position = 0
+        while position < len(text):
+            run = _PLAIN[self._inside].match(text, position)
+            taken = run[0] if run else text[position]
+            position += len(taken)
+            self._size_bytes += len(taken)
+            if self._size_bytes > LONGEST_BLOCK_BYTES:
+                raise _desync("a block without end", self._line)
+            if len(self._line) + len(taken) > LONGEST_LINE_BYTES:
+                raise _desync("a line without end", self._line)
+            if run:
+                self._line += taken
+            else:
+                self._take(taken)
+
+    def _take(self, character: str) -> None:
+        if self._inside is _Inside.COMMENT:
+            self._line += character
+            if self._line.endswith("*/", self._comment_start):
+                self._inside = _Inside.NOTHING
+        elif character in "\r\n":
+            self._end_line()
+        elif self._inside is _Inside.NOTHING:
+            self._take_in_the_open(character)
+        else:
+            self._take_in_quotes(character)
+
+    def _take_in_quotes(self, character: str) -> None:
+        self._line += character
+        if self._inside is _Inside.ESCAPE:
+            self._inside = _Inside.QUOTES
+        elif character == "\\":
+            self._inside = _Inside.ESCAPE
+        else:  # the closing quote: all other characters are taken in runs
+            self._inside = _Inside.NOTHING
+
+    def _take_in_the_open(self, character: str) -> None:
+        if character == ";":
+            self._end_block(more=False)
+        elif character == ">" and self._part is _Part.TEXT and (not self._line or self._line.isspace()):
+            self._end_block(more=True)
+        elif character in "<>" and self._part is _Part.HEADER:
+            self._end_prompt(character)
+        else:
+            self._line += character
+            if character == '"':
+                self._inside = _Inside.QUOTES
+            elif self._line.endswith("/*"):
+                self._inside = _Inside.COMMENT
+                self._comment_start = len(self._line)
+
+    def _end_prompt(self, character: str) -> None:
+        if character == ">" and _PROMPT.fullmatch(self._line):
+            self._line = ""
+        else:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        line, self._line = self._line, ""
+        self._inside = _Inside.NOTHING  # a quoted string does not cross a line end
+        if not line.strip():
+            return
+        if self._part is _Part.HEADER:
+            self._take_header(line)
+        elif self._part is _Part.IDENTIFICATION:
+            self._identification = _RESPONSE.fullmatch(line) or _REPORT.fullmatch(line)
+            if self._identification is None:
+                raise _desync("neither a response nor a report", line)
+            self._part = _Part.TEXT
+        else:
+            self._text.append(line)
+
+    def _take_header(self, line: str) -> None:
+        acknowledgement = _ACKNOWLEDGEMENT.fullmatch(line)
+        if acknowledgement:
+            code = cast('Literal["IP", "PF", "OK", "NA", "NG", "RL"]', acknowledgement["code"])
+            self._events.append(Acknowledgement(code, acknowledgement["tag"]))
+            self._start_block()
+        elif _is_header(line):
+            self._part = _Part.IDENTIFICATION
+        else:
+            raise _desync("not a header with name, date and time", line)
+
+    def _end_block(self, *, more: bool) -> None:
+        self._end_line()
+        if self._part is _Part.HEADER:  # a stray terminator, as some devices send after a prompt
+            self._start_block()
+            return
+        if self._identification is None:
+            raise _desync("a block ended after its header", "")
+        self._events.append(_event(self._identification, self._text, more=more))
+        self._start_block()
+
+
+def _is_header(line: str) -> bool:
+    """Return True for a name of one or more words, then date and time."""
+    parts = line.split()
+    return len(parts) >= 3 and _MOMENT.fullmatch(" ".join(parts[-2:])) is not None
+
+
+def _event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1Event:
+    lines, comments = _split_text(text)
+    if identification.re is _REPORT:
+        verb = " ".join(identification["verb"].split())
+        return Autonomous(identification["alarm"], identification["tag"], verb, lines, comments)
+    completion = cast("Completion", identification["completion"])
+    code = ""
+    if completion == "DENY" and lines and _CODE.fullmatch(lines[0]):
+        code, lines = lines[0], lines[1:]
+    return Reply(identification["tag"], completion, code, lines, comments, more)
+
+
+def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return text lines without their quotes, and comments without their marks."""
+    lines: list[str] = []
+    comments: list[str] = []
+    for line in text:
+        tokens = list(_QUOTED_OR_COMMENT.finditer(line))
+        comments += [" ".join(token[2].split()) for token in tokens if token[2] is not None]
+        rest = _QUOTED_OR_COMMENT.sub(lambda token: token[0] if token[2] is None else "", line).strip()
+        quoted = [token for token in tokens if token[1] is not None]
+        if len(quoted) == 1 and quoted[0][0] == rest:
+            lines.append(re.sub(r"\\(.)", r"\1", quoted[0][1]))
+        elif rest:
+            lines.append(rest)
+    return tuple(lines), tuple(comments)
+
+
+def _desync(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"the reply is not TL1: {why}",
+        received=received if len(received) <= 200 else f"{received[:200]}...",
+        hint="Check that the address is a raw TL1 port, not an interactive or SCPI one.",
+    )

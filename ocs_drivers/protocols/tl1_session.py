@@ -1,0 +1,269 @@
+"""A session in TL1: login, one command at a time, and what the device says in between."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import (
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    LoginFailed,
+    OcsError,
+    ProtocolDesync,
+    SessionExpired,
+    TransportError,
+    Unsupported,
+)
+from ocs_drivers.protocols import tl1
+from ocs_drivers.protocols.session import TransportSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports import wire
+from ocs_drivers.transports.transport import Transport
+
+_T = TypeVar("_T")
+
+CLOSE_TIMEOUT_S = 0.5
+"""Time that closing waits for the device to end the login; it times out there anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Differences between one vendor's TL1 and another's, as far as a session goes.
+
+    A denial means that nobody is logged in when it carries one of `login_codes` or its text matches
+    `login_text`, and that the function does not exist with one of `unsupported_codes`. A denied login whose
+    text matches `welcome` is a success all the same ("Already logged in"). `short` is how commands end (see
+    `tl1.Command`).
+    """
+
+    login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
+    login_text: re.Pattern[str] | None = None
+    unsupported_codes: frozenset[str] = frozenset({"IICM", "ICNV"})
+    welcome: re.Pattern[str] | None = None
+    short: bool = False
+
+    def needs_login(self, reply: tl1.Reply) -> bool:
+        """Return True if the device says that nobody is logged in."""
+        if reply.completion != "DENY":
+            return False
+        return reply.code in self.login_codes or _matches(self.login_text, reply)
+
+    def is_welcome(self, reply: tl1.Reply) -> bool:
+        """Return True if a denied login means that we are logged in."""
+        return reply.completion == "DENY" and _matches(self.welcome, reply)
+
+
+def _matches(pattern: re.Pattern[str] | None, reply: tl1.Reply) -> bool:
+    return pattern is not None and bool(pattern.search(" ".join((*reply.lines, *reply.comments))))
+
+
+STANDARD = Dialect()
+
+
+class Tl1Session(TransportSession):
+    """Commands and replies on one connection; several threads may share it.
+
+    Replies are matched by correlation tag; reports that arrive in between are kept for `events`. A lock is
+    held over each exchange, and whatever breaks an exchange closes the connection. A login that the device
+    has forgotten is renewed once.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        credentials: Credentials,
+        timeout_s: float,
+        dialect: Dialect = STANDARD,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
+        self._dialect = dialect
+        self._credentials = credentials
+        self._decoder = tl1.Decoder()
+        self._replies: deque[tl1.Reply] = deque()
+        self._tag = 0
+
+    def ask(
+        self,
+        verb: str,
+        decode: Callable[[tuple[str, ...]], _T],
+        *,
+        aid: str = "",
+        positional: str = "",
+        keywords: str = "",
+        timeout_s: float | None = None,
+        before_resending: Guard = unguarded,
+    ) -> _T:
+        """Send a command and decode the lines of its reply.
+
+        When the device says that nobody is logged in, logs in and sends again, once: the command was
+        refused, so nothing happens twice. Raises `SessionExpired` when that does not help, `Unsupported`
+        or `DeviceError` when the command is denied.
+        """
+        command = tl1.Command(
+            verb, 0, aid=aid, positional=positional, keywords=keywords, short=self._dialect.short
+        )
+        with self._lock:
+            self.ready()
+            reply = self._send(command, timeout_s)
+            if self._dialect.needs_login(reply):
+                self._renew_login()
+                before_resending()
+                reply = self._send(command, timeout_s)
+            self._check_reply(reply, command.text)
+            with self._closing_on_failure(wire.redact(command.text)):
+                return decode(reply.lines)
+
+    def ask_again(
+        self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
+    ) -> _T:
+        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
+        try:
+            return self.ask(verb, decode, aid=aid, positional=positional)
+        except ConnectionLost:
+            return self.ask(verb, decode, aid=aid, positional=positional)
+
+    def _log_out(self) -> None:
+        """End the login, so that the device has a session free."""
+        if self._transport.is_open:
+            with contextlib.suppress(OcsError):
+                logout = self._command("CANC-USER", aid=self._credentials.user)
+                self._converse(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
+
+    def _start(self) -> None:
+        self._decoder = tl1.Decoder()
+        self._replies.clear()
+        try:
+            self._login()
+        except ConnectionLost as error:
+            raise ConnectError(
+                "the device closed the connection during the login",
+                device=self._device,
+                hint="It may have no session left; close other clients.",
+            ) from error
+        except OcsError:
+            self._transport.close()
+            raise
+
+    def _login(self) -> None:
+        credentials = self._credentials
+        try:
+            if "," in credentials.password:
+                raise ValueError("','")
+            command = self._command("ACT-USER", aid=credentials.user, positional=credentials.password)
+        except ValueError:
+            raise LoginFailed(
+                "the user name or password holds a character that TL1 cannot carry",
+                device=self._device,
+                hint="Use letters, digits and punctuation other than , ; : quotes and backslash.",
+            ) from None
+        reply = self._converse(command, Deadline(self._timeout_s, self._clock))
+        if self._dialect.is_welcome(reply):
+            return
+        if self._dialect.needs_login(reply):
+            raise LoginFailed(
+                f"the device does not accept user {credentials.user!r} with this password",
+                device=self._device,
+                received=_denial_text(reply),
+                hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
+            )
+        self._check_reply(reply, wire.redact(command.text))
+
+    def _renew_login(self) -> None:
+        try:
+            self._login()
+        except LoginFailed as error:
+            raise self._expired() from error
+
+    def _expired(self) -> SessionExpired:
+        return SessionExpired(
+            "the login was lost and could not be renewed",
+            device=self._device,
+            hint="Check that the account still exists and has not been logged in elsewhere.",
+        )
+
+    def _check_reply(self, reply: tl1.Reply, sent: str) -> None:
+        """Raise what a denial or a partial completion means."""
+        if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
+            return
+        if self._dialect.needs_login(reply):
+            raise self._expired()
+        if reply.code in self._dialect.unsupported_codes:
+            raise Unsupported(
+                "this switch has no such function",
+                device=self._device,
+                sent=sent,
+                received=_denial_text(reply),
+                hint="See `capabilities`.",
+            )
+        raise DeviceError(
+            f"the device refused: {_denial_text(reply)}",
+            device_code=reply.code or reply.completion,
+            device=self._device,
+            sent=sent,
+        )
+
+    def _command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
+        return tl1.Command(verb, self._next_tag(), aid=aid, positional=positional, short=self._dialect.short)
+
+    def _next_tag(self) -> int:
+        self._tag += 1
+        return self._tag
+
+    def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
+        deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
+        return self._converse(replace(command, tag=self._next_tag()), deadline)
+
+    def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
+        """Send one command and wait for all of its reply, pages joined."""
+        with self._closing_on_failure(wire.redact(command.text)):
+            wire.sent(self._device, command.text)
+            self._transport.send(command.text.encode("ascii") + b"\r\n", deadline)
+            pages = [self._next_reply(str(command.tag), deadline)]
+            while pages[-1].more:
+                pages.append(self._next_reply(str(command.tag), deadline))
+        lines = tuple(line for page in pages for line in page.lines)
+        return replace(pages[-1], lines=lines)
+
+    def _next_reply(self, tag: str, deadline: Deadline) -> tl1.Reply:
+        while not self._replies:
+            self._take(self._transport.receive(deadline))
+        reply = self._replies.popleft()
+        if reply.tag != tag:
+            raise ProtocolDesync(f"the reply carries tag {reply.tag}, not {tag}", received=str(reply))
+        return reply
+
+    def _collect(self) -> None:
+        """Take in what waits on the connection; forget a connection that turns out to be broken."""
+        try:
+            while self._transport.is_open and self._transport.has_input():
+                self._take(self._transport.receive(Deadline(0, self._clock)))
+        except TransportError:
+            self._transport.close()
+        if self._replies:  # an answer nobody waits for: start afresh
+            self._transport.close()
+
+    def _take(self, data: bytes) -> None:
+        wire.received(self._device, data)
+        for event in self._decoder.feed(data):
+            if isinstance(event, tl1.Reply):
+                self._replies.append(event)
+            elif isinstance(event, tl1.Autonomous):
+                self._keep_event(event.verb, event.lines)
+            elif event.code in {"NA", "NG", "RL"}:
+                refusal = f"refused with {event.code} before it was read"
+                self._replies.append(tl1.Reply(event.tag, "DENY", event.code, (), (refusal,)))
+
+
+def _denial_text(reply: tl1.Reply) -> str:
+    return " ".join(filter(None, (reply.code or reply.completion, *reply.lines, *reply.comments)))

@@ -1,0 +1,102 @@
+"""The line that an address names: every driver's transport is made here.
+
+The one place where a connection is chosen (plain TCP, PyVISA, serial, TLS, SSH) and, inside a
+`ocs_drivers.transports.recording.recording`, recorded.
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import Address
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.recording import recorded
+from ocs_drivers.transports.transport import SocketTransport, Transport
+
+HTTP_OPTIONS = ("tls", "ca", "insecure")
+"""Options of an address that `http_line` reads."""
+
+
+def tcp_line(address: Address, default_port: int) -> Transport:
+    """Return a plain TCP connection to the host of the address."""
+    device = str(address)
+    return recorded(SocketTransport(address.host, address.port or default_port, device=device), device)
+
+
+def telnet_line(address: Address, default_port: int) -> Transport:
+    """Return a telnet connection to the host of the address."""
+    from ocs_drivers.transports.telnet import TelnetTransport
+
+    return TelnetTransport(tcp_line(address, default_port))
+
+
+def visa_line(address: Address, default_port: int) -> Transport:
+    """Return a TCP connection held by PyVISA (extra `visa`)."""
+    from ocs_drivers.transports.visa import VisaTransport
+
+    device = str(address)
+    return recorded(VisaTransport(address.host, address.port or default_port, device=device), device)
+
+
+def serial_line(address: Address, default_baud: int) -> Transport:
+    """Return a serial line, 8N1 without flow control; the option `baud` of the address goes before the default.
+
+    Raises `AddressError` for a rate that is none.
+    """
+    from ocs_drivers.transports.serial_port import SerialTransport
+
+    text = address.options.get("baud", str(default_baud))
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise AddressError(
+            f"baud={text} is not a rate", device=str(address), hint="Write it like ?baud=9600."
+        )
+    return recorded(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
+
+
+def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
+    """Return the address with its own port, or the default of what it asks for: plain, or with `?tls=1` inside TLS.
+
+    A device has one address, so that it has one lock. Raises `AddressError` for an option without sense.
+    """
+    return address.with_port(tls_port if _is_on(address, "tls") else port)
+
+
+def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
+    """Return a TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the defaults of the two.
+
+    With TLS, `ca=FILE` names the authority that the device's certificate is believed on, and `insecure=1`
+    believes any. Raises `AddressError` for an option without sense.
+    """
+    if not _is_on(address, "tls"):
+        return tcp_line(address, port)
+    from ocs_drivers.transports.tls import TlsTransport
+
+    line = TlsTransport(
+        address.host,
+        address.port or tls_port,
+        device=str(address),
+        ca=address.options.get("ca"),
+        insecure=_is_on(address, "insecure"),
+    )
+    return recorded(line, str(address))
+
+
+def _is_on(address: Address, option: str) -> bool:
+    text = address.options.get(option, "0")
+    if text not in {"0", "1"}:
+        raise AddressError(f"option {option} is 0 or 1, not {text!r}", device=str(address))
+    return text == "1"
+
+
+def ssh_line(address: Address, default_port: int, credentials: Credentials) -> Transport:
+    """Return an interactive shell over SSH (extra `ssh`); the option `key` of the address names a private key file."""
+    from ocs_drivers.transports.ssh import SshTransport
+
+    line = SshTransport(
+        address.host,
+        address.port or default_port,
+        device=str(address),
+        credentials=credentials,
+        key=address.options.get("key"),
+        known_hosts=address.options.get("known_hosts"),
+    )
+    return recorded(line, str(address))

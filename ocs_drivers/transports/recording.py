@@ -1,0 +1,204 @@
+"""Conversations with a device on file, and played back: a recording made in a lab is a test anywhere.
+
+    with recording(Path("switch7.jsonl")):
+        with open_switch("polatis+tl1://10.0.0.7") as switch:
+            switch.read()
+
+Each line is a JSON object: seconds since the beginning, what happened (`open`, `sent`, `received`, `closed`, `lost`),
+and the bytes as Latin-1 text. Passwords, HTTP authorisation and cookies are blanked out before anything is written.
+`Replay` is a transport that answers from such a file, and refuses every byte that was not sent then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TextIO
+
+from ocs_drivers.credentials import Credentials, credentials_in_use
+from ocs_drivers.errors import OcsError, ProtocolDesync
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.transport import Transport, lost
+
+_AUTHORIZATION = re.compile(rb"(?i)^(authorization\s*:[ \t]*)[^\r\n]*", re.MULTILINE)
+_COOKIES = re.compile(rb"(?i)^(?:set-)?cookie\s*:[^\r\n]*", re.MULTILINE)
+_COOKIE_VALUE = re.compile(rb"([:;][ \t]*(?!(?i:path|domain|expires|max-age|samesite)=)[^=;\s]+=)[^;]*")
+_TL1_LOGIN = re.compile(rb"(?i)(ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:)[^;]*")
+_BLANK = b"***"
+
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+def blanked(data: bytes, accounts: frozenset[Credentials]) -> bytes:
+    """Blank out whatever would let a reader log in.
+
+    >>> blanked(b"ACT-USER::admin:1::secret;", frozenset())
+    b'ACT-USER::admin:1::***;'
+    """
+    data = _TL1_LOGIN.sub(rb"\1" + _BLANK, _AUTHORIZATION.sub(rb"\1" + _BLANK, data))
+    data = _COOKIES.sub(lambda line: _COOKIE_VALUE.sub(rb"\1" + _BLANK, line[0]), data)
+    for account in accounts:
+        basic = b64encode(f"{account.user}:{account.password}".encode())
+        data = data.replace(basic, _BLANK)
+        if (
+            len(account.password) > 1 and account.password != account.user
+        ):  # else every mention of the user goes
+            data = data.replace(account.password.encode(), _BLANK)
+    return data
+
+
+class Recorder:
+    """Writes what all transports of one `recording` send and receive."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._started_s = time.monotonic()
+
+    def note(self, device: str, what: str, data: bytes = b"") -> None:
+        """Write one line, at once: a crash must not lose what led to it."""
+        entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
+        if data:
+            entry["data"] = blanked(data, credentials_in_use()).decode("latin-1")
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+
+@contextmanager
+def recording(path: Path) -> Iterator[None]:
+    """Record all sessions with switches that are made inside, into a new file.
+
+    Raises `FileExistsError` rather than write over a recording.
+    """
+    with path.open("x", encoding="utf-8") as file:
+        before = _recorder.set(Recorder(file))
+        try:
+            yield
+        finally:
+            _recorder.reset(before)
+
+
+def recorded(transport: Transport, device: str) -> Transport:
+    """Return the transport, recorded when it is made inside a `recording`."""
+    recorder = _recorder.get()
+    return transport if recorder is None else _Recorded(transport, device, recorder)
+
+
+class _Recorded:
+    """A transport that is overheard."""
+
+    def __init__(self, inner: Transport, device: str, recorder: Recorder) -> None:
+        self._inner = inner
+        self._device = device
+        self._recorder = recorder
+
+    @property
+    def is_open(self) -> bool:
+        return self._inner.is_open
+
+    def open(self, timeout_s: float) -> None:
+        self._inner.open(timeout_s)
+        self._recorder.note(self._device, "open")
+
+    def close(self) -> None:
+        if self._inner.is_open:
+            self._recorder.note(self._device, "closed")
+        self._inner.close()
+
+    def has_input(self) -> bool:
+        return self._inner.has_input()
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        self._recorder.note(self._device, "sent", data)
+        self._inner.send(data, deadline)
+
+    def receive(self, deadline: Deadline) -> bytes:
+        try:
+            data = self._inner.receive(deadline)
+        except OcsError:
+            self._recorder.note(self._device, "lost")
+            raise
+        self._recorder.note(self._device, "received", data)
+        return data
+
+
+class Replay:
+    """A transport that plays a recording back, to the same driver doing the same things.
+
+    Raises `ProtocolDesync` when something else is sent than was sent then; `finished` says whether all of
+    the recording was used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        entries = [json.loads(line) for line in lines]
+        self._entries = [
+            (entry["what"], str(entry.get("data", "")).encode("latin-1"))
+            for entry in entries
+            if entry["what"] in {"sent", "received", "lost"}
+        ]
+        self._device = f"replay of {path.name}"
+        self._next = 0
+        self._is_open = False
+
+    @property
+    def is_open(self) -> bool:
+        """True once the driver has opened it."""
+        return self._is_open
+
+    @property
+    def finished(self) -> bool:
+        """True once everything was sent and received."""
+        return self._next == len(self._entries)
+
+    def open(self, timeout_s: float) -> None:
+        """Begin, or go on after a line that was lost."""
+        del timeout_s
+        self._is_open = True
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+        self._is_open = False
+
+    def has_input(self) -> bool:
+        """Return True if something was received next in the recording."""
+        return self._next < len(self._entries) and self._entries[self._next][0] != "sent"
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Compare with what was sent then; what is secret in either counts as equal."""
+        del deadline
+        accounts = credentials_in_use()
+        recorded_data = self._take("sent", data)
+        if blanked(recorded_data, accounts) != blanked(data, accounts):
+            raise self._another(recorded_data, blanked(data, accounts))
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what was received at this place of the recording."""
+        del deadline
+        if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
+            self._next += 1
+            raise lost(self._device, "as it was in the recording")
+        return self._take("received", b"")
+
+    def _take(self, what: str, data: bytes) -> bytes:
+        if self._next == len(self._entries):
+            raise self._another(b"the end of the recording", data)
+        kind, recorded_data = self._entries[self._next]
+        if kind != what:
+            raise self._another(f"{kind} {recorded_data!r}".encode(), data or b"(waiting for an answer)")
+        self._next += 1
+        return recorded_data
+
+    def _another(self, expected: bytes, found: bytes) -> ProtocolDesync:
+        return ProtocolDesync(
+            "the recording goes on differently",
+            device=self._device,
+            sent=found.decode("latin-1"),
+            received=expected.decode("latin-1"),
+            hint="The driver sends something else than when this was recorded: record it again, or correct the driver.",
+        )

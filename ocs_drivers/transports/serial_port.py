@@ -1,0 +1,101 @@
+"""Bytes over a serial line, 8N1 without flow control, with a deadline on every wait (pyserial, extra `visa`).
+
+pyserial opens the line, makes it raw and locks it against other programs that lock; we wait on the file
+descriptor ourselves, so that an answer is seen the moment it arrives and a line that vanished (an adapter
+unplugged) is distinguished from silence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from typing import Any
+
+from ocs_drivers.errors import Unsupported
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.transport import lost, refused, silent, wait_for
+
+
+class SerialTransport:
+    """One serial line at `path`, such as `/dev/ttyUSB0`; nobody else can open it with a lock meanwhile.
+
+    A serial line knows no connection: opening it succeeds when the adapter is there, whether a device
+    listens or not. What had arrived before is thrown away.
+    """
+
+    def __init__(self, path: str, *, baud: int, device: str) -> None:
+        self._path = path
+        self._baud = baud
+        self._device = device
+        self._port: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if the line is open, as far as we know."""
+        return self._port is not None
+
+    def open(self, timeout_s: float) -> None:
+        """Open and lock the line. Raises `ConnectError` when it is not there or somebody holds it."""
+        del timeout_s  # opening never waits
+        serial = _pyserial()
+        self.close()
+        try:
+            self._port = serial.Serial(self._path, self._baud, timeout=0, exclusive=True)
+            self._port.reset_input_buffer()
+        except (OSError, ValueError) as error:
+            self.close()
+            raise refused(self._device, error) from error
+
+    def close(self) -> None:
+        """Let go of the line; does nothing when closed."""
+        port, self._port = self._port, None
+        if port is not None:
+            with contextlib.suppress(OSError):
+                port.close()
+
+    def has_input(self) -> bool:
+        """Return True if something can be read at once, or the line has vanished."""
+        return wait_for(self._opened().fileno(), select.POLLIN, 0)
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`, as fast as the line takes it."""
+        descriptor = self._opened().fileno()
+        rest = memoryview(data)
+        while rest:
+            if not wait_for(descriptor, select.POLLOUT, deadline.remaining_s()):
+                raise silent(self._device, deadline)
+            try:
+                rest = rest[os.write(descriptor, rest) :]
+            except BlockingIOError:
+                continue  # the room was for less than we thought
+            except OSError as error:
+                raise lost(self._device, error) from error
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte."""
+        port = self._opened()
+        if not wait_for(port.fileno(), select.POLLIN, deadline.remaining_s()):
+            raise silent(self._device, deadline)
+        try:
+            data: bytes = port.read(max(1, port.in_waiting))
+        except OSError as error:  # pyserial's SerialException is one
+            raise lost(self._device, error) from error
+        if not data:
+            raise lost(self._device, "the serial line has vanished")
+        return data
+
+    def _opened(self) -> Any:
+        if self._port is None:
+            raise lost(self._device, "it is closed")
+        return self._port
+
+
+def _pyserial() -> Any:
+    try:
+        import serial
+    except ImportError as error:
+        raise Unsupported(
+            "pyserial is not installed", hint="Install it with: pip install 'lightbed[visa]'."
+        ) from error
+    return serial

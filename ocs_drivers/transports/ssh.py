@@ -1,0 +1,288 @@
+"""An interactive shell over SSH as a transport (extra `ssh`).
+
+All SSH connections of the process live on one event loop in one background thread, which starts with the first
+of them; a closed transport leaves neither a task nor a socket on it.
+
+The device's host key is checked as `ocs_drivers.transports.ssh_host_keys` says.
+
+The key and the agent of the user are not offered: a device counts every key it refuses as a failed login. Name a
+key with the option `key`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import AddressError, ConnectError, LoginFailed
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.ssh_host_keys import HostKeys, asyncssh_module
+from ocs_drivers.transports.transport import lost, refused, silent
+
+if TYPE_CHECKING:
+    import asyncssh
+
+_T = TypeVar("_T")
+
+TERMINAL = "vt100"
+TERMINAL_SIZE = (1000, 1000)
+"""Columns and rows of the terminal we claim to be: wide and high, so that nothing is wrapped or paged."""
+
+CLOSE_TIMEOUT_S = 1.0
+"""Time that closing waits for the device to agree."""
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="ocs_drivers.ssh", daemon=True).start()
+
+    def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a coroutine, which limits its own time."""
+        future = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        try:
+            return future.result()
+        except (
+            BaseException
+        ):  # also an interrupt of the waiting thread, which must not leave a connection behind
+            future.cancel()
+            raise
+
+    def call(self, function: Any, *arguments: object) -> None:
+        """Have a function called there, soon."""
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+
+@cache
+def _loop_of(process: int) -> _Loop:
+    del process  # a forked child has the loop of its parent, but not the thread
+    return _Loop()
+
+
+class _Inbox:
+    """Bytes that have arrived on a shell, and its end; filled by the loop, emptied by the driver."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._changed = threading.Condition()
+        self.end: str | None = None
+
+    def put(self, data: bytes) -> None:
+        """Add bytes that have arrived."""
+        with self._changed:
+            self._data += data
+            self._changed.notify_all()
+
+    def finish(self, why: str) -> None:
+        """Note that nothing more will arrive."""
+        with self._changed:
+            self.end = self.end or why
+            self._changed.notify_all()
+
+    def ready(self) -> bool:
+        """Return True if there are bytes, or there never will be any more."""
+        return bool(self._data) or self.end is not None
+
+    def take(self, timeout_s: float) -> bytes:
+        """Return all bytes that there are, after waiting for the first; empty at the end and after `timeout_s`."""
+        with self._changed:
+            self._changed.wait_for(self.ready, timeout_s)
+            data = bytes(self._data)
+            self._data.clear()
+        return data
+
+
+class SshTransport:
+    """A shell with a terminal on the device at `host`.
+
+    `key` is a private key file, without a passphrase, offered before the password. Raises `Unsupported` without
+    asyncssh.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        device: str,
+        credentials: Credentials,
+        key: str | None = None,
+        known_hosts: str | None = None,
+    ) -> None:
+        self._asyncssh = asyncssh_module()
+        self._target = (host, port)
+        self._device = device
+        self._credentials = credentials
+        self._key = key
+        self._host_keys = HostKeys(device, known_hosts)
+        self._inbox = _Inbox()
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._channel: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a connection, as far as we know."""
+        return self._connection is not None
+
+    def open(self, timeout_s: float) -> None:
+        """Connect, log in and start a shell.
+
+        Raises `ConnectError`, `LoginFailed`, `AddressError` for a key file that cannot be read.
+        """
+        self.close()
+        self._inbox = _Inbox()
+        try:
+            self._connection, self._channel = self._loop.run(self._connect(self._inbox, timeout_s))
+        except self._asyncssh.PermissionDenied as error:
+            raise self._not_welcome() from error
+        except (self._asyncssh.KeyImportError, FileNotFoundError) as error:
+            raise self._no_key(error) from error
+        except self._asyncssh.HostKeyNotVerifiable as error:
+            raise (self._host_keys.refusal or self._unknown_key(error)) from error
+        except TimeoutError as error:
+            raise refused(self._device, f"no shell within {timeout_s:.3g} s") from error
+        except (OSError, self._asyncssh.Error) as error:
+            raise refused(self._device, error) from error
+
+    def close(self) -> None:
+        """Close the connection; does nothing when closed."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            self._loop.run(_disconnect(connection))
+
+    def has_input(self) -> bool:
+        """Return True if something can be read at once."""
+        self._opened()
+        return self._inbox.ready()
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`: hand it to the connection, which sends it while we wait for an answer."""
+        del deadline
+        channel = self._opened()
+        if self._inbox.end is not None:
+            raise lost(self._device, self._inbox.end)
+        self._loop.call(_write, channel, data)
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte."""
+        self._opened()
+        data = self._inbox.take(deadline.remaining_s())
+        if data:
+            return data
+        if self._inbox.end is not None:
+            raise lost(self._device, self._inbox.end)
+        raise silent(self._device, deadline)
+
+    @property
+    def _loop(self) -> _Loop:
+        return _loop_of(os.getpid())
+
+    def _opened(self) -> Any:
+        if self._connection is None:
+            raise lost(self._device, "it is closed")
+        return self._channel
+
+    async def _connect(self, inbox: _Inbox, timeout_s: float) -> tuple[Any, Any]:
+        async with asyncio.timeout(timeout_s):
+            connection = await self._login(inbox, timeout_s)
+            try:
+                channel, _ = await connection.create_session(
+                    lambda: _shell(inbox), term_type=TERMINAL, term_size=TERMINAL_SIZE, encoding=None
+                )
+            except BaseException:
+                connection.abort()
+                raise
+        return connection, channel
+
+    async def _login(self, inbox: _Inbox, timeout_s: float) -> Any:
+        host, port = self._target
+        return await self._asyncssh.connect(
+            host,
+            port,
+            client_factory=lambda: _client(inbox, self._host_keys),
+            known_hosts=self._host_keys.trusted(port),
+            username=self._credentials.user,
+            password=self._credentials.password,
+            client_keys=[self._key] if self._key else None,
+            agent_path=None,
+            config=None,
+            connect_timeout=timeout_s,
+            login_timeout=timeout_s,
+        )
+
+    def _not_welcome(self) -> LoginFailed:
+        return LoginFailed(
+            f"the device does not accept user {self._credentials.user!r} with this password or key",
+            device=self._device,
+            hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or name a key with ?key=FILE.",
+        )
+
+    def _no_key(self, error: Exception) -> AddressError:
+        return AddressError(
+            f"a key or known_hosts file cannot be read: {error}",
+            device=self._device,
+            hint="The options key and known_hosts name files on this machine; the key has no passphrase.",
+        )
+
+    def _unknown_key(self, error: Exception) -> ConnectError:
+        return ConnectError(
+            f"the host key of the device is not the one we know: {error}",
+            device=self._device,
+            hint="Make sure that it is the right device, then correct the known_hosts file.",
+        )
+
+
+async def _disconnect(connection: asyncssh.SSHClientConnection) -> None:
+    connection.close()
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await connection.wait_closed()
+    except (TimeoutError, OSError):
+        connection.abort()
+
+
+def _write(channel: Any, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # it has just ended; the reader will find out
+        channel.write(data)
+
+
+def _client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
+    import asyncssh
+
+    class Client(asyncssh.SSHClient):
+        """Watches the connection for asyncssh."""
+
+        def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+            return host_keys.accept(key)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            inbox.finish(str(exc) if exc else "the device closed the connection")
+
+    return Client()
+
+
+def _shell(inbox: _Inbox) -> asyncssh.SSHClientSession[bytes]:
+    import asyncssh
+
+    class Shell(asyncssh.SSHClientSession[bytes]):
+        """Takes what the shell says from asyncssh."""
+
+        def data_received(self, data: bytes, datatype: int | None) -> None:
+            inbox.put(data)
+
+        def eof_received(self) -> bool:
+            inbox.finish("the device ended the shell")
+            return False
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            inbox.finish(str(exc) if exc else "the device ended the shell")
+
+    return Shell()

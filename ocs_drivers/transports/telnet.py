@@ -1,0 +1,147 @@
+"""Telnet (RFC 854) as a transport around another: options are answered, and what is left is what the device says.
+
+We let the device repeat what we type (ECHO) and speak at any time (SUPPRESS GO AHEAD), as every interactive client
+does, and refuse all other options. A sub-negotiation is skipped.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from ocs_drivers.errors import ConnectionLost, ProtocolDesync
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.transport import Transport
+
+IAC, DONT, DO, WONT, WILL, SB, SE = 255, 254, 253, 252, 251, 250, 240
+ECHO, SUPPRESS_GO_AHEAD = 1, 3
+
+LONGEST_NEGOTIATION_BYTES = 4096
+
+
+class _Inside(Enum):
+    DATA = auto()
+    COMMAND = auto()  # after IAC
+    OPTION = auto()  # after IAC and DO, DONT, WILL or WONT
+    NEGOTIATION = auto()  # after IAC SB, up to IAC SE
+    NEGOTIATION_COMMAND = auto()
+
+
+class Negotiator:
+    r"""Takes the protocol out of what arrives, however it was split, and says what to answer.
+
+    >>> Negotiator().feed(bytes([IAC, WILL, ECHO]) + b"login: ")
+    (b'login: ', b'\xff\xfd\x01')
+    """
+
+    def __init__(self) -> None:
+        self._inside = _Inside.DATA
+        self._verb = 0
+        self._skipped = 0
+        self._let: set[int] = set()  # options that the device has on
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return data for us, and the answer to send. Raises `ProtocolDesync` for a negotiation without end."""
+        if self._inside is _Inside.DATA and IAC not in data:
+            return data, b""
+        text, answer = bytearray(), bytearray()
+        for byte in data:
+            self._take(byte, text, answer)
+        return bytes(text), bytes(answer)
+
+    def _take(self, byte: int, text: bytearray, answer: bytearray) -> None:
+        if self._inside is _Inside.DATA:
+            if byte == IAC:
+                self._inside = _Inside.COMMAND
+            else:
+                text.append(byte)
+        elif self._inside is _Inside.COMMAND:
+            self._take_command(byte, text)
+        elif self._inside is _Inside.OPTION:
+            self._inside = _Inside.DATA
+            answer += self._answer(byte)
+        else:
+            self._skip(byte)
+
+    def _take_command(self, byte: int, text: bytearray) -> None:
+        if byte in {DO, DONT, WILL, WONT}:
+            self._verb, self._inside = byte, _Inside.OPTION
+        elif byte == SB:
+            self._skipped, self._inside = 0, _Inside.NEGOTIATION
+        else:  # IAC IAC is a byte of data; every other command means nothing to us
+            if byte == IAC:
+                text.append(byte)
+            self._inside = _Inside.DATA
+
+    def _answer(self, option: int) -> bytes:
+        if self._verb == DO:
+            return bytes([IAC, WONT, option])
+        if self._verb == WILL and option not in self._let:
+            if option not in {ECHO, SUPPRESS_GO_AHEAD}:
+                return bytes([IAC, DONT, option])
+            self._let.add(option)
+            return bytes([IAC, DO, option])
+        if self._verb == WONT and option in self._let:
+            self._let.discard(option)
+            return bytes([IAC, DONT, option])
+        return b""  # nothing changes, and what changes nothing is not answered (RFC 854)
+
+    def _skip(self, byte: int) -> None:
+        self._skipped += 1
+        if self._skipped > LONGEST_NEGOTIATION_BYTES:
+            raise ProtocolDesync(
+                "a telnet negotiation without end", hint="Check that the port speaks telnet."
+            )
+        if self._inside is _Inside.NEGOTIATION_COMMAND:
+            self._inside = _Inside.DATA if byte == SE else _Inside.NEGOTIATION
+        elif byte == IAC:
+            self._inside = _Inside.NEGOTIATION_COMMAND
+
+
+class TelnetTransport:
+    """A line that speaks telnet, on any transport."""
+
+    def __init__(self, carrier: Transport) -> None:
+        self._carrier = carrier
+        self._negotiator = Negotiator()
+        self._text = b""
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a connection, as far as we know."""
+        return self._carrier.is_open
+
+    def open(self, timeout_s: float) -> None:
+        """Connect."""
+        self._negotiator = Negotiator()
+        self._text = b""
+        self._carrier.open(timeout_s)
+
+    def close(self) -> None:
+        """Close the connection; does nothing when closed."""
+        self._carrier.close()
+
+    def has_input(self) -> bool:
+        """Return True if something can be read at once; negotiations on the way are answered."""
+        try:
+            while not self._text and self._carrier.has_input():
+                self._take(Deadline(0))
+        except ConnectionLost:
+            return True  # the next `receive` tells it
+        return bool(self._text)
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`; a byte 255 in it is doubled."""
+        self._carrier.send(data.replace(b"\xff", b"\xff\xff"), deadline)
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte."""
+        while not self._text:
+            self._take(deadline)
+        text, self._text = self._text, b""
+        return text
+
+    def _take(self, deadline: Deadline) -> None:
+        text, answer = self._negotiator.feed(self._carrier.receive(deadline))
+        self._text += text
+        if answer:
+            self._carrier.send(answer, deadline)

@@ -1,0 +1,137 @@
+"""TCP with TLS around it, for switches that serve HTTPS.
+
+Certificates are verified against the machine's authorities, or against a file (`?ca=FILE`) for devices
+with a certificate of their own. `?insecure=1` accepts any certificate and says so in a warning log.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import ssl
+
+from ocs_drivers.errors import ConnectError
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.transport import lost, refused, silent, wait_for
+
+logger = logging.getLogger("ocs_drivers.tls")
+
+_CHUNK_BYTES = 1 << 16
+
+
+def client_context(*, ca: str | None = None, insecure: bool = False) -> ssl.SSLContext:
+    """Return the context with the trusted certificates. Raises `OSError` when `ca` cannot be read."""
+    context = ssl.create_default_context(cafile=ca)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class TlsTransport:
+    """A TLS connection over TCP; the certificate must name `host` unless `insecure`."""
+
+    def __init__(
+        self, host: str, port: int, *, device: str, ca: str | None = None, insecure: bool = False
+    ) -> None:
+        self._target = (host, port)
+        self._device = device
+        self._ca = ca
+        self._insecure = insecure
+        self._socket: ssl.SSLSocket | None = None
+        self._early = b""
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a connection, as far as we know."""
+        return self._socket is not None
+
+    def open(self, timeout_s: float) -> None:
+        """Connect and shake hands. Raises `ConnectError`, also for a certificate that is not believed."""
+        try:
+            context = client_context(ca=self._ca, insecure=self._insecure)
+            with_tcp = socket.create_connection(self._target, timeout_s)
+        except OSError as error:
+            raise refused(self._device, error) from error
+        with_tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket = context.wrap_socket(with_tcp, server_hostname=self._target[0])
+        except OSError as error:
+            with_tcp.close()
+            raise self._no_handshake(error) from error
+        self._early = b""
+        if self._insecure:
+            logger.warning("%s: the certificate is not verified (insecure=1)", self._device)
+
+    def _no_handshake(self, error: OSError) -> ConnectError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return ConnectError(
+                f"the certificate is not trusted: {error.verify_message}",
+                device=self._device,
+                hint="Name the file of its authority with ?ca=FILE, or accept any with ?insecure=1.",
+            )
+        return refused(self._device, f"no TLS: {error}")
+
+    def close(self) -> None:
+        """Close the connection; does nothing when closed."""
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+
+    def has_input(self) -> bool:
+        """Return True if a byte of the session can be read at once, or the peer closed the connection.
+
+        What TLS says on its own account, such as tickets for later sessions, is none.
+        """
+        connection = self._connection()
+        if self._early:
+            return True
+        connection.settimeout(0)
+        try:
+            self._early = connection.recv(_CHUNK_BYTES)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError:
+            return True
+        return True
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`."""
+        connection = self._connection()
+        connection.settimeout(max(deadline.remaining_s(), 0.001))
+        try:
+            connection.sendall(data)
+        except TimeoutError:
+            raise silent(self._device, deadline) from None
+        except OSError as error:
+            raise lost(self._device, error) from error
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte."""
+        connection = self._connection()
+        data, self._early = self._early, b""
+        try:
+            data = data or self._next(connection, deadline)
+        except OSError as error:
+            raise lost(self._device, error) from error
+        if not data:
+            raise lost(self._device, "the device closed the connection")
+        return data
+
+    def _next(self, connection: ssl.SSLSocket, deadline: Deadline) -> bytes:
+        connection.settimeout(0)
+        while True:
+            try:
+                return connection.recv(_CHUNK_BYTES)
+            except ssl.SSLWantReadError:
+                event = select.POLLIN
+            except ssl.SSLWantWriteError:
+                event = select.POLLOUT
+            if not wait_for(connection, event, deadline.remaining_s()):
+                raise silent(self._device, deadline)
+
+    def _connection(self) -> ssl.SSLSocket:
+        if self._socket is None:
+            raise lost(self._device, "it is closed")
+        return self._socket

@@ -1,0 +1,155 @@
+"""Bytes to a device and back over a TCP connection, with a deadline on every wait.
+
+The interface between sessions (`ocs_drivers.protocols`) and the network. `SocketTransport` is a plain
+socket; `visa.VisaTransport` is the same over a PyVISA resource. Both wait on the socket itself, so that an
+answer is seen the moment it arrives and a closed connection is distinguished from silence.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import math
+import select
+import socket
+import termios
+from typing import Protocol
+
+from ocs_drivers.errors import ConnectError, ConnectionLost, Timeout
+from ocs_drivers.timing import Deadline
+
+
+class Transport(Protocol):
+    """One connection to one device; not for several threads at once, sessions see to that."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a connection, as far as we know."""
+
+    def open(self, timeout_s: float) -> None:
+        """Connect. Raises `ConnectError` when nobody answers within `timeout_s`."""
+
+    def close(self) -> None:
+        """Close the connection; does nothing when closed."""
+
+    def has_input(self) -> bool:
+        """Return True if something can be read at once: bytes nobody asked for, or the end of the connection."""
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
+
+
+def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> bool:
+    """Return True if `event` (`select.POLLIN` or `POLLOUT`), an error or a disconnect came within `timeout_s`."""
+    poller = select.poll()
+    poller.register(connection, event)
+    return bool(poller.poll(math.ceil(timeout_s * 1000)))
+
+
+def readable_bytes(connection: socket.socket) -> int:
+    """Count the bytes that wait to be read; 0 on a readable socket means that the peer closed the connection."""
+    count = array.array("i", [0])
+    fcntl.ioctl(connection, termios.FIONREAD, count)
+    return count[0]
+
+
+def acknowledge_at_once(connection: socket.socket) -> None:
+    """Have the kernel acknowledge what was just read, where it can (Linux forgets this after a while).
+
+    A device that sends an answer in pieces without TCP_NODELAY holds the second piece back until the first
+    is acknowledged, which the kernel likes to delay by 40 ms.
+    """
+    if hasattr(socket, "TCP_QUICKACK"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
+def refused(device: str, reason: object) -> ConnectError:
+    """Return the error for an address where nobody answers."""
+    return ConnectError(
+        f"cannot connect: {reason}",
+        device=device,
+        hint="Check power, network and address, and that the control port is enabled on the device.",
+    )
+
+
+def lost(device: str, reason: object) -> ConnectionLost:
+    """Return the error for a line that was closed or broke."""
+    return ConnectionLost(
+        f"the connection was lost: {reason}",
+        device=device,
+        hint="What the device did last is known only after a read; the next read reconnects.",
+    )
+
+
+def silent(device: str, deadline: Deadline) -> Timeout:
+    """Return the error for a device that has not answered by the deadline."""
+    return Timeout(
+        f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer meets nobody",
+        device=device,
+        hint="Raise the timeout if the device is slow; the next read reconnects.",
+    )
+
+
+class SocketTransport:
+    """A plain TCP connection."""
+
+    def __init__(self, host: str, port: int, *, device: str) -> None:
+        self._target = (host, port)
+        self._device = device
+        self._socket: socket.socket | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a connection, as far as we know."""
+        return self._socket is not None
+
+    def open(self, timeout_s: float) -> None:
+        """Connect, without Nagle's delay: a command and its answer are one small packet each."""
+        try:
+            self._socket = socket.create_connection(self._target, timeout_s)
+        except OSError as error:
+            raise refused(self._device, error) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Close the connection; does nothing when closed."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def has_input(self) -> bool:
+        """Return True if something can be read at once."""
+        return wait_for(self._connection(), select.POLLIN, 0)
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`."""
+        connection = self._connection()
+        connection.settimeout(max(deadline.remaining_s(), 0.001))
+        try:
+            connection.sendall(data)
+        except TimeoutError:
+            raise silent(self._device, deadline) from None
+        except OSError as error:
+            raise lost(self._device, error) from error
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte."""
+        connection = self._connection()
+        if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
+            raise silent(self._device, deadline)
+        try:
+            data = connection.recv(65536)
+            acknowledge_at_once(connection)
+        except OSError as error:
+            raise lost(self._device, error) from error
+        if not data:
+            raise lost(self._device, "the device closed the connection")
+        return data
+
+    def _connection(self) -> socket.socket:
+        if self._socket is None:
+            raise lost(self._device, "it is closed")
+        return self._socket

@@ -1,0 +1,39 @@
+"""The log of everything said on the wire, line by line, with passwords blanked out.
+
+logging.getLogger("ocs_drivers.wire").setLevel(logging.DEBUG)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+logger = logging.getLogger("ocs_drivers.wire")
+
+_TL1_PASSWORD = re.compile(r"(ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:)[^;]*", re.IGNORECASE)
+_URL_CREDENTIALS = re.compile(r"//.*@")
+
+
+def redact(text: str) -> str:
+    """Return the text without the password of a TL1 login and without credentials in a URL.
+
+    >>> redact("ACT-USER::admin:1::secret;")
+    'ACT-USER::admin:1::***;'
+    >>> redact("polatis+tl1://admin:p@ss/word@host:3082")
+    'polatis+tl1://***@host:3082'
+    """
+    return _URL_CREDENTIALS.sub("//***@", _TL1_PASSWORD.sub(r"\1***", text))
+
+
+def sent(device: str, text: str) -> None:
+    """Log a line that went to the device."""
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s > %s", device, redact(text.rstrip("\r\n")))
+
+
+def received(device: str, data: bytes) -> None:
+    """Log bytes that came from the device, a record a line."""
+    if logger.isEnabledFor(logging.DEBUG):
+        for line in data.decode("ascii", "backslashreplace").splitlines():
+            if line.strip():
+                logger.debug("%s < %s", device, redact(line))

@@ -1,0 +1,151 @@
+"""Commands to a bank of 1xN switches and its answers. Pure; unexpected answers raise `ProtocolDesync`.
+
+Makes differ in a few commands only, so each is a `CommandSet`: commands in which `{bank}` and `{channel}`, both
+counted from 1, are filled in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from string import Formatter
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import Identity, Power
+from ocs_drivers.protocols import scpi
+
+DARK_FLOOR_DBM = -55.0
+"""At and below this a monitor is taken to see no light; not confirmed on a unit."""
+
+_NUMBERS = re.compile(r"[+-]?\d{1,9}(\s*,\s*[+-]?\d{1,9}){0,2}", re.ASCII)
+_MONITOR = re.compile(r"\d{1,9}\s*,\s*([+-]?\d+(?:\.\d+)?)", re.ASCII)
+_FIELDS = frozenset({"bank", "channel"})
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSet:
+    """The language of one make of 1xN switch.
+
+    `select` connects the common port of a bank to a channel, silently; `query` asks where it stands. Empty
+    where a make has none: `identity` (then `vendor` and `model` say who it is), `errors` (the oldest entry of
+    the error queue), `monitor` (the power at a common port), `open_state` (whether a bank lets no light
+    pass at all). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
+
+    >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
+    >>> dicon.selecting(6, 2), dicon.asking(6)
+    ('ROUT6:SCAN 2', 'ROUT6:SCAN?')
+    """
+
+    select: str
+    query: str
+    identity: str = scpi.IDENTITY
+    errors: str = ""
+    monitor: str = ""
+    open_state: str = ""
+    terminator: bytes = b"\n"
+    vendor: str = "unknown"
+    model: str = "1xN switch"
+    switch_time_s: tuple[float, float] = (0.02, 0.5)
+
+    def __post_init__(self) -> None:
+        for text in (self.select, self.query, self.monitor, self.open_state):
+            _check_template(text)
+        if "channel" not in _fields_of(self.select):
+            raise ValueError(f"{self.select!r} names no {{channel}}")
+
+    @property
+    def banks_apart(self) -> bool:
+        """True if the commands name the bank, as they must where there are several."""
+        return "bank" in _fields_of(self.select) and "bank" in _fields_of(self.query)
+
+    def selecting(self, bank: int, channel: int) -> str:
+        """Return the command that connects a bank's common port to a channel."""
+        return self.select.format(bank=bank, channel=channel)
+
+    def asking(self, bank: int) -> str:
+        """Return the query for the channel of a bank."""
+        return self.query.format(bank=bank)
+
+    def measuring(self, bank: int) -> str:
+        """Return the query for the power at a bank's common port."""
+        return self.monitor.format(bank=bank)
+
+    def asking_whether_open(self, bank: int) -> str:
+        """Return the query for the state of a bank, open or not."""
+        return self.open_state.format(bank=bank)
+
+    def decode_identity(self, reply: str) -> Identity:
+        """Decode four fields as IEEE 488.2 has them; anything else is taken for the firmware's name.
+
+        >>> CommandSet("ch{channel}", "ch?", vendor="LEONI", model="EOL").decode_identity("ver3.27")
+        Identity(vendor='LEONI', model='EOL', serial='', firmware='ver3.27')
+        """
+        if reply.count(",") == 3:
+            return scpi.decode_identity(reply)
+        if not reply or _NUMBERS.fullmatch(reply):
+            raise _desync("a number is not an identity", reply)
+        return Identity(self.vendor, self.model, "", reply)
+
+
+def decode_channel(reply: str, bank: int, channels: int) -> int | None:
+    """Return the channel where a bank stands, None when it stands at 0: nowhere.
+
+    The number may come alone, or after the numbers of bank and common port (no public text shows which).
+
+    >>> decode_channel("2", 6, 8), decode_channel("6, 2", 6, 8), decode_channel("6,1,2", 6, 8)
+    (2, 2, 2)
+    >>> decode_channel("0", 6, 8) is None
+    True
+    """
+    if _NUMBERS.fullmatch(reply) is None:
+        raise _desync("not a channel", reply)
+    *before, channel = (int(word) for word in reply.split(","))
+    if before and before not in ([bank], [bank, 1]):
+        raise _desync(f"the answer is not about bank {bank}", reply)
+    if not 0 <= channel <= channels:
+        raise _desync(f"bank {bank} has channels 1..{channels}", reply)
+    return channel or None
+
+
+def decode_open(reply: str) -> bool:
+    """Return True if a bank is open: no channel is connected (our reading of `OPEN:STATE?`, an assumption).
+
+    >>> decode_open("1"), decode_open("0")
+    (True, False)
+    """
+    if reply not in {"0", "1"}:
+        raise _desync("not 0 or 1", reply)
+    return reply == "1"
+
+
+def decode_monitor(reply: str) -> Power:
+    """Decode a power in dBm, behind the direction in which the light is measured.
+
+    >>> decode_monitor("0, -8.000")
+    Power(dbm=-8.0, below_floor=False)
+    """
+    match = _MONITOR.fullmatch(reply)
+    if match is None:
+        raise _desync("not a direction and a power", reply)
+    dbm = float(match[1])
+    return Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
+
+
+def _check_template(text: str) -> None:
+    if not (text.isascii() and (text.isprintable() or not text)):
+        raise ValueError(f"{text!r} is not printable ASCII")
+    unknown = _fields_of(text) - _FIELDS
+    if unknown:
+        raise ValueError(f"{text!r} has a field other than {{bank}} and {{channel}}")
+
+
+def _fields_of(template: str) -> set[str]:
+    return {field for _, field, form, how in Formatter().parse(template) if field is not None}
+
+
+def _desync(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"the reply is not that of a 1xN switch: {why}",
+        received=received[:200],
+        hint="Check the address with its options, and that nobody shares this connection.",
+    )

@@ -1,0 +1,230 @@
+"""A bank of 1xN switches as one switch: input b is the common port of bank b and reaches its channels only.
+
+An input is always somewhere, so nothing is ever disconnected; selecting a channel is one silent command, and
+a query for each bank tells where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from ocs_drivers.address import Address
+from ocs_drivers.contract import Guard
+from ocs_drivers.engine import planning
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.errors import AddressError, DeviceError, OcsError, Timeout
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols.scpi_session import Dialect, ScpiSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_monitor, decode_open
+
+MOST_BANKS = 64
+MOST_CHANNELS = 1024
+
+
+class BankSwitch(SwitchDriver):
+    """`banks` 1x`channels` switches behind one connection, in the `commands` of their make; `open` before use."""
+
+    _session: ScpiSession
+    poll_s = 0.1
+    after_loss = "watch"
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        commands: CommandSet,
+        *,
+        banks: int,
+        channels: int,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._command_set = commands
+        self._banks = range(1, banks + 1)
+        self._channels = channels
+        self._settled_s = 0.0
+        self._session = ScpiSession(
+            transport, device=address, timeout_s=timeout_s, clock=clock, dialect=self._dialect()
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+
+    def _dialect(self) -> Dialect:
+        """Return the dialect with the identity query of the make; where it has none, bank 1 is read in its place."""
+        commands = self._command_set
+        if commands.identity:
+            return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
+        return Dialect(commands.terminator, commands.asking(1), self._anonymous, commands.errors)
+
+    def _anonymous(self, reply: str) -> Identity:
+        decode_channel(reply, 1, MOST_CHANNELS)
+        return Identity(self._command_set.vendor, self._command_set.model, "", "")
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Hold the banks and channels that the address promises against what the device answers."""
+        if self._command_set.errors:
+            self._session.drain_errors("")
+        for bank in self._banks:
+            self._check_bank(bank)
+        banks = len(self._banks)
+        return self._session.identity, Capabilities(
+            banks,
+            banks * self._channels,
+            bank_outputs=self._channels,
+            disconnects=False,
+            power_monitor=bool(self._command_set.monitor),
+            max_ports_per_query=1,
+            switch_time_s=self._command_set.switch_time_s,
+        )
+
+    def _check_bank(self, bank: int) -> None:
+        try:
+            channel = self._ask_channel(bank, MOST_CHANNELS)
+        except Timeout as silence:
+            silence.hint = f"If this device has no bank {bank}, say so in the address with ?banks=."
+            raise silence.locate(device=self.address) from None
+        except DeviceError as refusal:
+            raise self._wrong_size(f"the device has no bank {bank} ({refusal.what})") from refusal
+        if channel is not None and channel > self._channels:
+            raise self._wrong_size(f"bank {bank} stands at channel {channel} of {self._channels}")
+
+    def _wrong_size(self, what: str) -> AddressError:
+        return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
+
+    def _ask_channel(self, bank: int, channels: int) -> int | None:
+        """Return where a bank stands. Raises `DeviceError` where the make reports that there is no such bank."""
+        query, decode = self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=channels)
+        if not self._command_set.errors:
+            return self._session.ask(query, decode)
+        answers, refusals = self._session.ask_checked(query, lambda reply: (decode(reply),))
+        if answers is None:
+            raise refusals[0]
+        return answers[0]
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports: common ports `b`, then channels `b.k`. These devices report no port states."""
+        monitored = bool(self._command_set.monitor)
+        infos = [
+            PortInfo(bank, Side.IN, PortState.ENABLED, has_power_monitor=monitored, name=str(bank))
+            for bank in self._banks
+        ]
+        infos += [
+            PortInfo(self._output(bank, channel), Side.OUT, PortState.ENABLED, name=f"{bank}.{channel}")
+            for bank in self._banks
+            for channel in range(1, self._channels + 1)
+        ]
+        return {info.number: info for info in infos}
+
+    def _output(self, bank: int, channel: int) -> int:
+        return len(self._banks) + (bank - 1) * self._channels + channel
+
+    def _read(self) -> Snapshot:
+        with self._session.lock():
+            standing = {bank: self._standing(bank) for bank in self._banks}
+        pairs = {bank: self._output(bank, channel) for bank, channel in standing.items() if channel}
+        return Snapshot(CrossConnects(pairs), self._clock.now())
+
+    def _standing(self, bank: int) -> int | None:
+        if self._command_set.open_state and self._session.ask(
+            self._command_set.asking_whether_open(bank), decode_open
+        ):
+            return None
+        return self._session.ask(
+            self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=self._channels)
+        )
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        if step.kind != "add":
+            raise self._unsupported("disconnecting, or all banks at once", step.pairs)
+        for number, command in enumerate(self._commands(step)):
+            if number:
+                guard()
+            try:
+                self._session.tell(command)
+            finally:  # also when the line broke, for it may have been received; and each bank moves by itself
+                self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        """Read the banks, and what the error queue says of the command, where there is one."""
+        snapshot = self.read()
+        if not self._command_set.errors:
+            return snapshot, None
+        refusals = self._session.drain_errors("; ".join(self._commands(step)))
+        if not refusals:
+            return snapshot, None
+        self._settled_s = self._clock.now()  # what is refused does not move, and is reported at once
+        return snapshot, refusals[0]
+
+    def _commands(self, step: Step) -> list[str]:
+        return [
+            self._command_set.selecting(bank, output - self._output(bank, 0))
+            for bank, output in step.pairs.items()
+        ]
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Return True as long as the make says that a mirror may take; after that the command was ignored."""
+        return self._clock.now() < self._settled_s
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Return the optical power in dBm at common ports, one query each; None at channels."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        for port in readings if self._command_set.monitor else ():
+            if port in self._banks:
+                readings[port] = self._session.ask_again(self._command_set.measuring(port), decode_monitor)
+        return readings
+
+
+def size_in(address: Address) -> tuple[int, int]:
+    """Return the banks and channels as the options of an address say; one bank where they do not.
+
+    Raises `AddressError`.
+    """
+    if "channels" not in address.options:
+        raise AddressError(
+            "a 1xN switch does not tell its size",
+            device=str(address),
+            hint="Add it to the address, as in ?banks=2&channels=8.",
+        )
+    return _number(address, "banks", MOST_BANKS), _number(address, "channels", MOST_CHANNELS)
+
+
+def _number(address: Address, option: str, most: int) -> int:
+    text = address.options.get(option, "1")
+    if not (text.isdecimal() and text.isascii() and 1 <= int(text) <= most):
+        raise AddressError(
+            f"{option}={text} is not a number in 1..{most}",
+            device=str(address),
+            hint="Write it like ?banks=2&channels=8.",
+        )
+    return int(text)
+
+
+def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> None:
+    """Raise `AddressError` when there are several banks and the commands cannot tell them apart."""
+    if banks > 1 and not commands.banks_apart:
+        raise AddressError(
+            f"{banks} banks, but {commands.select!r} and {commands.query!r} do not say which is meant",
+            device=str(address),
+            hint="Put {bank} into both commands.",
+        )
+
+
+def flag_in(address: Address, option: str, *, default: bool) -> bool:
+    """Return an option of an address that is 0 or 1. Raises `AddressError`."""
+    text = address.options.get(option, str(int(default)))
+    if text not in {"0", "1"}:
+        raise AddressError(f"{option}={text} is neither 0 nor 1", device=str(address))
+    return text == "1"

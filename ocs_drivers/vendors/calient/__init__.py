@@ -1,0 +1,77 @@
+"""Calient S-series switches, over TL1 and over REST.
+
+A port `segment.fibre.port` has a fibre in and a fibre out; input n and output N+n are the fibres of the n-th
+port. Known from drivers and captures of other projects, and proven against a simulated switch only: no real unit
+has been at the other end yet.
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.lines import HTTP_OPTIONS, http_line, tcp_line, with_http_port
+from ocs_drivers.vendors.calient.driver import ACTIVATION_S
+from ocs_drivers.vendors.calient.rest_driver import CalientRest
+from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
+
+__all__ = ["CalientRest", "CalientTl1", "rest_switch", "tl1_switch"]
+
+TL1_PORT = 3082
+"""Raw TL1, for machines. The interactive port, 3083, is understood as well."""
+
+HTTP_PORT, HTTPS_PORT = 80, 443
+
+REST_TIMEOUT_S = 15.0
+"""What other clients of the REST interface wait for an answer; ours where nobody chose a timeout."""
+
+FACTORY_ACCOUNT = Credentials("admin", "admin")
+"""An assumption; see `ocs_drivers.credentials` for how to name your own."""
+
+
+def tl1_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> CalientTl1:
+    """Return an unopened `calient+tl1://host[:3083][?activation_s=10]`.
+
+    `activation_s` is how long a circuit may take to become active. Raises `AddressError`.
+    """
+    address = address.only_options("activation_s").with_port(TL1_PORT)
+    account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
+    return CalientTl1(
+        str(address),
+        tcp_line(address, TL1_PORT),
+        credentials=account,
+        timeout_s=timeout_s,
+        activation_s=_activation_s(address),
+    )
+
+
+def rest_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> CalientRest:
+    """Return an unopened `calient+rest://host[?tls=1&ca=FILE][&activation_s=10]`. Raises `AddressError`.
+
+    Replies can take many seconds: the default timeout stands for `REST_TIMEOUT_S` here.
+    """
+    address = address.only_options(*HTTP_OPTIONS, "activation_s")
+    address = with_http_port(address, port=HTTP_PORT, tls_port=HTTPS_PORT)
+    account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
+    return CalientRest(
+        str(address),
+        http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT),
+        credentials=account,
+        timeout_s=REST_TIMEOUT_S if timeout_s == DEFAULT_TIMEOUT_S else timeout_s,
+        activation_s=_activation_s(address),
+    )
+
+
+def _activation_s(address: Address) -> float:
+    text = address.options.get("activation_s", str(ACTIVATION_S))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise AddressError(f"activation_s is a number of seconds, not {text!r}", device=str(address))
+    return seconds

@@ -1,0 +1,153 @@
+"""Circuits and ports of a Calient, from what it reports in either protocol.
+
+Provisioned circuits pass no light, so they do not count as connected; but they hold their ports, and a new circuit
+there is denied. So a read shows them as moves that are pending. The one-way circuit that is wanted is activated as it
+stands; any other in the way of a wanted pair is deleted, unless it holds an input that is not in the scope: then
+the plan refuses with `PortBusy`. Whatever is in nobody's way is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+from ocs_drivers.errors import PortBusy, ProtocolDesync
+from ocs_drivers.model import CrossConnects, PendingMove, PortState, Power, Snapshot
+from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair
+
+DARK_DBM = -90.0
+"""What `NONE` stands for: another project's script reads it so."""
+DARK_FLOOR_DBM = -55.0
+"""At and below this a monitor sees no light; not confirmed on a unit."""
+
+
+class Circuits:
+    """The circuits of one reading, by what they join. Raises `ProtocolDesync` for ports that there are not."""
+
+    def __init__(self, names: Names, circuits: Iterable[Circuit]) -> None:
+        self._pairs_of = {circuit: names.pairs(circuit) for circuit in circuits}
+        made = [
+            (pair, c) for c, pairs in self._pairs_of.items() if c.state != "provisioned" for pair in pairs
+        ]
+        self._by_pair = dict(made)
+        self._booked = [circuit for circuit in self._pairs_of if circuit.state == "provisioned"]
+        try:
+            self._connections = CrossConnects(list(self._by_pair))
+        except ValueError as error:
+            raise ProtocolDesync(f"circuits that cannot be: {error}") from error
+        if len(made) != len(self._by_pair):
+            raise ProtocolDesync("circuits that cannot be: two make the same pair")
+
+    def snapshot(
+        self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
+    ) -> Snapshot:
+        """Return what is connected; of `awaited`, pairs whose mirrors have arrived. Two-way circuits are tied."""
+        arriving = {pair for pair in awaited if self.is_moving(pair)}
+        return Snapshot(
+            CrossConnects(self._connections.pairs - arriving),
+            monotonic_s,
+            unfit,
+            tied=frozenset(self._pairs_of[c] for c in self._by_pair.values() if c.two_way),
+            pending=tuple(
+                PendingMove("connect", pair, source="provisioned, not active", request=circuit.name)
+                for circuit in self._booked
+                for pair in sorted(self._pairs_of[circuit])
+            ),
+        )
+
+    def of(self, pair: Pair) -> Circuit | None:
+        """Return the circuit that makes a pair."""
+        return self._by_pair.get(pair)
+
+    def booked(self, pair: Pair) -> Circuit | None:
+        """Return the one-way circuit that is provisioned to make exactly this pair."""
+        return next((c for c in self._booked if self._pairs_of[c] == frozenset({pair})), None)
+
+    def in_the_way(self, pair: Pair) -> list[Circuit]:
+        """Return the provisioned circuits that hold a port of a pair, the one that would make it left out."""
+        wanted = self.booked(pair)
+        return [c for c in self._booked if c is not wanted and _share(self._pairs_of[c], {pair})]
+
+    def is_moving(self, pair: Pair) -> bool:
+        """Return True if a pair was activated and its mirrors are still on their way."""
+        circuit = self.of(pair)
+        return circuit is not None and circuit.state == "moving"
+
+    def holder(self, pair: Pair) -> Pair | None:
+        """Return another pair, made or provisioned, that shares a port with this one."""
+        others = sorted(other for pairs in self._pairs_of.values() for other in pairs if other != pair)
+        return next((other for other in others if _share({other}, {pair})), None)
+
+    def is_dark(self, output: int) -> bool:
+        """Return True if the device says that a circuit to this output gets no light."""
+        return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
+
+
+def _share(some: Collection[Pair], others: Collection[Pair]) -> bool:
+    return any(one[0] == other[0] or one[1] == other[1] for one in some for other in others)
+
+
+def check_not_booked(
+    pending: Iterable[PendingMove], made: Collection[Pair], scope: Collection[int], *, device: str
+) -> None:
+    """Raise `PortBusy` when a provisioned circuit is in the way of a pair and has an input outside the scope."""
+    by_name: dict[str, set[Pair]] = {}
+    for move in pending:
+        if move.pair is not None:
+            by_name.setdefault(move.request, set()).add(move.pair)
+    for name, pairs in by_name.items():
+        outside = sorted(source for source, _ in pairs if source not in scope)
+        wanted = sorted(pair for pair in made if _share(pairs, {pair}))
+        if outside and wanted:
+            raise PortBusy(
+                f"{name} is provisioned there, though not active",
+                peer=outside[0],
+                device=device,
+                ports=wanted[0],
+                hint=f"Take input {outside[0]} into the scope, or delete that circuit on the switch.",
+            )
+
+
+def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
+    """Return a reading; `NONE` is darkness, and so is a circuit that the device says gets no light (`OC=FAIL`).
+
+    >>> power_reading(-3.4), power_reading(None).below_floor, power_reading(-3.4, is_dark=True).below_floor
+    (Power(dbm=-3.4, below_floor=False), True, True)
+    """
+    if dbm is None:
+        return Power(DARK_DBM, below_floor=True)
+    return Power(dbm, below_floor=is_dark or dbm <= DARK_FLOOR_DBM)
+
+
+def decode_power(text: str) -> float | None:
+    """Decode a power in dBm as both protocols write it; None is no light. Raises `ValueError`.
+
+    >>> decode_power("-3.4"), decode_power("NONE")
+    (-3.4, None)
+    """
+    if text.upper() == "NONE":
+        return None
+    dbm = float(text)
+    if not math.isfinite(dbm):
+        raise ValueError(text)
+    return dbm
+
+
+def port_state(admin: str, operational: str) -> PortState:
+    """Return the state of a fibre from `AS` and `OS`.
+
+    Only `IS` is documented for ports; `OOS` and `LCK` are assumptions. Any other word, of a port that nobody uses for
+    example, counts as usable, for the device itself refuses what it cannot do. `OC` says nothing here: it may
+    mean no more than darkness.
+
+    >>> [
+    ...     port_state(*states).value
+    ...     for states in (("IS", "IS"), ("UMA", "RDY"), ("IS", "OOS"), ("OOS", "OOS"), ("LCK", ""))
+    ... ]
+    ['enabled', 'enabled', 'failed', 'disabled', 'locked']
+    """
+    if admin.startswith("OOS"):
+        return PortState.DISABLED
+    if admin == "LCK":
+        return PortState.LOCKED
+    return PortState.FAILED if operational.startswith("OOS") else PortState.ENABLED

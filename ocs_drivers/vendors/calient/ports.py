@@ -1,0 +1,120 @@
+"""Ports by name against ports by number, and circuits by name. The one place that knows how Calient counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from ocs_drivers.errors import ProtocolDesync
+
+_T = TypeVar("_T")
+
+Pair = tuple[int, int]
+State = Literal["provisioned", "moving", "made"]
+
+_PORT = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}", re.ASCII)
+_CIRCUIT = re.compile(rf"(?P<source>{_PORT.pattern})(?P<way>[>-])(?P<target>{_PORT.pattern})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """A circuit as the device tells it: its name, and the names of its ports, one way or two.
+
+    `state` is `provisioned` (booked, not lit), `moving` or `made`; `lit` is False for one without light.
+    """
+
+    name: str
+    source: str
+    target: str
+    two_way: bool
+    state: State
+    lit: bool
+
+
+def circuit_name(source: str, target: str) -> str:
+    """Return the device's name for a one-way circuit.
+
+    >>> circuit_name("1.1.1", "1.1.2")
+    '1.1.1>1.1.2'
+    """
+    return f"{source}>{target}"
+
+
+def parse_circuit_name(name: str) -> tuple[str, str, bool]:
+    """Return source, target and True if it goes both ways. Raises `ProtocolDesync`.
+
+    >>> parse_circuit_name("2.3.6-3.2.5")
+    ('2.3.6', '3.2.5', True)
+    """
+    match = _CIRCUIT.fullmatch(name.strip())
+    if match is None:
+        raise ProtocolDesync("not the name of a circuit", received=name[:100])
+    return match["source"], match["target"], match["way"] == "-"
+
+
+def state_of(admin: str, operational: str) -> State:
+    """Return the state of a circuit from the device's administrative and operational states.
+
+    >>> state_of("UMA", "RDY"), state_of("IS", "RDY"), state_of("IS", "IS")
+    ('provisioned', 'moving', 'made')
+    """
+    if admin != "IS":
+        return "provisioned"
+    return "made" if operational == "IS" else "moving"
+
+
+class Names:
+    """The ports of one switch by segment, fibre and port, in whatever order it lists them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(sorted(names, key=_place))
+        self._numbers = {name: number for number, name in enumerate(self._names, 1)}
+        if len(self._numbers) != len(self._names):
+            raise ProtocolDesync("a port is listed twice")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def name(self, port: int) -> str:
+        """Return the device's name for input n, and for output N+n.
+
+        >>> Names(["1.1.10", "1.1.2"]).name(3)
+        '1.1.2'
+        """
+        return self._names[(port - 1) % len(self._names)]
+
+    def number(self, name: str) -> int:
+        """Return the input of a port. Raises `ProtocolDesync` for a port that was never listed."""
+        if name not in self._numbers:
+            raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
+        return self._numbers[name]
+
+    def of_all(self, by_name: Mapping[str, _T]) -> Mapping[str, _T]:
+        """Return what was reported of each port. Raises `ProtocolDesync` unless it is of exactly these ports."""
+        if by_name.keys() != self._numbers.keys():
+            differing = sorted(by_name.keys() ^ self._numbers.keys())[:8]
+            raise ProtocolDesync(f"not all ports, or others than at first: {', '.join(differing)}")
+        return by_name
+
+    def pairs(self, circuit: Circuit) -> frozenset[Pair]:
+        """Return the cross-connects of a circuit, as numbers.
+
+        >>> circuit = Circuit("1.1.1-1.1.2", "1.1.1", "1.1.2", True, "made", True)
+        >>> sorted(Names(["1.1.1", "1.1.2"]).pairs(circuit))
+        [(1, 4), (2, 3)]
+        """
+        source, target, size = self.number(circuit.source), self.number(circuit.target), len(self)
+        there = {(source, size + target)}
+        return frozenset(there | {(target, size + source)} if circuit.two_way else there)
+
+    def one_way(self, pair: Pair) -> tuple[str, str]:
+        """Return the names of the two ports that a pair joins."""
+        return self.name(pair[0]), self.name(pair[1])
+
+
+def _place(name: str) -> tuple[int, ...]:
+    if _PORT.fullmatch(name) is None:
+        raise ProtocolDesync("not the name of a port", received=name[:100])
+    return tuple(map(int, name.split(".")))

@@ -1,0 +1,149 @@
+"""The JSON of a Calient, decoded. Pure; whatever is not as documented raises `ProtocolDesync`.
+
+Public clients show circuits, results and the details of one port. What `?id=summary` of the ports holds, nobody has
+shown: only a list of objects with `port` is asked of it, and the rest is taken from there where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.vendors.calient.circuits import decode_power, port_state
+from ocs_drivers.vendors.calient.driver import Port
+from ocs_drivers.vendors.calient.ports import Circuit, State, parse_circuit_name, state_of
+
+Item = Mapping[str, Any]
+
+STATE_FIELDS = frozenset({"inas", "inos", "outas", "outos"})
+POWER_FIELDS = frozenset({"inpower", "outpower"})
+
+_STATES: tuple[State, ...] = ("provisioned", "moving", "made")
+
+
+def decode_circuits(document: Any) -> list[Circuit]:
+    """Decode the circuits of `GET /rest/crossconnects/?id=list`.
+
+    >>> half = {"conn": "3.3.1>3.3.2", "as": "IS", "os": "IS", "oc": "FAIL"}
+    >>> decode_circuits([{"name": "3.3.1>3.3.2", "dir": "uni", "half1": half, "half2": {}}])[0].lit
+    False
+    """
+    return [_circuit(item) for item in _objects(document)]
+
+
+def _circuit(item: Item) -> Circuit:
+    """Return the circuit of an object; a two-way circuit is as far as its slower half."""
+    two_way = _text(item, "dir") == "bi"
+    halves = [_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
+    source, target, _ = parse_circuit_name(_text(halves[0], "conn"))
+    if two_way and parse_circuit_name(_text(halves[1], "conn"))[:2] != (target, source):
+        raise _desync("a two-way circuit that does not come back", item)
+    states = [state_of(_text(half, "as"), _text(half, "os")) for half in halves]
+    lit = all(_text(half, "oc") != "FAIL" for half in halves)
+    return Circuit(_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
+
+
+def _half(item: Item, name: str) -> Item:
+    half = item.get(name)
+    if not isinstance(half, dict):
+        raise _desync(f"a circuit without {name}", item)
+    return half
+
+
+def decode_summary(document: Any) -> dict[str, Item]:
+    """Return what `GET /rest/ports/?id=summary` reports of each port, by name."""
+    items = _objects(document)
+    found: dict[str, Item] = {_text(item, "port"): item for item in items}
+    if len(found) != len(items):
+        raise _desync("a port is listed twice", document)
+    return found
+
+
+def decode_detail(document: Any) -> Item:
+    """Return what `GET /rest/ports/?id=detail&port=...` reports of its port, alone or in a list of one."""
+    if isinstance(document, dict):
+        return document
+    items = _objects(document)
+    if len(items) != 1:
+        raise _desync(f"{len(items)} ports where one belongs", document)
+    return items[0]
+
+
+def tells(item: Item, fields: Collection[str]) -> bool:
+    """Return True if it holds all these fields.
+
+    >>> tells({"port": "3.3.1", "inpower": "-3.4", "outpower": "-4.8"}, POWER_FIELDS)
+    True
+    """
+    return item.keys() >= set(fields)
+
+
+def decode_port(item: Item) -> Port:
+    """Decode the states and the alias of a port."""
+    states = (
+        port_state(_text(item, "inas"), _text(item, "inos")),
+        port_state(_text(item, "outas"), _text(item, "outos")),
+    )
+    return Port(states, str(item.get("inalias", "")))
+
+
+def decode_powers(item: Item) -> tuple[float | None, float | None]:
+    """Decode power in and out in dBm; None is no light."""
+    return _power(item, "inpower"), _power(item, "outpower")
+
+
+def _power(item: Item, name: str) -> float | None:
+    text = _text(item, name)
+    try:
+        return decode_power(text) if text else None
+    except ValueError:
+        raise _desync(f"{name} is not a power in dBm", item) from None
+
+
+def decode_results(document: Any, count: int) -> list[str]:
+    """Return for each item of a change, in the order of the items (assumption), why it failed, or nothing.
+
+    >>> decode_results([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
+    ['', 'Failed: no light']
+    """
+    items = _objects(document)
+    if len(items) != count:
+        raise _desync(f"{len(items)} results for {count} items", document)
+    return [_result(item) for item in items]
+
+
+def _result(item: Item) -> str:
+    status = str(item.get("status", ""))
+    if status == "1":
+        return ""
+    if status != "0":
+        raise _desync("a result that is neither done nor failed", item)
+    return ": ".join(filter(None, (str(item.get("msg", "")), str(item.get("description", ""))))) or "Failed"
+
+
+def decode_node(document: Any) -> dict[str, str]:
+    """Return the texts that an object holds; nothing for any other document, for its form is not published.
+
+    >>> decode_node({"chassistype": "S320", "slots": 4}), decode_node("2.1")
+    ({'chassistype': 'S320'}, {})
+    """
+    items = document.items() if isinstance(document, dict) else ()
+    return {name: value for name, value in items if isinstance(value, str)}
+
+
+def _objects(document: Any) -> list[dict[str, Any]]:
+    if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
+        raise _desync("not a list of objects", document)
+    return document
+
+
+def _text(item: Item, name: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str):
+        raise _desync(f"no {name}", item)
+    return value
+
+
+def _desync(why: str, received: Any) -> ProtocolDesync:
+    return ProtocolDesync(f"the reply is not as Calient's REST: {why}", received=str(received)[:200])

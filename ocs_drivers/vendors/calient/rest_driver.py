@@ -1,0 +1,204 @@
+"""A Calient over REST: any change is one bulk deletion and one bulk addition.
+
+    what                             requests
+    any number of pairs made         1: POST ?id=badd
+    any number of circuits removed   1: POST ?id=bdel
+    things provisioned in the way    1 for all: POST ?id=bdel
+    a read                           2: the circuits, and the summary of the ports
+    the proof by reading back        1 for each read: the circuits
+
+Where the summary leaves out powers or states, those of ports are asked for one by one, but not in a read. Every item of
+a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is reported pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+from ocs_drivers.contract import Guard
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import DeviceError, PermissionDenied
+from ocs_drivers.model import Capabilities, Identity, Step
+from ocs_drivers.protocols.http_session import HttpSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.calient import rest_codec
+from ocs_drivers.vendors.calient.circuits import Circuits
+from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
+from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair, circuit_name
+
+_T = TypeVar("_T")
+
+GROUP = "SYSTEM"
+"""The connection group that our circuits are made in."""
+
+_CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
+
+
+class CalientRest(CalientSwitch):
+    """One Calient over REST, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a change is given the device's own switching time on top, and
+    `activation_s` is how long an activation may take to show.
+    """
+
+    _session: HttpSession
+    provisions = f"POST {_CIRCUITS}?id=badd"
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        credentials: Credentials,
+        timeout_s: float,
+        activation_s: float = ACTIVATION_S,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._session = HttpSession(
+            transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock, activation_s=activation_s)
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        version = self._session.get_json("/rest/info/?id=restversion", rest_codec.decode_node)
+        self._names = self._session.get_json(
+            f"{_PORTS}?id=summary", lambda document: Names(rest_codec.decode_summary(document))
+        )
+        size = len(self._names)
+        return self._identify(version.get("restversion", "")), Capabilities(
+            size,
+            size,
+            bulk_add=True,
+            power_monitor=True,
+            login=True,
+            switch_time_s=(0.2, self._activation_s),
+        )
+
+    def _identify(self, version: str) -> Identity:
+        """Return the identity, where the device reports it (assumption: `/rest/node/`)."""
+        try:
+            node = self._session.get_json("/rest/node/", rest_codec.decode_node)
+        except DeviceError:  # it does not tell
+            node = {}
+        return Identity(
+            "Calient",
+            node.get("chassistype") or "S-series",
+            node.get("serialnumber", ""),
+            node.get("swpackage") or f"REST {version}".rstrip(),
+        )
+
+    # -- reading
+
+    def _ask_circuits(self) -> Circuits:
+        return self._session.get_json(
+            f"{_CIRCUITS}?id=list",
+            lambda document: Circuits(self._names, rest_codec.decode_circuits(document)),
+        )
+
+    def _ask_ports(self) -> Mapping[str, Port]:
+        return self._decoded(None, rest_codec.STATE_FIELDS, rest_codec.decode_port)
+
+    def _ask_ports_at_once(self) -> Mapping[str, Port]:
+        summary = self._summary().items()
+        return {
+            name: rest_codec.decode_port(item)
+            for name, item in summary
+            if rest_codec.tells(item, rest_codec.STATE_FIELDS)
+        }
+
+    def _summary(self) -> Mapping[str, rest_codec.Item]:
+        return self._session.get_json(
+            f"{_PORTS}?id=summary", lambda document: self._names.of_all(rest_codec.decode_summary(document))
+        )
+
+    def _ask_powers(self, names: Collection[str]) -> Powers:
+        return self._decoded(names, rest_codec.POWER_FIELDS, rest_codec.decode_powers)
+
+    def _decoded(
+        self, wanted: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_codec.Item], _T]
+    ) -> dict[str, _T]:
+        """Decode something about the ports wanted (None: all): from the summary, else from the details of each."""
+        return {
+            name: decode(item) if rest_codec.tells(item, fields) else self._from_details(name, decode)
+            for name, item in self._summary().items()
+            if wanted is None or name in wanted
+        }
+
+    def _from_details(self, name: str, decode: Callable[[rest_codec.Item], _T]) -> _T:
+        return self._session.get_json(
+            f"{_PORTS}?id=detail&port={name}", lambda document: decode(rest_codec.decode_detail(document))
+        )
+
+    # -- changing
+
+    def _carry_out(self, step: Step, guard: Guard) -> None:
+        pairs = list(step.pairs.items())
+        if step.kind == "remove":
+            self._delete([(self._name_of(pair), pair) for pair in pairs], guard)
+            return
+        booked = [(circuit.name, pair) for pair in pairs for circuit in self._provisioned(pair)]
+        if booked:
+            self._delete(booked, guard)
+            guard()
+        self._await(step.pairs.pairs)
+        self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
+
+    def _provisioned(self, pair: Pair) -> list[Circuit]:
+        """Return what is provisioned on these ports, the wanted circuit included: adding makes it again."""
+        booked = self._seen.booked(pair)
+        return [*self._seen.in_the_way(pair), *([booked] if booked else [])]
+
+    def _name_of(self, pair: Pair) -> str:
+        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
+        circuit = self._seen.of(pair)
+        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
+
+    def _item(self, pair: Pair) -> dict[str, str]:
+        source, target = self._names.one_way(pair)
+        return {
+            "in": source,
+            "out": target,
+            "group": GROUP,
+            "conn": circuit_name(source, target),
+            "dir": "uni",
+        }
+
+    def _delete(self, named: Sequence[tuple[str, Pair]], guard: Guard) -> None:
+        """Delete circuits, each once, with all the ports that are named with it."""
+        ports: dict[str, frozenset[int]] = {}
+        for name, pair in named:
+            ports[name] = ports.get(name, frozenset()) | frozenset(pair)
+        self._bulk("bdel", [{"conn": name} for name in ports], list(ports.values()), guard)
+
+    def _bulk(
+        self, what: str, items: Sequence[Mapping[str, str]], ports: Sequence[frozenset[int]], guard: Guard
+    ) -> None:
+        """Send one bulk request, with the ports that each item is about. Raises what the items that failed mean."""
+        target = f"{_CIRCUITS}?id={what}"
+        try:
+            reply = self._session.send_json(
+                "POST",
+                target,
+                items,
+                timeout_s=self._timeout_s + self.capabilities.switch_time_s[1],
+                before_resending=guard,
+            )
+        except PermissionDenied as denied:
+            denied.hint = "This account may only read over REST: use another account, or calient+tl1."
+            denied.locate(device=self.address)
+            raise
+        if reply.status != 200:
+            raise self._session.refusal(reply, f"POST {target}")
+        failures = rest_codec.decode_results(reply.json(), len(items))
+        failed = [place for place, why in enumerate(failures) if why]
+        if failed:
+            raise DeviceError(
+                f"{len(failed)} of {len(items)} connections failed: "
+                + "; ".join(f"{items[place]['conn']}: {failures[place]}" for place in failed),
+                device_code="0",
+                device=self.address,
+                ports=sorted({port for place in failed for port in ports[place]}),
+                sent=f"POST {target}",
+            )

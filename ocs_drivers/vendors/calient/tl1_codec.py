@@ -1,0 +1,120 @@
+"""The data lines of Calient TL1 replies, decoded. Pure; whatever is not as documented raises `ProtocolDesync`.
+
+2.3.6-3.2.5:SRCPORT=2.3.6,DSTPORT=3.2.5,GRPNAME=DSTRAUB,CONNNAME=2.3.6-3.2.5,CONNTYPE=2WAY,AS=UMA,OS=RDY,OC=OK,...
+6.1.1:WX,TRANSIT,TRANSIT:INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=IS,OUTOC=OK,OUTRS=NPR
+1.1.1:ALIAS=NONE,INPWR=NONE,OUTPWR=NONE,CONNNAME1=1.1.1>1.1.2,CONNSTATE1=ACT,CONNNAME2=NONE,CONNSTATE2=NONE
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import Identity, PortState
+from ocs_drivers.vendors.calient.circuits import decode_power, port_state
+from ocs_drivers.vendors.calient.driver import Port
+from ocs_drivers.vendors.calient.ports import Circuit, circuit_name, state_of
+
+_T = TypeVar("_T")
+
+Lines = tuple[str, ...]
+
+_KEYWORD = re.compile(r"(?:^|[:,])(\w+)=([^,]*)", re.ASCII)
+_PORT = re.compile(r"(\d+\.\d+\.\d+):", re.ASCII)
+
+
+def decode_identity(lines: Lines) -> Identity:
+    """Decode the reply to `RTRV-NE`.
+
+    >>> decode_identity(
+    ...     ("CAL01:SERIALNUMBER=C1,SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S162,PLATFORM=VERSION2",)
+    ... )
+    Identity(vendor='Calient', model='S162', serial='C1', firmware='6.0-3')
+    """
+    fields = _keywords(_only(lines))
+    return Identity(
+        "Calient", fields.get("CHASSISTYPE", ""), fields.get("SERIALNUMBER", ""), fields.get("SWPACKAGE", "")
+    )
+
+
+def decode_circuits(lines: Lines) -> list[Circuit]:
+    """Decode the reply to `RTRV-CRS`."""
+    return [_circuit(line) for line in lines]
+
+
+def _circuit(line: str) -> Circuit:
+    fields = _keywords(line)
+    try:
+        source, target = fields["SRCPORT"], fields["DSTPORT"]
+        kind, admin = fields["CONNTYPE"], fields["AS"]
+        operational, capability = fields["OS"], fields["OC"]
+    except KeyError as missing:
+        raise _desync(f"a circuit without {missing}", line) from None
+    if kind not in {"1WAY", "2WAY"}:
+        raise _desync(f"a circuit that goes neither one way nor two: {kind[:20]}", line)
+    name = fields.get("CONNNAME") or circuit_name(source, target)
+    return Circuit(name, source, target, kind == "2WAY", state_of(admin, operational), capability != "FAIL")
+
+
+def decode_ports(lines: Lines) -> dict[str, Port]:
+    """Decode the reply to `RTRV-PORT`: the states of the fibre in and the fibre out, by port."""
+    return _by_port(
+        lines, lambda fields, line: Port((_state(fields, "IN", line), _state(fields, "OUT", line)))
+    )
+
+
+def decode_aliases(lines: Lines) -> dict[str, str]:
+    """Decode the labels of ports in the reply to `RTRV-PORT-SUM`; `NONE` is nothing."""
+    return _by_port(lines, lambda fields, _: "" if fields.get("ALIAS") == "NONE" else fields.get("ALIAS", ""))
+
+
+def _by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
+    found = {_port(line): decode(_keywords(line), line) for line in lines}
+    if len(found) != len(lines):
+        raise _desync("a port is listed twice", " | ".join(lines))
+    return found
+
+
+def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
+    try:
+        return port_state(fields[f"{side}AS"], fields[f"{side}OS"])
+    except KeyError as missing:
+        raise _desync(f"a port without {missing}", line) from None
+
+
+def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
+    """Decode the reply to `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
+    return _by_port(
+        lines,
+        lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),
+    )
+
+
+def _power(text: str, line: str) -> float | None:
+    try:
+        return decode_power(text)
+    except ValueError:
+        raise _desync("not a power in dBm", line) from None
+
+
+def _port(line: str) -> str:
+    match = _PORT.match(line)
+    if match is None:
+        raise _desync("no port at the beginning", line)
+    return match[1]
+
+
+def _keywords(line: str) -> dict[str, str]:
+    return {name.upper(): value.strip() for name, value in _KEYWORD.findall(line)}
+
+
+def _only(lines: Lines) -> str:
+    if len(lines) != 1:
+        raise _desync(f"{len(lines)} lines where one belongs", " | ".join(lines))
+    return lines[0]
+
+
+def _desync(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(f"the reply is not TL1 as Calient speaks it: {why}", received=received[:200])

@@ -1,0 +1,58 @@
+"""DiCon MXS-9100 and GP700 banks of 1xN MEMS switches: over TCP, and over a serial line.
+
+    ROUT6:SCAN 2               bank 6 to channel 2; silent
+    ROUT6:SCAN?                `2`
+    ROUTE2:OPEN:STATE?         asked with the option `open_state=1` only: 1 is taken for "no channel is
+                               connected", which no public text says; leave it out where that is wrong
+
+CR ends commands and replies (manual of the MXS-9100, page 17). One question is sent at a time, with its whole
+header: the device remembers the path of the last header, so that no abbreviation is safe on a shared line.
+TCP port, baud rate and `*IDN?` are assumptions (`identity=0` in the address does without the last). Proven
+against a simulated switch only: no real unit has been at the other end yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.transports.lines import serial_line, visa_line
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.banks.driver import BankSwitch, flag_in, size_in
+from ocs_drivers.vendors.dicon.codec import COMMANDS, OPEN_STATE
+
+__all__ = ["serial_switch", "tcp_switch"]
+
+PORT = 5025
+BAUD = 9600
+
+_OPTIONS = ("banks", "channels", "open_state", "identity")
+
+
+def tcp_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> BankSwitch:
+    """Return an unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
+    del credentials
+    address = address.only_options(*_OPTIONS).with_port(PORT)
+    return _switch(address, visa_line(address, PORT), timeout_s)
+
+
+def serial_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> BankSwitch:
+    """Return an unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
+    del credentials
+    address = address.only_options(*_OPTIONS, "baud")
+    return _switch(address, serial_line(address, BAUD), timeout_s)
+
+
+def _switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
+    banks, channels = size_in(address)
+    commands = COMMANDS
+    if flag_in(address, "open_state", default=False):
+        commands = replace(commands, open_state=OPEN_STATE)
+    if not flag_in(address, "identity", default=True):
+        commands = replace(commands, identity="")
+    return BankSwitch(str(address), line, commands, banks=banks, channels=channels, timeout_s=timeout_s)

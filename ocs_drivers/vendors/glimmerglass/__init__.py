@@ -1,0 +1,47 @@
+"""Glimmerglass System 100, 300 and 600 over TL1.
+
+Known from drivers of other projects, and proven against a simulated switch only: no real unit has been at
+the other end yet.
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.lines import tcp_line
+from ocs_drivers.vendors.glimmerglass.driver import OPERATION_MODES, GlimmerglassTl1
+
+__all__ = ["GlimmerglassTl1", "tl1_switch"]
+
+TL1_PORT = 10034
+"""Where the device answers; older software on 10033, which an address can name."""
+
+FACTORY_ACCOUNT = Credentials("admin", "admin")
+"""An assumption; see `ocs_drivers.credentials` for how to name your own."""
+
+
+def tl1_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> GlimmerglassTl1:
+    """Return an unopened `glimmerglass+tl1://host[?opmode=sync]`.
+
+    `opmode` is sent with every connection: `sync` answers when the light is there, `async` at once; without
+    it the device does as it was set up. Either way a circuit counts when it was read back.
+    """
+    address = address.only_options("opmode").with_port(TL1_PORT)
+    account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
+    return GlimmerglassTl1(
+        str(address),
+        tcp_line(address, TL1_PORT),
+        credentials=account,
+        timeout_s=timeout_s,
+        operation_mode=_operation_mode(address),
+    )
+
+
+def _operation_mode(address: Address) -> str:
+    name = address.options.get("opmode", "")
+    if name not in OPERATION_MODES:
+        raise AddressError(f"no opmode {name!r}", device=str(address), hint="Known: sync, async.")
+    return name

@@ -1,0 +1,71 @@
+"""The panel without a robot: a person moves the cords, and confirms each move.
+
+    manual://panel.json                               asks on the terminal
+    manual://panel.json?size=24x24                    makes the file on first use
+    manual://panel.json?operator=10.0.0.9:7000        asks a colleague at the panel, who runs `nc -l 7000`
+
+What the panel holds is what was confirmed, cord by cord. A wrong word is found out only where the caller can check:
+give `ManualPanel.probe` a function that says whether light or packets pass a pair.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.lines import tcp_line
+from ocs_drivers.vendors.manual.driver import ManualPanel
+from ocs_drivers.vendors.manual.panel_file import PanelFile
+from ocs_drivers.vendors.manual.prompts import LineOperator, Operator, TerminalOperator
+
+__all__ = ["ManualPanel", "PanelFile", "manual_panel"]
+
+DEFAULT_PATIENCE_S = 3600.0
+"""How long a person may take for one cord."""
+
+_SIZE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
+
+
+def manual_panel(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> ManualPanel:
+    """Return an unopened panel. Options: `size`, `name`, `operator`, `patience_s`."""
+    del credentials
+    address = address.only_options("size", "name", "operator", "patience_s")
+    file = PanelFile(Path(address.path), size=_size(address), name=address.options.get("name", ""))
+    return ManualPanel(
+        str(address), file, _operator(address), timeout_s=timeout_s, patience_s=_patience_s(address)
+    )
+
+
+def _size(address: Address) -> tuple[int, int] | None:
+    text = address.options.get("size")
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise AddressError(f"no size {text!r}", device=str(address), hint="Write it like size=24x24.")
+    return int(match[1]), int(match[2])
+
+
+def _operator(address: Address) -> Operator:
+    where = address.options.get("operator")
+    if where is None:
+        return TerminalOperator()
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise AddressError(
+            f"no operator at {where!r}", device=str(address), hint="Write operator=10.0.0.9:7000."
+        )
+    return LineOperator(tcp_line(Address("manual", host, int(port)), int(port)), device=str(address))
+
+
+def _patience_s(address: Address) -> float:
+    text = address.options.get("patience_s", str(DEFAULT_PATIENCE_S))
+    try:
+        return float(text)
+    except ValueError:
+        raise AddressError(f"patience_s is not a number: {text!r}", device=str(address)) from None

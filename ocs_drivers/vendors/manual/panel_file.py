@@ -1,0 +1,118 @@
+"""Patches on file: the only memory a panel without a robot has.
+
+Before a person is asked to move a cord, its input is noted as doubtful; when the answer is in, the note goes. After
+a crash or a lost line the doubt is still there, and somebody has to look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ocs_drivers.errors import AddressError, ConnectError
+from ocs_drivers.model import CrossConnects
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel as its file has it: who it is, what was confirmed, and inputs where nobody knows."""
+
+    name: str
+    inputs: int
+    outputs: int
+    patched: CrossConnects = field(default_factory=CrossConnects)
+    doubtful: frozenset[int] = frozenset()
+    labels: Mapping[int, str] = field(default_factory=dict, hash=False)
+
+    def doubting(self, port: int) -> Panel:
+        """Return the same, with a doubt about an input."""
+        return replace(self, doubtful=self.doubtful | {port})
+
+    def settled(self, port: int, output: int | None) -> Panel:
+        """Return the same, knowing where the cord of an input goes; whoever was believed to be there is not."""
+        kept = {i: o for i, o in self.patched.items() if i != port and o != output}
+        patched = CrossConnects(kept if output is None else {**kept, port: output})
+        return replace(self, patched=patched, doubtful=self.doubtful - {port})
+
+
+class PanelFile:
+    """Reads and writes one panel; every write is whole, whatever happens in the middle of it."""
+
+    def __init__(self, path: Path, *, size: tuple[int, int] | None, name: str) -> None:
+        self.path = path
+        self._size = size
+        self._name = name or path.stem
+
+    def read(self) -> Panel:
+        """Return the panel. Raises `ConnectError` when there is none, `AddressError` when it is not a panel's file."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return self._new()
+        except OSError as error:
+            raise ConnectError(f"cannot read the panel's file: {error}", device=str(self.path)) from error
+        try:
+            return self._checked(_panel(json.loads(text)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise AddressError(
+                f"not the file of a panel: {error!r}",
+                device=str(self.path),
+                hint="Mend it, or take another file.",
+            ) from error
+
+    def _new(self) -> Panel:
+        if self._size is None:
+            raise ConnectError(
+                "there is no such panel yet",
+                device=str(self.path),
+                hint="Say how large it is, such as manual://panel.json?size=24x24.",
+            )
+        panel = Panel(self._name, *self._size)
+        self.write(panel)
+        return panel
+
+    def _checked(self, panel: Panel) -> Panel:
+        if self._size is not None and self._size != (panel.inputs, panel.outputs):
+            raise AddressError(
+                f"the file is of a panel {panel.inputs}x{panel.outputs}",
+                device=str(self.path),
+                hint="Leave the size out, or take another file.",
+            )
+        return panel
+
+    def write(self, panel: Panel) -> None:
+        """Put the panel on disk before anything else happens."""
+        document = {
+            "name": panel.name,
+            "size": [panel.inputs, panel.outputs],
+            "patched": sorted(panel.patched.items()),
+            "doubtful": sorted(panel.doubtful),
+            "labels": {str(port): label for port, label in sorted(panel.labels.items())},
+        }
+        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        with scratch.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self.path)
+
+
+def _panel(document: dict[str, Any]) -> Panel:
+    inputs, outputs = (int(number) for number in document["size"])
+    patched = CrossConnects((int(i), int(o)) for i, o in document["patched"])
+    ports = {port for pair in patched.items() for port in pair} | set(document.get("doubtful", ()))
+    if inputs < 1 or outputs < 1 or any(not 1 <= port <= inputs + outputs for port in ports):
+        raise ValueError("a port that the panel does not have")
+    return Panel(
+        str(document["name"]),
+        inputs,
+        outputs,
+        patched,
+        frozenset(int(port) for port in document.get("doubtful", ())),
+        {int(port): str(label) for port, label in document.get("labels", {}).items()},
+    )

@@ -1,0 +1,127 @@
+"""Asking the person at the panel: on the terminal, or by lines of text over TCP.
+
+Over TCP we speak first, a question a line, and the answer is a line; `nc -l PORT` is enough at the other end:
+
+    > panel leaf1: 2 moves. Answer each question with done, or with no and the reason.
+    > 1. Remove the cord from input 1 to output 26.
+    < done
+    > 2. Connect input 1 to output 30.
+    < no output 30 is taken
+    > Where does the cord in input 1 go? Answer with the output, or none.
+    < none
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from ocs_drivers.errors import ConnectionLost, ProtocolDesync
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports import wire
+from ocs_drivers.transports.transport import Transport, lost
+
+LONGEST_LINE_BYTES = 4096
+
+
+class Operator(Protocol):
+    """A person who can be asked one thing at a time."""
+
+    @property
+    def is_there(self) -> bool:
+        """True if we can ask now."""
+
+    def open(self, timeout_s: float) -> None:
+        """Find him. Raises `ConnectError`."""
+
+    def close(self) -> None:
+        """Let him go."""
+
+    def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
+        """Say something that needs no answer."""
+
+    def ask(self, question: str, deadline: Deadline) -> str:
+        """Return the answer. Raises `ConnectionLost`, `Timeout`."""
+
+
+class TerminalOperator:
+    """Whoever sits at the terminal; no deadline, for he can press Ctrl-C."""
+
+    @property
+    def is_there(self) -> bool:
+        """Always."""
+        return True
+
+    def open(self, timeout_s: float) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
+        """Print on standard error, which is not part of a command's output."""
+        del deadline
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.flush()
+
+    def ask(self, question: str, deadline: Deadline) -> str:
+        """Read a line. Raises `ConnectionLost` when standard input has ended."""
+        self.tell([question], deadline)
+        answer = sys.stdin.readline()
+        if not answer:
+            raise ConnectionLost("nobody is at the terminal: standard input has ended")
+        return answer.strip()
+
+
+class LineOperator:
+    """Somebody at the other end of a TCP connection."""
+
+    def __init__(self, transport: Transport, *, device: str) -> None:
+        self._transport = transport
+        self._device = device
+        self._lines: deque[str] = deque()
+        self._rest = b""
+
+    @property
+    def is_there(self) -> bool:
+        """True if there is a connection."""
+        return self._transport.is_open
+
+    def open(self, timeout_s: float) -> None:
+        """Connect again; what was said before is forgotten."""
+        self._transport.close()
+        self._lines.clear()
+        self._rest = b""
+        self._transport.open(timeout_s)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+    def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
+        """Send lines."""
+        for line in lines:
+            wire.sent(self._device, line)
+            self._transport.send(line.encode() + b"\n", deadline)
+
+    def ask(self, question: str, deadline: Deadline) -> str:
+        """Send a question and wait for one line; whatever goes wrong ends the connection."""
+        try:
+            if self._lines or self._rest:
+                raise ProtocolDesync("an answer before the question", received=" | ".join(self._lines)[:200])
+            self.tell([question], deadline)
+            while not self._lines:
+                self._take(self._transport.receive(deadline))
+            return self._lines.popleft().strip()
+        except BaseException:
+            self._transport.close()
+            raise
+
+    def _take(self, data: bytes) -> None:
+        wire.received(self._device, data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE_BYTES:
+            raise lost(self._device, "a line without an end")
+        self._lines += [line.decode("utf-8", "replace") for line in lines]

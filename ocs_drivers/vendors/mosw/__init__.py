@@ -1,0 +1,33 @@
+"""Viavi MAP-200 optical switches (mOSW): a bank of 1xN switches over SCPI on TCP, with a monitor per bank.
+
+    :ROUTe:CLOSe 1,1,5         bank 1, common port 1, channel 5; silent              (assumption)
+    :ROUTe:CLOSe? 1            the channel; alone, or after bank and common port     (assumption)
+    :ROUTe:MONitor? 1          `0, -8.000`: direction, dBm                           (manual, page 91)
+    :SYSTem:ERRor?             `0,"No error"`                                        (assumption)
+
+Proven against a simulated switch only: no real unit has been at the other end yet.
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.transports.lines import visa_line
+from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
+from ocs_drivers.vendors.mosw.codec import COMMANDS
+
+__all__ = ["tcp_switch"]
+
+PORT = 8100
+"""Where a MAP chassis answers SCPI; an assumption, so say otherwise in the address."""
+
+
+def tcp_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> BankSwitch:
+    """Return an unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
+    del credentials
+    banks, channels = size_in(address.only_options("banks", "channels"))
+    address = address.with_port(PORT)
+    line = visa_line(address, PORT)
+    return BankSwitch(str(address), line, COMMANDS, banks=banks, channels=channels, timeout_s=timeout_s)

@@ -1,0 +1,29 @@
+"""Power readings, and lists cut to the longest query, as all protocols of a Polatis need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ocs_drivers.model import Power
+
+DARK_FLOOR_DBM = -55.0
+"""At and below this a monitor sees no light. Vendors' floors lie near -60 dBm; not confirmed on a unit."""
+
+
+def power_reading(dbm: float | None) -> Power | None:
+    """Return a reading, with darkness told apart from little light.
+
+    >>> power_reading(-29.55), power_reading(-60.0).below_floor, power_reading(None)
+    (Power(dbm=-29.55, below_floor=False), True, None)
+    """
+    return None if dbm is None else Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
+
+
+def chunks(ports: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
+    """Yield the ports in order, at most `longest` at a time.
+
+    >>> list(chunks([1, 2, 3], 2))
+    [[1, 2], [3]]
+    """
+    for start in range(0, len(ports), longest):
+        yield ports[start : start + longest]

@@ -1,0 +1,277 @@
+"""A Polatis switch over RESTCONF: the only way to have it compare before it changes.
+
+A whole apply is three round trips: read; `PUT` of the whole collection; read. Every write names the ETag that was
+read (`If-Match`), so the device itself refuses it (412) when somebody else was faster; where it sends no ETag, each
+step is preceded by one more read. Pairs are put, never posted: one lab saw posted pairs vanish after seconds.
+
+The states of ports are another resource. They are read when the switch is opened, after a refusal, and in every read
+as long as some port was unfit when they were read last; a port that becomes unfit later is reported by the refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.engine import planning, transaction
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.errors import AnotherDevice, DeviceError, ProtocolDesync
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols.http import HttpReply
+from ocs_drivers.protocols.http_session import HttpSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.polatis import rest_codec
+from ocs_drivers.vendors.polatis.readings import power_reading
+from ocs_drivers.vendors.polatis.scpi_codec import size_in_product_code
+
+_DONE = frozenset({200, 201, 204})
+_CHANGED_MEANWHILE = 412
+_GONE = 404
+
+
+class PolatisRest(SwitchDriver):
+    """One Polatis over RESTCONF, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
+    """
+
+    _session: HttpSession
+    after_loss = "settle"
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        credentials: Credentials,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._session = HttpSession(
+            transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self._monitored: frozenset[int] = frozenset()
+        self._unfit: dict[int, PortState] = {}
+        self._known_connection = 0
+        self._etag = ("", "")  # what was read last: its revision, and the device's tag for it
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask for the product, the ports, and the ports that measure power."""
+        identity = self._session.get_json(rest_codec.PRODUCT, rest_codec.decode_product)
+        self._known_connection = self._session.connections
+        ports = self._noting_unfit(self._session.get_json(rest_codec.PORTS, rest_codec.decode_ports))
+        inputs, outputs = self._size(identity, ports)
+        self._monitored = self._ask_monitored()
+        return identity, Capabilities(
+            inputs,
+            outputs,
+            atomic_whole=True,
+            power_monitor=bool(self._monitored),
+            shutter=True,
+            login=True,
+            max_ports_per_query=inputs + outputs,
+        )
+
+    def _size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
+        """Return inputs and outputs, as the model name gives them; without that, as many of each (assumption)."""
+        total = len(ports)
+        inputs, outputs = size_in_product_code(identity.model) or (total // 2, total - total // 2)
+        if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
+            raise self._desync(f"{total} ports, but the model is {identity.model}")
+        return inputs, outputs
+
+    def _ask_monitored(self) -> frozenset[int]:
+        try:
+            return frozenset(self._session.get_json(rest_codec.POWERS, rest_codec.decode_powers))
+        except DeviceError:  # no such resource: no monitor
+            return frozenset()
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports with state and label now."""
+        inputs = self.capabilities.inputs
+        return {
+            number: PortInfo(
+                number,
+                Side.IN if number <= inputs else Side.OUT,
+                found.state,
+                found.label,
+                number in self._monitored,
+            )
+            for number, found in sorted(self._ask_ports().items())
+        }
+
+    def _ask_ports(self) -> dict[int, rest_codec.RestPort]:
+        self._check_same_device()
+        found = self._session.get_json(rest_codec.PORTS, rest_codec.decode_ports)
+        if len(found) != self.capabilities.inputs + self.capabilities.outputs:
+            raise self._desync(f"{len(found)} ports, not as many as at first")
+        return self._noting_unfit(found)
+
+    def _noting_unfit(self, found: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
+        self._unfit = {
+            port: info.state for port, info in found.items() if info.state is not PortState.ENABLED
+        }
+        return found
+
+    def _read(self) -> Snapshot:
+        """Return what is connected; and the ports that cannot be used, where there were any at the last read."""
+        with self._session.lock():
+            snapshot = self._look_once()
+            if self._unfit:
+                self._ask_ports()
+            return replace(snapshot, unfit=self._unfit)
+
+    def _look_again(self, step: Step) -> Snapshot:
+        del step
+        return self._noted(self._look_once)
+
+    def _look_once(self) -> Snapshot:
+        self._check_same_device()
+        tags: list[str] = []
+
+        def decode(reply: HttpReply) -> CrossConnects:
+            tags.append(reply.headers.get("etag", ""))
+            return self._decode(reply.json())
+
+        connections = self._session.get(rest_codec.CROSS_CONNECTS, decode, accept=rest_codec.YANG_JSON)
+        snapshot = Snapshot(connections, self._clock.now())
+        self._etag = snapshot.revision, tags[-1]
+        return snapshot
+
+    def _decode(self, document: object) -> CrossConnects:
+        return self._check_possible(rest_codec.decode_pairs(document).items())
+
+    def _begin(self, step: Step, guard: Guard) -> None:
+        self._check_same_device()
+        super()._begin(step, guard)
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        self._check_same_device()
+        if step.kind == "replace":
+            document = rest_codec.encode_pairs(step.after)
+            self._change("PUT", rest_codec.CROSS_CONNECTS, document, step, guard)
+            return
+        ((source, output),) = step.pairs.items()
+        target = rest_codec.pair_resource(source)
+        if step.kind == "add":
+            self._change("PUT", target, rest_codec.encode_pair(source, output), step, guard)
+        else:
+            self._change("DELETE", target, None, step, guard)
+
+    def _must_look(self, step: Step) -> bool:
+        """Return True where the device does not compare by itself: its commands would undo what they meet."""
+        return not self._etag[1]
+
+    def _change(self, method: str, target: str, document: object, step: Step, guard: Guard) -> None:
+        """Send the write of a step, if what it touches still is as it was seen; raises `Conflict` when it is not."""
+        timeout_s = self._timeout_s + step.estimated_s
+        reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
+        if reply.status == _CHANGED_MEANWHILE:
+            transaction.check_unmoved(step, self._look_once().connections, device=self.address)
+            guard()  # changed, and not on these ports: refused explicitly, so it may be sent again
+            reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
+        if method == "DELETE" and reply.status == _GONE:
+            return  # reading back will tell
+        self._check_done(reply, f"{method} {target}")
+
+    def _tag_of(self, step: Step) -> str:
+        """Return the device's tag for what the step starts from. Raises `Conflict` when that is not what it holds."""
+        if self._etag[0] != step.before.digest:
+            transaction.check_unmoved(step, self._look_once().connections, device=self.address)
+        return self._etag[1]
+
+    def _send(
+        self, method: str, target: str, document: object, guard: Guard, timeout_s: float, *, tag: str = ""
+    ) -> HttpReply:
+        headers = (("If-Match", tag),) if tag else ()
+        if document is None:
+            return self._session.request(
+                method, target, headers=headers, timeout_s=timeout_s, before_resending=guard
+            )
+        return self._session.send_json(
+            method,
+            target,
+            document,
+            headers,
+            content_type=rest_codec.YANG_JSON,
+            timeout_s=timeout_s,
+            before_resending=guard,
+        )
+
+    def _check_done(self, reply: HttpReply, sent: str) -> None:
+        if reply.status not in _DONE:
+            raise self._session.refusal(reply, sent)
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Return the optical power in dBm; one request gives those of all ports."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        if not self._monitored & readings.keys():
+            return readings
+        self._check_same_device()
+        found = self._session.get_json(rest_codec.POWERS, rest_codec.decode_powers)
+        if not self._monitored <= found.keys():
+            raise self._desync("power readings are missing")
+        return {port: power_reading(found.get(port)) for port in readings}
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Enable or disable ports one by one, and prove it by reading back; raises `DeviceError`."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        with self._writing, self._session.lock():
+            self._session.ready()
+            before = self._ask_ports()
+            for port in ports:
+                guard()
+                settings = rest_codec.encode_port(port, is_open=is_open, label=before[port].label)
+                target = rest_codec.port_resource(port)
+                reply = self._send("PUT", target, settings, guard, self._timeout_s)
+                self._check_done(reply, f"PUT {target}")
+            found = self._ask_ports()
+        wanted = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if found[port].state is not wanted]
+        if wrong:
+            raise DeviceError(
+                f"these ports are not {wanted.value} though the device accepted the command",
+                device=self.address,
+                ports=wrong,
+                hint="Look at these ports on the device.",
+            )
+
+    def _check_same_device(self) -> None:
+        """Check after every new connection that the same device answers at the address."""
+        known = self._identity
+        if known is None or self._session.connections == self._known_connection:
+            self._session.ready()
+        if known is None or self._session.connections == self._known_connection:
+            return
+        found = self._session.get_json(rest_codec.PRODUCT, rest_codec.decode_product)
+        if found.serial != known.serial:
+            self._session.disconnect()
+            raise AnotherDevice(
+                f"another device answers: serial number {found.serial}, not {known.serial}",
+                device=self.address,
+                hint="Check the network address, then make a new driver for this device.",
+            )
+        self._known_connection = self._session.connections
+
+    def _desync(self, what: str) -> ProtocolDesync:
+        self._session.disconnect()
+        return ProtocolDesync(
+            f"the device contradicts itself: {what}",
+            device=self.address,
+            hint="Check that this address is a Polatis and that its firmware is not busy starting.",
+        )

@@ -1,0 +1,213 @@
+"""SCPI commands and replies of Polatis switches. Pure; what is not as documented raises `ProtocolDesync`.
+
+Set commands are silent: a refusal is found only in the device's error queue, so every write is followed by
+`scpi.OPERATION_COMPLETE` and checked by reading back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import CrossConnects, PortState
+
+SIZE = ":oxc:swit:size?"
+CONNECTIONS = ":oxc:swit:conn:stat?"
+PORT_STATES = ":oxc:swit:port:stat?"
+DISCONNECT_ALL = ":oxc:swit:disc:all"
+BOOT_MODE = ":oxc:boot:mode?"
+
+NOT_A_NUMBER = 9.91e37
+"""What SCPI-99 devices send for "no reading"."""
+
+
+def port_list(ports: Iterable[int]) -> str:
+    """Format ports as SCPI writes them.
+
+    >>> port_list([1, 2, 3]), port_list([])
+    ('(@1,2,3)', '(@)')
+    """
+    return f"(@{','.join(map(str, ports))})"
+
+
+def _pair_lists(pairs: CrossConnects) -> str:
+    return f"{port_list(pairs)},{port_list(pairs.values())}"
+
+
+def replace_all(target: CrossConnects) -> str:
+    """Return the command that makes `target` the whole configuration.
+
+    >>> replace_all(CrossConnects({1: 33, 2: 34})), replace_all(CrossConnects())
+    (':oxc:swit:conn:only (@1,2),(@33,34)', ':oxc:swit:disc:all')
+    """
+    return f":oxc:swit:conn:only {_pair_lists(target)}" if target else DISCONNECT_ALL
+
+
+def add(pairs: CrossConnects) -> str:
+    """Return the command that adds these pairs.
+
+    >>> add(CrossConnects({1: 17}))
+    ':oxc:swit:conn:add (@1),(@17)'
+    """
+    return f":oxc:swit:conn:add {_pair_lists(pairs)}"
+
+
+def remove(pairs: CrossConnects) -> str:
+    """Return the command that removes exactly these pairs; both ends are named, so no other circuit goes.
+
+    >>> remove(CrossConnects({1: 17}))
+    ':oxc:swit:conn:sub (@1),(@17)'
+    """
+    return f":oxc:swit:conn:sub {_pair_lists(pairs)}"
+
+
+def set_shutters(ports: Iterable[int], *, is_open: bool) -> str:
+    """Return the command that enables or disables ports.
+
+    >>> set_shutters([2, 4], is_open=False)
+    ':oxc:swit:port:dis (@2,4)'
+    """
+    return f":oxc:swit:port:{'enab' if is_open else 'dis'} {port_list(ports)}"
+
+
+def power(ports: Iterable[int]) -> str:
+    """Return the query for optical power at these ports.
+
+    >>> power([193, 194])
+    ':pmon:pow? (@193,194)'
+    """
+    return f":pmon:pow? {port_list(ports)}"
+
+
+_CONNECTIONS = re.compile(r"\(@([\d,\s]*)\)\s*,\s*\(@([\d,\s]*)\)")
+_SIZE = re.compile(r"\(?\s*(\d{1,4})\s*,\s*(\d{1,4})\s*\)?")
+_SIZE_IN_PRODUCT_CODE = re.compile(r"-(\d{1,4})x(\d{1,4})(?:-|$)")
+_PARENTHESISED = re.compile(r"\((?!@)([^()]*)\)")
+
+
+def size_in_product_code(model: str) -> tuple[int, int] | None:
+    """Return inputs and outputs as the product code gives them, if it does.
+
+    >>> size_in_product_code("I-OST-24x24-LU1-DMHNS")
+    (24, 24)
+    """
+    match = _SIZE_IN_PRODUCT_CODE.search(model)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def decode_size(reply: str) -> tuple[int, int]:
+    """Decode inputs and outputs.
+
+    >>> decode_size("16,16")
+    (16, 16)
+    """
+    match = _SIZE.fullmatch(reply)
+    inputs, outputs = map(int, match.groups()) if match else (0, 0)
+    if not (inputs and outputs):
+        raise _desync("not a size", reply)
+    return inputs, outputs
+
+
+def decode_connections(reply: str) -> CrossConnects:
+    """Decode the whole configuration; the two lists pair up by position and need not be sorted.
+
+    >>> decode_connections("(@3,1),(@49,50)"), decode_connections("(@),(@)")
+    (CrossConnects({1: 50, 3: 49}), CrossConnects({}))
+    """
+    match = _CONNECTIONS.fullmatch(reply)
+    if match is None:
+        raise _desync("not two port lists", reply)
+    inputs, outputs = _numbers(match[1], reply), _numbers(match[2], reply)
+    if len(inputs) != len(outputs):
+        raise _desync(f"{len(inputs)} inputs and {len(outputs)} outputs", reply)
+    try:
+        return CrossConnects(zip(inputs, outputs, strict=True))
+    except ValueError as error:
+        raise _desync(f"not one-to-one ({error})", reply) from error
+
+
+def decode_peer(reply: str) -> int | None:
+    """Decode the port that one port is connected to, in quotes; None when unconnected.
+
+    >>> decode_peer('"18"'), decode_peer('""')
+    (18, None)
+    """
+    match = re.fullmatch(r'"\s*(\d{0,9})\s*"', reply)
+    if match is None:
+        raise _desync("not a port in quotes", reply)
+    return int(match[1]) if match[1] else None
+
+
+_BOOT_MODES = {
+    "DARK": "DARK",
+    "REST": "RESTORE",
+    "RESTORE": "RESTORE",
+    "AUT": "AUTOSAVE",
+    "AUTOSAVE": "AUTOSAVE",
+}
+
+
+def decode_boot_mode(reply: str) -> str:
+    """Decode what a power cycle leaves: `DARK` nothing, `RESTORE` what was saved, `AUTOSAVE` what was last.
+
+    >>> decode_boot_mode("REST"), decode_boot_mode("AUTosave")
+    ('RESTORE', 'AUTOSAVE')
+    """
+    mode = _BOOT_MODES.get(reply.strip('"').upper())
+    if mode is None:
+        raise _desync("not a boot mode", reply)
+    return mode
+
+
+_STATES = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILED}
+
+
+def decode_port_states(reply: str) -> tuple[PortState, ...]:
+    """Decode states in the order asked for.
+
+    >>> [state.value for state in decode_port_states("(D,E,F)")]
+    ['disabled', 'enabled', 'failed']
+    """
+    letters = _list(reply)
+    unknown = sorted(set(letters) - set(_STATES))
+    if unknown:
+        raise _desync(f"unknown port states {', '.join(unknown)}", reply)
+    return tuple(_STATES[word] for word in letters)
+
+
+def decode_powers(reply: str) -> tuple[float | None, ...]:
+    """Decode powers in dBm in the order asked for; None for the SCPI "not a number".
+
+    >>> decode_powers("(-29.55,9.91E37)")
+    (-29.55, None)
+    """
+    try:
+        values = [float(word) for word in _list(reply)]
+    except ValueError as error:
+        raise _desync("not a list of powers", reply) from error
+    return tuple(value if abs(value) < NOT_A_NUMBER else None for value in values)
+
+
+def _numbers(text: str, reply: str) -> list[int]:
+    if not text.strip():
+        return []
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as error:
+        raise _desync("a list with holes", reply) from error
+
+
+def _list(reply: str) -> list[str]:
+    match = _PARENTHESISED.fullmatch(reply)
+    if match is None:
+        raise _desync("not a list in parentheses", reply)
+    return [word.strip() for word in match[1].split(",")] if match[1].strip() else []
+
+
+def _desync(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"the reply is not SCPI as Polatis speaks it: {why}",
+        received=received if len(received) <= 200 else f"{received[:200]}...",
+        hint="Check that the address is a Polatis SCPI port and that nobody shares this connection.",
+    )

@@ -1,0 +1,190 @@
+"""A Polatis switch over SCPI.
+
+A whole apply is three round trips: read, with the states of all ports in the same breath, so that a port out
+of order is found before anything is sent; `only ...;*OPC?`; read and error queue in one. SCPI sets are silent,
+so nothing counts as done before it was read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.engine import planning
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols import scpi
+from ocs_drivers.protocols.scpi_session import ScpiSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.polatis import scpi_codec
+from ocs_drivers.vendors.polatis.readings import chunks, power_reading
+
+MAX_PORTS_PER_QUERY = 256
+
+_COMMAND_OF = {"replace": scpi_codec.replace_all, "add": scpi_codec.add, "remove": scpi_codec.remove}
+
+
+def _command(step: Step) -> str:
+    return f"{_COMMAND_OF[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
+
+
+class PolatisScpi(SwitchDriver):
+    """One Polatis over SCPI, on any transport; `open` before use.
+
+    SCPI has no login, no attenuators and no unsolicited messages. `timeout_s` bounds every wait for an
+    answer; a write is given the device's own switching time on top.
+    """
+
+    _session: ScpiSession
+    after_loss = "settle"
+
+    def __init__(
+        self, address: str, transport: Transport, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._session = ScpiSession(transport, device=address, timeout_s=timeout_s, clock=clock)
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self._monitored: frozenset[Side] = frozenset()
+        self._tells_states = False
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask for size and boot mode, empty the error queue, and try port states and power monitors."""
+        identity = self._session.identity
+        inputs, outputs = self._ask_size(identity)
+        self._monitored = frozenset(
+            side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
+        )
+        states, _ = self._session.ask_checked(scpi_codec.PORT_STATES, scpi_codec.decode_port_states)
+        self._tells_states = states is not None
+        boot_mode, _ = self._session.ask_checked(scpi_codec.BOOT_MODE, scpi_codec.decode_boot_mode)
+        return identity, Capabilities(
+            inputs,
+            outputs,
+            atomic_whole=True,
+            bulk_add=True,
+            boot_mode=boot_mode,
+            power_monitor=bool(self._monitored),
+            shutter=True,
+            max_ports_per_query=MAX_PORTS_PER_QUERY,
+        )
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports with their state now; SCPI has no labels."""
+        states = self._session.ask_again(scpi_codec.PORT_STATES, self._decode_states)
+        return {number: self._port_info(number, state) for number, state in states.items()}
+
+    def _port_info(self, number: int, state: PortState) -> PortInfo:
+        side = self._side(number)
+        return PortInfo(number, side, state, has_power_monitor=side in self._monitored)
+
+    def _side(self, port: int) -> Side:
+        return Side.IN if port <= self.capabilities.inputs else Side.OUT
+
+    def _read(self) -> Snapshot:
+        if not self._tells_states:
+            return Snapshot(self._session.ask_again(scpi_codec.CONNECTIONS, self._decode), self._clock.now())
+        return self._session.ask_together_again(
+            (scpi_codec.CONNECTIONS, scpi_codec.PORT_STATES), self._decode_both
+        )
+
+    def _decode_both(self, replies: Sequence[str]) -> Snapshot:
+        connections, states = self._decode(replies[0]), self._decode_states(replies[1])
+        unfit = {port: state for port, state in states.items() if state is not PortState.ENABLED}
+        return Snapshot(connections, self._clock.now(), unfit=unfit)
+
+    def _decode_states(self, reply: str) -> dict[int, PortState]:
+        states = scpi_codec.decode_port_states(reply)
+        total = self.capabilities.inputs + self.capabilities.outputs
+        if len(states) != total:
+            raise ProtocolDesync(f"{len(states)} port states for {total} ports", received=reply)
+        return dict(enumerate(states, 1))
+
+    def _decode(self, reply: str) -> CrossConnects:
+        return self._check_possible(scpi_codec.decode_connections(reply).items(), reply)
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        timeout_s = self._timeout_s + step.estimated_s
+        self._session.ask(_command(step), scpi.decode_complete, timeout_s=timeout_s)
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        """Read configuration and error queue in one exchange: a refused set is reported only there."""
+        found, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
+        if refusals:
+            refusals[0].sent = _command(step)
+        snapshot = None if found is None else Snapshot(found, self._clock.now())
+        return snapshot, refusals[0] if refusals else None
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Return the optical power in dBm, asked for in as few queries as the device takes."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        monitored = [port for port in readings if self._side(port) in self._monitored]
+        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+            readings.update(zip(chunk, self._ask_power(chunk), strict=True))
+        return readings
+
+    def _ask_power(self, ports: Collection[int]) -> list[Power | None]:
+        values, refusals = self._session.ask_checked(scpi_codec.power(ports), scpi_codec.decode_powers)
+        if values is None:
+            raise refusals[0]
+        if len(values) != len(ports):
+            raise self._desync(f"{len(values)} power readings for {len(ports)} ports")
+        return [power_reading(value) for value in values]
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Enable or disable ports, and prove it by reading their states back.
+
+        Raises `DeviceError` when the device refuses, or keeps silent and does not do it.
+        """
+        planning.check_known(ports, self.capabilities, device=self.address)
+        command = scpi_codec.set_shutters(ports, is_open=is_open)
+        with self._writing, self._session.lock():
+            self._session.ready()
+            guard()
+            self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
+            refusals = self._session.drain_errors(command)
+            found = self.ports()
+        wanted = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if found[port].state is not wanted]
+        if wrong:
+            raise DeviceError(
+                f"these ports are not {wanted.value} though the device was size_in_code",
+                device=self.address,
+                ports=wrong,
+                sent=command,
+                device_code=refusals[0].device_code if refusals else "",
+            )
+
+    def _ask_size(self, identity: Identity) -> tuple[int, int]:
+        size, refusals = self._session.ask_checked(f"{scpi.CLEAR};{scpi_codec.SIZE}", scpi_codec.decode_size)
+        size_in_code = scpi_codec.size_in_product_code(identity.model)
+        if size is None and size_in_code is None:
+            raise refusals[0]
+        if size is not None and size_in_code is not None and size != size_in_code:
+            raise self._desync(f"size {size} but product code {identity.model}")
+        known = size or size_in_code
+        assert known is not None
+        return known
+
+    def _has_monitor(self, port: int) -> bool:
+        values, _ = self._session.ask_checked(scpi_codec.power([port]), scpi_codec.decode_powers)
+        return values is not None
+
+    def _desync(self, what: str) -> ProtocolDesync:
+        self._session.disconnect()
+        return ProtocolDesync(
+            f"the device contradicts itself: {what}",
+            device=self.address,
+            hint="Check that this address is a Polatis and that its firmware is not busy starting.",
+        )

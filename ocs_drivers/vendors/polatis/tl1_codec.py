@@ -1,0 +1,168 @@
+"""The data lines of Polatis TL1 replies, decoded. Pure; whatever is not as documented raises `ProtocolDesync`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import Attenuation, AttenuationMode, CrossConnects, Identity, PortState
+
+Lines = tuple[str, ...]
+
+_SIZE = re.compile(r"SYSTEM:SIZE=(\d{1,4})x(\d{1,4})", re.IGNORECASE)
+_PAIR = re.compile(r"(\d+)\s*,\s*(\d+)")
+_PORT_VALUE = re.compile(r"(\d{1,9}):(.*)")
+_CONFIGURED_PORT = re.compile(r"\w+::(?:.*,)?PORT=(\d{1,9})(?:,.*)?")
+_KEYWORD = re.compile(r"(?:^|[:,])(\w+)=([^,]*)")
+_STATES = {
+    "OPEN": PortState.ENABLED,
+    "CLOSED": PortState.DISABLED,
+    "FAILED": PortState.FAILED,
+}
+_MODES = frozenset({"none", "absolute", "relative", "converged"})
+
+
+def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
+    """Decode the replies to `RTRV-NETYPE` (vendor,model,type,version) and `RTRV-INV` (SN=...).
+
+    >>> decode_identity(("POLATIS,I-OST-16x16,OCS,6.5",), ("OCS:SN=002414",)).serial
+    '002414'
+    """
+    fields = [field.strip() for field in _only(network_element).split(",")]
+    if len(fields) != 4:
+        raise _desync("not vendor,model,type,version", network_element)
+    serial = _keywords(inventory).get("SN", "")
+    return Identity(fields[0], fields[1], serial, fields[3])
+
+
+def decode_size(lines: Lines) -> tuple[int, int]:
+    """Decode inputs and outputs.
+
+    >>> decode_size(("SYSTEM:SIZE=16x16",))
+    (16, 16)
+    """
+    match = _SIZE.fullmatch(_only(lines))
+    inputs, outputs = map(int, match.groups()) if match else (0, 0)
+    if not (inputs and outputs):
+        raise _desync("not a size", lines)
+    return inputs, outputs
+
+
+def decode_pairs(lines: Lines) -> CrossConnects:
+    """Decode the configuration, a pair a line.
+
+    >>> decode_pairs(("11,28", "4,17"))
+    CrossConnects({4: 17, 11: 28})
+    """
+    matches = [_PAIR.fullmatch(line.strip()) for line in lines]
+    if None in matches:
+        raise _desync("not a pair a line", lines)
+    try:
+        return CrossConnects((int(match[1]), int(match[2])) for match in matches if match)
+    except ValueError as error:
+        raise _desync(f"not one-to-one ({error})", lines) from error
+
+
+def decode_port_values(lines: Lines) -> dict[int, str]:
+    """Return what each line says of its port.
+
+    >>> decode_port_values(("1:OPEN", "2:"))
+    {1: 'OPEN', 2: ''}
+    """
+    matches = [_PORT_VALUE.fullmatch(line) for line in lines]
+    if None in matches:
+        raise _desync("not port:value a line", lines)
+    return {int(match[1]): match[2].strip() for match in matches if match}
+
+
+def decode_powers(lines: Lines) -> dict[int, float | None]:
+    """Decode power in dBm by port; None where the device says NONE.
+
+    >>> decode_powers(("1:-29.55", "2:NONE"))
+    {1: -29.55, 2: None}
+    """
+    try:
+        return {
+            port: None if text.upper() == "NONE" else float(text)
+            for port, text in decode_port_values(lines).items()
+        }
+    except ValueError:
+        raise _desync("not a power in dBm", lines) from None
+
+
+def decode_shutters(lines: Lines) -> dict[int, PortState]:
+    """Decode state by port."""
+    try:
+        return {port: _STATES[text.upper()] for port, text in decode_port_values(lines).items()}
+    except KeyError as error:
+        raise _desync(f"unknown shutter state {error}", lines) from None
+
+
+def decode_configured_ports(lines: Lines) -> frozenset[int]:
+    """Return the ports that a `PARAMETER=CONFIG` reply lists.
+
+    >>> sorted(decode_configured_ports(("PMON::PORT=1,MODE=INPUT", "PMON::PORT=2,MODE=INPUT")))
+    [1, 2]
+    """
+    matches = [_CONFIGURED_PORT.fullmatch(line) for line in lines]
+    if None in matches:
+        raise _desync("not a list of configured ports", lines)
+    return frozenset(int(match[1]) for match in matches if match)
+
+
+def decode_attenuation(lines: Lines) -> Attenuation:
+    """Decode the setting of one attenuator.
+
+    No public text shows this line, so both likely forms are taken: values in the order mode, level,
+    reference, and `MODE=`, `LEVEL=`, `REFS=`.
+
+    >>> decode_attenuation(("33:ABSOLUTE,-10.0,0",))
+    Attenuation(mode='absolute', level_db=-10.0, reference=None)
+    >>> decode_attenuation(("33:MODE=RELATIVE,LEVEL=-3.0,REFS=2",))
+    Attenuation(mode='relative', level_db=-3.0, reference=2)
+    """
+    (text,) = decode_port_values((_only(lines),)).values()
+    fields = _keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
+    mode = fields.get("MODE", "").strip().lower()
+    if mode not in _MODES:
+        raise _desync("not an attenuation mode", lines)
+    if mode == "none":
+        return Attenuation("none")
+    try:
+        level_db, reference = float(fields["LEVEL"]), int(fields.get("REFS", "0"))
+    except (KeyError, ValueError):
+        raise _desync("not an attenuation", lines) from None
+    return Attenuation(cast("AttenuationMode", mode), level_db, reference or None)
+
+
+def encode_attenuation(attenuation: Attenuation) -> str:
+    """Return the keywords of `SET-PORT-ATTEN`.
+
+    >>> encode_attenuation(Attenuation("absolute", -10.0))
+    'MODE=ABSOLUTE,LEVEL=-10.0'
+    """
+    fields = [f"MODE={attenuation.mode.upper()}"]
+    fields += [f"LEVEL={attenuation.level_db:.1f}"] if attenuation.level_db is not None else []
+    fields += [f"REFS={attenuation.reference}"] if attenuation.reference is not None else []
+    return ",".join(fields)
+
+
+def _keywords(lines: Iterable[str]) -> Mapping[str, str]:
+    return {name.upper(): value.strip() for line in lines for name, value in _KEYWORD.findall(line)}
+
+
+def _only(lines: Lines) -> str:
+    if len(lines) != 1:
+        raise _desync(f"{len(lines)} lines where one belongs", lines)
+    return lines[0]
+
+
+def _desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
+    text = " | ".join(lines)
+    return ProtocolDesync(
+        f"the reply is not TL1 as Polatis speaks it: {why}",
+        received=text[:200],
+        hint="Check the firmware version; the form of this reply may have changed.",
+    )

@@ -1,0 +1,205 @@
+"""A Polatis switch over TL1: needs a login, reports changes by itself, and knows attenuators and labels.
+
+TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists. A removal
+names the inputs only, whatever they are connected to, so it is preceded by one more read. A read asks for the
+shutters as well, for ports that are closed; a failed port is reported by the refusal alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.engine import planning
+from ocs_drivers.errors import DeviceError, ProtocolDesync, Unsupported
+from ocs_drivers.model import (
+    Attenuation,
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols import tl1
+from ocs_drivers.protocols.tl1 import port_list, port_range
+from ocs_drivers.vendors.polatis import tl1_codec
+from ocs_drivers.vendors.polatis.readings import chunks, power_reading
+from ocs_drivers.vendors.tl1_driver import Tl1Driver
+
+MAX_PORTS_PER_QUERY = 256
+
+
+class PolatisTl1(Tl1Driver):
+    """One Polatis over TL1, on any transport; `open` before use."""
+
+    after_loss = "settle"
+    _monitored: frozenset[int] = frozenset()
+    _tells_shutters = True
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask for identity, size, power monitors and attenuators."""
+        identity = self._ask_identity()
+        inputs, outputs = self._session.ask(
+            "RTRV-EQPT", tl1_codec.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
+        )
+        self._monitored = self._configured("PMON")
+        return identity, Capabilities(
+            inputs,
+            outputs,
+            bulk_add=True,
+            power_monitor=bool(self._monitored),
+            attenuator=bool(self._configured("ATTEN")),
+            shutter=True,
+            async_events=True,
+            login=True,
+            max_ports_per_query=MAX_PORTS_PER_QUERY,
+        )
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports with state and label now."""
+        capabilities = self.capabilities
+        states = self._states()
+        labels = self._labels(self._everything)
+        return {
+            number: PortInfo(
+                number,
+                Side.IN if number <= capabilities.inputs else Side.OUT,
+                state,
+                labels.get(number, ""),
+                number in self._monitored,
+            )
+            for number, state in sorted(states.items())
+        }
+
+    @property
+    def _everything(self) -> str:
+        return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
+
+    def _states(self) -> dict[int, PortState]:
+        """Return the state of every port, as its shutter gives it."""
+        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._everything)
+        self._check_complete(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
+        return states
+
+    def _labels(self, aid: str) -> dict[int, str]:
+        try:
+            return self._session.ask_again("RTRV-PORT-LABEL", tl1_codec.decode_port_values, aid=aid)
+        except Unsupported:
+            return {}
+
+    def _read(self) -> Snapshot:
+        """Return what is connected, and the ports that are closed."""
+        with self._session.lock():
+            connections = self._connections()
+            with self._same_line():
+                unfit = self._unfit()
+        return Snapshot(connections, self._clock.now(), unfit)
+
+    def _connections(self) -> CrossConnects:
+        return self._session.ask_again(
+            "RTRV-PATCH", lambda lines: self._check_possible(tl1_codec.decode_pairs(lines).items())
+        )
+
+    def _unfit(self) -> dict[int, PortState]:
+        try:
+            states = self._states() if self._tells_shutters else {}
+        except Unsupported:
+            self._tells_shutters, states = False, {}
+        return {port: state for port, state in states.items() if state is not PortState.ENABLED}
+
+    def _must_look(self, step: Step) -> bool:
+        """Read before a removal always: it would take down whatever its inputs are connected to by now."""
+        return step.kind == "remove" or super()._must_look(step)
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        verb, aid = self._command_of(step)
+        timeout_s = self._timeout_s + step.estimated_s
+        self._session.ask(verb, tl1.ignore, aid=aid, timeout_s=timeout_s, before_resending=guard)
+
+    def _command_of(self, step: Step) -> tuple[str, str]:
+        if step.kind == "remove":
+            return "DLT-PATCH", port_list(step.pairs)
+        if step.kind == "add":
+            return "ENT-PATCH", f"{port_list(step.pairs)},{port_list(step.pairs.values())}"
+        raise self._unsupported("the whole configuration at once")
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Return the optical power in dBm, asked for in as few commands as the device takes."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        monitored = [port for port in readings if port in self._monitored]
+        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+            found = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
+            self._check_complete(chunk, found)
+            readings.update((port, power_reading(found[port])) for port in chunk)
+        return readings
+
+    def attenuation(self, port: int) -> Attenuation:
+        """Return the setting of the attenuator of an output port."""
+        self._check_attenuator(port)
+        return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
+
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+        """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
+        self._check_attenuator(port)
+        self._write("SET-PORT-ATTEN", str(port), guard, keywords=tl1_codec.encode_attenuation(attenuation))
+        found = self.attenuation(port)
+        if found != attenuation:
+            raise self._not_done((port,), f"{found} is set, not {attenuation}")
+
+    def _check_attenuator(self, port: int) -> None:
+        planning.check_outputs((port,), self.capabilities, device=self.address)
+        if not self.capabilities.attenuator:
+            raise self._unsupported("attenuators", (port,))
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Let light pass these ports or not, and prove it by reading back; raises `DeviceError`."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        if not ports:
+            return
+        self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", port_list(ports), guard)
+        found = self.ports()
+        wanted = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if found[port].state is not wanted]
+        if wrong:
+            raise self._not_done(wrong, f"not {wanted.value}")
+
+    def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
+        with self._writing, self._session.lock():
+            self._session.ready()
+            guard()
+            self._session.ask(verb, tl1.ignore, aid=aid, keywords=keywords, before_resending=guard)
+
+    def _not_done(self, ports: Collection[int], what: str) -> DeviceError:
+        return DeviceError(
+            f"the device reported success, but read back: {what}",
+            device=self.address,
+            ports=ports,
+            hint="Look at these ports on the device.",
+        )
+
+    def _ask_identity(self) -> Identity:
+        network_element = self._session.ask("RTRV-NETYPE", tuple)
+        return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
+
+    def _configured(self, equipment: str) -> frozenset[int]:
+        """Return the ports that have such equipment; none when the switch does not know it."""
+        try:
+            return self._session.ask(
+                "RTRV-EQPT",
+                tl1_codec.decode_configured_ports,
+                aid=equipment,
+                keywords="PARAMETER=CONFIG",
+            )
+        except (Unsupported, DeviceError):
+            return frozenset()
+
+    def _check_complete(self, wanted: Collection[int], found: Collection[int]) -> None:
+        missing = [port for port in wanted if port not in found]
+        if missing:
+            self._session.disconnect()
+            raise ProtocolDesync("the reply leaves ports out", device=self.address, ports=missing)

@@ -1,0 +1,96 @@
+"""Wave2Wave ROME and FiberZone AFM, one family of robotic patch panels, over SSH or telnet.
+
+Known from two public drivers and the captures they are tested with: no real unit has been at the other end yet.
+Assumptions: that AFM takes requests for one E and one W port and shows its queue as ROME does (the public driver
+connects pairs of its ports by their bare number), and that its state 6 means that the robot is at work on a port.
+Options of an address, for a device that is different or slower:
+
+    move_s, longest_s    seconds of one move, typically and at most (60 and 120)
+    poll_s               seconds between two reads of a robot that is moving (3)
+    idle_s               seconds after which a connection that was idle is replaced (180; an assumption)
+    homing_s             seconds that a homing run may take (900)
+    grace_s              seconds for which the device may ask for a homing run while a command is in process (120)
+    key, known_hosts     files of SSH
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.protocols.cli_session import Login
+from ocs_drivers.transports.lines import ssh_line, telnet_line
+from ocs_drivers.vendors.rome.dialect import AFM, ROME, Dialect
+from ocs_drivers.vendors.rome.driver import RomeCli
+from ocs_drivers.vendors.rome.options import OPTIONS, Timeouts, timeouts_in
+
+__all__ = [
+    "AFM",
+    "ROME",
+    "RomeCli",
+    "Timeouts",
+    "afm_ssh",
+    "afm_telnet",
+    "rome_ssh",
+    "rome_telnet",
+    "timeouts_in",
+]
+
+SSH_PORT, TELNET_PORT = 22, 23
+
+DEFAULT_ACCOUNT = Credentials("admin", "admin")
+"""An assumption: nobody has published a factory account."""
+
+
+def rome_ssh(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """Return an unopened ROME over SSH. Raises `AddressError` for an option without sense."""
+    return _over_ssh(address, ROME, timeout_s, credentials)
+
+
+def rome_telnet(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """Return an unopened ROME over telnet. Raises `AddressError` for an option without sense."""
+    return _over_telnet(address, ROME, timeout_s, credentials)
+
+
+def afm_ssh(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """Return an unopened AFM over SSH. Raises `AddressError` for an option without sense."""
+    return _over_ssh(address, AFM, timeout_s, credentials)
+
+
+def afm_telnet(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """Return an unopened AFM over telnet. Raises `AddressError` for an option without sense."""
+    return _over_telnet(address, AFM, timeout_s, credentials)
+
+
+def _over_ssh(
+    address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
+) -> RomeCli:
+    address = address.only_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
+    timeouts = timeouts_in(address)
+    line = ssh_line(address, SSH_PORT, _account(address, credentials))
+    return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
+
+
+def _over_telnet(
+    address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
+) -> RomeCli:
+    address = address.only_options(*OPTIONS).with_port(TELNET_PORT)
+    return RomeCli(
+        str(address),
+        telnet_line(address, TELNET_PORT),
+        timeout_s=timeout_s,
+        dialect=dialect,
+        login=Login(_account(address, credentials)),
+        timeouts=timeouts_in(address),
+    )
+
+
+def _account(address: Address, credentials: Credentials | None) -> Credentials:
+    return find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)

@@ -1,0 +1,298 @@
+"""A Wave2Wave ROME or a FiberZone AFM over its command line.
+
+One arm makes one move after another. A command only puts a request at the end of the robot's queue, where requests
+of other people and of the graphical interface wait as well; so every step is proven by looking at the queue and
+the table of ports until it is so. An unsolicited line decides nothing by itself, except that it ends
+the wait for a request that was not valid. Only `homing_run`, called by an operator, homes the robot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.engine import transaction
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.errors import (
+    DeviceError,
+    OcsError,
+    PortError,
+    ProtocolDesync,
+    RobotFault,
+    Timeout,
+    TransportError,
+)
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols.cli_session import CliSession, Login
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.rome import codec, homing
+from ocs_drivers.vendors.rome.board import Board, decode_board
+from ocs_drivers.vendors.rome.dialect import ROME, Dialect
+from ocs_drivers.vendors.rome.options import Timeouts
+from ocs_drivers.vendors.rome.port_table import Table, decode_ports
+from ocs_drivers.vendors.rome.ports import Layout
+from ocs_drivers.vendors.rome.queue import Queue, decode_queue
+from ocs_drivers.vendors.rome.wait import Move, Progress, claim_on, judge_progress, why_standing
+
+_T = TypeVar("_T")
+
+
+class RomeCli(SwitchDriver):
+    """One ROME or AFM, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a move is given `timeouts.move_time_s[1]`, once more for every move
+    that is ahead of it in the queue. `login` is for lines that ask for one (telnet).
+    """
+
+    _session: CliSession
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        timeout_s: float,
+        dialect: Dialect = ROME,
+        clock: Clock = SYSTEM_CLOCK,
+        login: Login | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self._dialect = dialect
+        self._timeouts = timeouts or Timeouts()
+        self._session = CliSession(
+            transport,
+            device=address,
+            timeout_s=timeout_s,
+            clock=clock,
+            prompt=codec.PROMPT,
+            unsolicited=codec.UNSOLICITED,
+            login=login,
+            idle_limit_s=self._timeouts.idle_limit_s,
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self.poll_s = self._timeouts.poll_s
+        self._board = Board(Identity("", "", "", ""), 0, 0)
+        self._layout = Layout((), ())
+        self._tells_queue = True
+        self._queue = Queue()
+        self._move = Move(clock.now(), 0)
+
+    # -- reading
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Learn the size from the board, and the names from the table of ports."""
+        self._board = self._retried(
+            lambda: self._ask(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
+        )
+        self._layout = self._retried(lambda: self._ask(codec.SHOW_PORTS, self._decode_any_ports)).layout
+        self._tells_queue = self._retried(self._shows_queue)
+        return self._board.identity, Capabilities(
+            len(self._layout.east),
+            len(self._layout.west),
+            serial_robot=True,
+            wear_counter=True,
+            async_events=True,
+            login=True,
+            session_timeout_s=self._timeouts.idle_limit_s,
+            switch_time_s=self._timeouts.move_time_s,
+        )
+
+    def _shows_queue(self) -> bool:
+        """Return True if the device has the command (an assumption for AFM: nobody has published that it has)."""
+        try:
+            self._read_queue()
+        except DeviceError:
+            return False
+        return True
+
+    def _ask(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+        """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
+
+        def unless_refused(lines: tuple[str, ...]) -> _T:
+            codec.check_accepted(lines[:1])
+            return decode(lines)
+
+        try:
+            return self._session.ask_again(command, unless_refused)
+        except Timeout:
+            return self._session.ask_again(command, unless_refused)
+
+    def _decode_any_ports(self, lines: tuple[str, ...]) -> Table:
+        return decode_ports(lines, self._dialect, self._board)
+
+    def _decode_ports(self, lines: tuple[str, ...]) -> Table:
+        table = self._decode_any_ports(lines)
+        if (table.layout.east, table.layout.west) != (self._layout.east, self._layout.west):
+            raise ProtocolDesync(
+                "the device has other ports than when it was opened", hint="Open the switch again."
+            )
+        return table
+
+    def _read_queue(self) -> Queue:
+        return self._ask(codec.SHOW_QUEUE, decode_queue)
+
+    def _read(self) -> Snapshot:
+        """Read the queue first: a move that has left it is in the table of ports, or never will be."""
+        with self._session.lock():
+            self._queue = self._read_queue() if self._tells_queue else Queue()
+            pending = self._queue.moves(self._layout)
+            table = self._ask(codec.SHOW_PORTS, self._decode_ports)
+        making = {move.pair for move in pending if move.kind == "connect" and move.pair}
+        return Snapshot(table.connections(making), self._clock.now(), unfit=table.unfit(), pending=pending)
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports with their state and the number of their moves now; the label is the logical name."""
+        table = self._retried(lambda: self._ask(codec.SHOW_PORTS, self._decode_ports))
+        return {
+            port: PortInfo(
+                port,
+                Side.IN if row.side == "E" else Side.OUT,
+                row.state,
+                label=row.logical,
+                name=row.name,
+                moves=row.counter,
+            )
+            for port, row in enumerate(table.ports, 1)
+        }
+
+    # -- planning
+
+    def plan(
+        self,
+        target: CrossConnects,
+        seen: Snapshot | CrossConnects,
+        scope: Collection[int] | None = None,
+    ) -> tuple[Step, ...]:
+        """Plan as every switch; raises `PortError` also for a new circuit between two matrices."""
+        steps = super().plan(target, seen, scope)
+        for step in steps:
+            if step.kind == "add":
+                self._check_one_matrix(step.pairs)
+        return steps
+
+    def _check_one_matrix(self, pairs: CrossConnects) -> None:
+        for pair in pairs.items():
+            if not self._layout.is_one_matrix(pair):
+                source, output = self._layout.names(pair)
+                raise PortError(
+                    f"{source} and {output} are not of the same matrix",
+                    device=self._address,
+                    ports=pair,
+                    hint="Choose two ports of one matrix.",
+                )
+
+    # -- moving
+
+    def _begin(self, step: Step, guard: Guard) -> None:
+        """Read once more before anything is sent: much can happen in the minutes since the last read."""
+        self._session.ready()
+        seen = self.read()
+        transaction.check_unmoved(step, seen.connections, device=self._address)
+        self._check_running()
+        claim = claim_on(step, seen, self._layout)
+        if claim is not None:
+            raise claim.locate(device=self._address)
+        super()._begin(step, guard)
+
+    def _check_running(self) -> None:
+        """Raise `RobotFault` when the robot would not even begin: a request would wait, and move fibres later."""
+        lines = [line for event in self.events() for line in event.lines]
+        if why := why_standing(self._queue, lines):
+            raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        """Send the request for one move; the answer comes before the robot has begun.
+
+        A line that breaks under it does not end it: the request may have been received, and the queue will show.
+        """
+        del guard
+        if step.kind == "replace" or len(step.pairs) != 1:
+            raise self._unsupported("several circuits at once")
+        (pair,) = step.pairs.items()
+        command = codec.connecting if step.kind == "add" else codec.disconnecting
+        self._move = Move(self._clock.now(), self._session.event_count)
+        try:
+            self._session.ask(command(*self._layout.names(pair)), codec.check_accepted)
+        except TransportError as broken:
+            self._move.lost = broken
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        del step
+        return self._read_after_outage(self._timeouts.move_time_s[1]), None
+
+    def _longest_s(self, first: Snapshot) -> float:
+        """Return more than `_still_moving` gives a move: it raises the better error when the time is over."""
+        return self._timeout_s + self._timeouts.move_time_s[1] * (2 + len(first.pending))
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Return True to read again. Raises what keeps the robot from making the move; see `wait.judge_progress`."""
+        del read_back  # it was read with the queue that `_judge` looks at
+        try:
+            goes_on = self._judge(step)
+        except DeviceError as refusal:
+            raise self._explain(refusal, step) from None
+        except OcsError as fault:
+            raise fault.locate(device=self._address) from None
+        self._watch_queue(step)
+        return goes_on
+
+    def _judge(self, step: Step) -> bool:
+        """Return True if the move of a step is under way, as the queue has it and the device has reported."""
+        ((pair, command),) = [
+            (pair, "connect" if step.kind == "add" else "disconnect") for pair in step.pairs.items()
+        ]
+        progress = Progress(
+            self._clock.now(),
+            self._queue,
+            self._layout.names(pair),
+            command,
+            pending=self._queue.moves(self._layout),
+            pair=pair,
+            lines=[line for event in self.events(self._move.events_before) for line in event.lines],
+            tells_queue=self._tells_queue,
+        )
+        return judge_progress(
+            self._move,
+            progress,
+            longest_s=self._timeouts.move_time_s[1],
+            grace_s=self._timeouts.homing_grace_s,
+            poll_s=self.poll_s,
+        )
+
+    def _watch_queue(self, step: Step) -> None:
+        """Read the queue only, which is short, until there is reason to read everything."""
+        try:
+            while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
+                self._clock.sleep(self.poll_s)
+                self._queue = self._read_queue()
+        except OcsError:  # the next read of everything meets it again
+            return
+
+    # -- what only an operator decides
+
+    def homing_run(self, guard: Guard = unguarded) -> None:
+        """Home the robot, wait until it has recovered, and let it execute requests again.
+
+        Call it only after somebody has looked at the robot: fibres move, and requests that still wait are
+        executed afterwards. Raises `RobotFault` when it does not recover, `Timeout` when it does not say so
+        within `timeouts.homing_s`.
+        """
+        with self._writing, self._session.lock():
+            self._session.ready()
+            try:
+                guard()
+                homing.recover(self._session, self._timeouts, self._clock, timeout_s=self._timeout_s)
+                guard()
+                homing.enable(self._session, self._timeouts, self._clock, timeout_s=self._timeout_s)
+            except OcsError as failure:
+                raise failure.locate(device=self._address) from None

@@ -1,0 +1,63 @@
+"""Our port numbers and the device's names: E ports are inputs, W ports are outputs.
+
+Inputs are 1..N in the order of the numbers of the E ports, outputs N+1..N+M in that of the W ports. A device of one
+matrix has E1..EN; of two, the second goes on counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All ports that can be named in a command.
+
+    `matrix` gives the letter of the matrix that a port is in (nothing where the device does not tell it), and
+    `logical` the E and W ports that go by one logical name, such as A3.
+
+    >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
+    >>> layout.number("W1"), layout.name(4), layout.pairs("A1", "A2")
+    (3, 'W2', ((1, 4), (2, 3)))
+    """
+
+    east: tuple[str, ...]
+    west: tuple[str, ...]
+    matrix: Mapping[str, str] = field(default_factory=dict)
+    logical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def name(self, port: int) -> str:
+        """Return the device's name of our port."""
+        return (self.east + self.west)[port - 1]
+
+    def number(self, name: str) -> int:
+        """Return our number of a port. Raises `ValueError` when there is none of that name."""
+        if name in self.west:
+            return len(self.east) + self.west.index(name) + 1
+        return self.east.index(name) + 1
+
+    def names(self, pair: Pair) -> tuple[str, str]:
+        """Return the device's names of an input and an output."""
+        return self.name(pair[0]), self.name(pair[1])
+
+    def is_one_matrix(self, pair: Pair) -> bool:
+        """Return True if both ports are of the same matrix, as far as the device reports."""
+        source, output = (self.matrix.get(name) for name in self.names(pair))
+        return source is None or output is None or source == output
+
+    def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
+        """Return the circuits of a request for two ports: two for logical ports, none where it cannot be known."""
+        if one in self.east and other in self.west:
+            return ((self.number(one), self.number(other)),)
+        if one in self.west and other in self.east:
+            return ((self.number(other), self.number(one)),)
+        here, there = self.logical.get(one, ()), self.logical.get(other, ())
+        if len(here) != 2 or len(there) != 2:  # a group of ports, whose order nobody has published
+            return ()
+        return (
+            (self.number(here[0]), self.number(there[1])),
+            (self.number(there[0]), self.number(here[1])),
+        )

@@ -1,0 +1,35 @@
+"""Optical switches that run SONiC (OCS), over SSH.
+
+Known from the public design document and from sonic-mgmt, and proven against a simulated switch only: no real unit has
+been at the other end yet.
+
+    sonic-ocs://host[:22]?key=FILE&known_hosts=FILE&sudo=no
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.lines import ssh_line
+from ocs_drivers.vendors.sonic.driver import SonicOcs
+
+__all__ = ["SonicOcs", "ssh_switch"]
+
+SSH_PORT = 22
+
+FACTORY_ACCOUNT = Credentials("admin", "YourPaSsWoRd")
+"""The account of SONiC images as they are built by default."""
+
+
+def ssh_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> SonicOcs:
+    """Return an unopened SONiC switch; `sudo=no` is for accounts that are root. Host keys: `ssh_host_keys`."""
+    address = address.only_options("key", "known_hosts", "sudo").with_port(SSH_PORT)
+    sudo = address.options.get("sudo", "yes")
+    if sudo not in {"yes", "no"}:
+        raise AddressError(f"sudo is yes or no, not {sudo!r}", device=str(address), hint="Write sudo=no.")
+    account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
+    line = ssh_line(address, SSH_PORT, account)
+    return SonicOcs(str(address), line, timeout_s=timeout_s, sudo=sudo == "yes")

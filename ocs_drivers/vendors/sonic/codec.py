@@ -1,0 +1,176 @@
+"""Output of SONiC, decoded: tables with a row of dashes under the head, and the answers of `config`.
+
+Source of the columns: the design document of OCS in SONiC, revision 0.4 of March 2026, sections 9.1 and 9.2, and the
+module `ocs_cross_connect` of sonic-mgmt. Wordings of refusals are not published beyond "Invalid" and "Error".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ocs_drivers.errors import DeviceError, PermissionDenied, ProtocolDesync
+from ocs_drivers.model import Identity, PortState
+from ocs_drivers.vendors.sonic.ports import Names, Pair
+
+Lines = tuple[str, ...]
+
+SUCCEEDED = "succeeded"
+
+CONFIG_COLUMNS = ("id", "a_side", "b_side")
+STATUS_COLUMNS = (*CONFIG_COLUMNS, "a_side_status", "b_side_status")
+PORT_CONFIG_COLUMNS = ("id", "label", "state")
+PORT_STATUS_COLUMNS = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")
+
+TUNED, FAILED = "tuned", "failed"
+_PORT_STATUS = frozenset({"powered_off", "powered-off", "blocked", "tuning", TUNED, "connected", FAILED})
+_OVERRIDES: Mapping[str, PortState] = {
+    "normal": PortState.ENABLED,
+    "force_blocked": PortState.DISABLED,
+    "powered_off": PortState.DISABLED,
+}
+_DASHES = re.compile(r"-+(?:  -+)*")
+
+
+def rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the cells of a table with these columns. Raises `ProtocolDesync` for anything else.
+
+    Cells stand under the dashes, so an empty cell is one; a cell that crosses them is not of a table.
+    """
+    if len(lines) < 2 or tuple(lines[0].split()) != columns or not _DASHES.fullmatch(lines[1]):
+        raise ProtocolDesync(f"not a table of {', '.join(columns)}", received="\n".join(lines[:3]))
+    spans = [match.span() for match in re.finditer("-+", lines[1])]
+    if len(spans) != len(columns):
+        raise ProtocolDesync("a table with other columns than its head", received=lines[1])
+    return [_cells(line, spans) for line in lines[2:]]
+
+
+def _cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
+    gaps = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
+    if line.startswith(" ") or any(gap.strip() for gap in gaps):
+        raise ProtocolDesync("a row that does not fit its table", received=line)
+    ends = [end for _, end in spans[:-1]] + [None]  # the last cell may be longer, as in the document
+    return tuple(line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class CrossConnectTables:
+    """Configured circuits, and the (A, B) state of those that the hardware holds.
+
+    What is in the hardware but not configured is a ghost: the hardware kept it when its configuration went.
+    """
+
+    configured: frozenset[Pair]
+    hardware: Mapping[Pair, tuple[str, str]]
+
+    @property
+    def held(self) -> frozenset[Pair]:
+        """The circuits there are: what the hardware holds, ghosts included."""
+        return frozenset(self.hardware)
+
+    @property
+    def ghosts(self) -> frozenset[Pair]:
+        """Circuits that cannot be deleted before they have been added."""
+        return self.held - self.configured
+
+    @property
+    def unrealised(self) -> frozenset[Pair]:
+        """Circuits that are configured, but not in the hardware (yet)."""
+        return self.configured - self.held
+
+    @property
+    def tuned(self) -> frozenset[Pair]:
+        """Healthy circuits: both sides tuned."""
+        return frozenset(pair for pair, states in self.hardware.items() if set(states) == {TUNED})
+
+    @property
+    def failed(self) -> frozenset[Pair]:
+        """Circuits with a broken side."""
+        return frozenset(pair for pair, states in self.hardware.items() if FAILED in states)
+
+
+def configured(lines: Lines, names: Names) -> frozenset[Pair]:
+    """Return the pairs of `show ocs cross-connect config`."""
+    return frozenset(_pair(row, names) for row in rows(lines, CONFIG_COLUMNS))
+
+
+def hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
+    """Return the pairs of `show ocs cross-connect status` with the states of both sides."""
+    return {
+        _pair(row, names): (_known(row[3], _PORT_STATUS), _known(row[4], _PORT_STATUS))
+        for row in rows(lines, STATUS_COLUMNS)
+    }
+
+
+def _pair(row: tuple[str, ...], names: Names) -> Pair:
+    if row[0] != f"{row[1]}-{row[2]}":
+        raise ProtocolDesync("a row whose sides are not its id", received=" ".join(row))
+    return names.pair(row[0])
+
+
+def port_names(lines: Lines) -> tuple[int, int]:
+    """Count the A and B ports that `show ocs port config` lists. Raises `ProtocolDesync` when one is left out."""
+    found = {row[0] for row in rows(lines, PORT_CONFIG_COLUMNS)}
+    inputs = sum(name.endswith("A") for name in found)
+    outputs = len(found) - inputs
+    expected = {f"{number}A" for number in range(1, inputs + 1)}
+    expected |= {f"{number}B" for number in range(1, outputs + 1)}
+    if found != expected or not inputs or not outputs:
+        raise ProtocolDesync("the table leaves ports out", received=" ".join(sorted(found ^ expected)))
+    return inputs, outputs
+
+
+def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
+    """Decode label and override of every port of `show ocs port config`."""
+    port_names(lines)
+    return {
+        names.port(name): (label, _OVERRIDES[_known(state, frozenset(_OVERRIDES))])
+        for name, label, state in rows(lines, PORT_CONFIG_COLUMNS)
+    }
+
+
+def broken_ports(lines: Lines, names: Names) -> frozenset[int]:
+    """Return the ports that `show ocs port status` calls failed."""
+    table = [(row[0], _known(row[-1], _PORT_STATUS)) for row in rows(lines, PORT_STATUS_COLUMNS)]
+    return frozenset(names.port(name) for name, state in table if state == FAILED)
+
+
+def _known(word: str, known: frozenset[str]) -> str:
+    if word not in known:
+        raise ProtocolDesync("an unknown state", received=word)
+    return word
+
+
+def identity(lines: Lines) -> Identity:
+    """Return the identity in `show version`. Raises `ProtocolDesync` when it is not SONiC."""
+    found = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if "SONiC Software Version" not in found:
+        raise ProtocolDesync("no SONiC answers", received="\n".join(lines[:3]))
+    return Identity(
+        "SONiC",
+        found.get("HwSKU", "").strip(),
+        found.get("Serial Number", "").strip(),
+        found["SONiC Software Version"].strip(),
+    )
+
+
+def done(lines: Lines) -> None:
+    """Check that a `config` command succeeded. Raises `PermissionDenied` or `DeviceError` with the device's text."""
+    text = " ".join(lines)
+    if "Root privileges are required" in text:
+        raise PermissionDenied(
+            "this account may not change the configuration",
+            received=text,
+            hint="Use an account that may use sudo, and leave out the option sudo=no.",
+        )
+    if not any(line.rstrip(".").endswith(SUCCEEDED) for line in lines):
+        word = re.match(r"\w+", text)
+        raise DeviceError(f"the device refused: {text}", device_code=word[0] if word else "silence")
+
+
+def nothing(lines: Lines) -> None:
+    """Check that a command printed nothing or that it succeeded. Raises as `done` does."""
+    if lines:
+        done(lines)

@@ -1,0 +1,95 @@
+"""Telescent robotic patch panels, over the command line that they offer on SSH.
+
+Known from one public driver only: no real unit has been at the other end yet, and nobody has published what
+today's firmware answers to. Options of an address, for a device that is different or slower:
+
+    force=1              use ports that somebody else has locked
+    move_s, longest_s    seconds of one move, typically and at most (60 and 1800)
+    poll_s               seconds between two reads of a robot that is moving (5)
+    idle_s               seconds after which the device leaves an idle connection to die (180)
+    echo=0               for a device that does not repeat what is typed
+    prompt, table, input_state, unlock, connect, unallocate, robot_fault, making, clearing
+                         other commands; see `ocs_drivers.vendors.telescent.codec.CommandSet`
+    key, known_hosts     files of SSH
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.lines import ssh_line
+from ocs_drivers.vendors.telescent.codec import CommandSet
+from ocs_drivers.vendors.telescent.driver import TelescentCli
+from ocs_drivers.vendors.telescent.options import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Options
+
+__all__ = ["CommandSet", "Options", "TelescentCli", "cli_switch"]
+
+CLI_PORT = 9871
+
+DEFAULT_ACCOUNT = Credentials("admin", "admin")
+"""An assumption: nobody has published a factory account. Give credentials, or a key."""
+
+_COMMANDS = tuple(field.name for field in fields(CommandSet))
+_OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
+
+
+def cli_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> TelescentCli:
+    """Return an unopened Telescent over SSH. Raises `AddressError` for an option without sense."""
+    address = address.only_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
+    account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
+    commands, options = commands_in(address), options_in(address)
+    line = ssh_line(address, CLI_PORT, account)
+    return TelescentCli(str(address), line, timeout_s=timeout_s, commands=commands, options=options)
+
+
+def commands_in(address: Address) -> CommandSet:
+    """Return the commands that the options of an address give, else the published ones."""
+    commands = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
+    for pattern in (commands.prompt, commands.robot_fault):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise AddressError(
+                f"{pattern!r} is not a valid regular expression: {error}", device=str(address)
+            ) from None
+    if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
+        raise AddressError("options making and clearing are letters", device=str(address))
+    return commands
+
+
+def options_in(address: Address) -> Options:
+    """Return the timeouts and permissions that the options of an address give."""
+    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
+    return Options(
+        (typical_s, max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))),
+        poll_s=_seconds(address, "poll_s", POLL_S),
+        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
+        force=_is_on(address, "force", default=False),
+        echoes=_is_on(address, "echo", default=True),
+    )
+
+
+def _seconds(address: Address, option: str, default_s: float) -> float:
+    text = address.options.get(option)
+    if text is None:
+        return default_s
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
+    return seconds
+
+
+def _is_on(address: Address, option: str, *, default: bool) -> bool:
+    text = address.options.get(option, str(int(default)))
+    if text not in {"0", "1"}:
+        raise AddressError(f"option {option} is 0 or 1, not {text!r}", device=str(address))
+    return text == "1"

@@ -1,0 +1,200 @@
+"""Commands of a Telescent, and its answers: the table of all outputs, the state of one input, refusals. Pure.
+
+    R0#N  AL3 UU1 UU2 ... x12        row 0: output 0 is allocated to input 3, outputs 1 and 2 are free
+    STATE = ALLOCATED_AND_LOCKED     input asked for alone
+    OUTPUT = 321
+    ==== ERROR ====                  a refusal
+    ...
+    ====
+
+What locked means, as far as the reference tells. `ALLOCATED_AND_LOCKED` is how every finished circuit rests: the
+device's own guard against a slip, which is why a circuit is unlocked before it is taken down. It is nobody's
+reservation. `UNALLOCATED_AND_LOCKED` is what no documented sequence leaves behind: somebody has reserved a port
+that carries nothing. Only that is reported as locked. `ALLOCATED_AND_UNLOCKED` still holds its circuit.
+
+The commands are those of one public driver for the fourth generation of the frame. Nobody has published what
+today's firmware answers to, so every word can be replaced (see `cli_switch` for the options of an address).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ocs_drivers.errors import DeviceError, ProtocolDesync, RobotFault
+
+Command = tuple[str, bool]
+"""A command, and whether it makes the robot move."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSet:
+    """Commands to the device, and patterns of its answers.
+
+    `prompt` and `robot_fault` are regular expressions. Assumptions, because nobody has published them: a
+    refusal whose text matches `robot_fault` says that the robot has stopped; a status that begins with the
+    letter `making` or `clearing` says that the robot still has to make or clear that circuit. A device that
+    shows no such letters is understood as well: then a circuit is there when it is allocated.
+
+    >>> [command for command, _ in CommandSet().connecting(1, 2)]
+    ['unlock --force -in 1', 'unlock --force -out 2', 'connect --force -in 1 -out 2']
+    """
+
+    prompt: str = r"[0-9a-zA-Z@]+>"
+    table: str = "switchstate"
+    input_state: str = "switchstate input"
+    unlock: str = "unlock --force"
+    connect: str = "connect --force"
+    unallocate: str = "unallocate --force"
+    robot_fault: str = r"(?i)\brobot\b|\bhoming\b"
+    making: str = "C"
+    clearing: str = "D"
+
+    def connecting(self, source: int, output: int) -> tuple[Command, ...]:
+        """Return the commands that connect the input of one port to the output of another."""
+        return (
+            (f"{self.unlock} -in {source}", False),
+            (f"{self.unlock} -out {output}", False),
+            (f"{self.connect} -in {source} -out {output}", True),
+        )
+
+    def disconnecting(self, source: int, output: int) -> tuple[Command, ...]:
+        """Return the commands that take such a circuit down.
+
+        Both directions of both ports are unlocked: the authors of the public driver met a device, or a
+        simulator of it, that refuses to unallocate a port of which only one direction was unlocked.
+        """
+        return (
+            (f"{self.unlock} {source}", False),
+            (f"{self.unlock} {output}", False),
+            (f"{self.unallocate} -in {source}", True),
+            (f"{self.unallocate} -out {output}", True),
+        )
+
+
+COLUMNS = 12
+"""Outputs to a row; the number of an output is row * 12 + column."""
+
+_ROW = re.compile(r"R\d+#")
+_CELLS = re.compile(r"R(?P<row>\d{1,9})#[A-Za-z]*(?P<cells>(?:\s+[A-Za-z]+\d{1,9})+)")
+_CELL = re.compile(r"(?P<status>[A-Za-z]+)(?P<number>\d+)")
+_FIELD = re.compile(r"\s*(?P<name>[A-Z][A-Z_\s]*)=(?P<value>.*)")
+_FRAME = re.compile(r"=+\s*(?:ERROR\s*=+)?")
+_REFUSAL = re.compile(r"Exception|ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One output in the table: the letters of its status, and the input it belongs to when it is not free."""
+
+    status: str
+    number: int
+
+    @property
+    def is_allocated(self) -> bool:
+        """True if the output carries a circuit."""
+        return self.status.startswith("A")
+
+    @property
+    def is_free(self) -> bool:
+        """True if the output carries none."""
+        return self.status.startswith("U")
+
+    @property
+    def is_locked(self) -> bool:
+        """True if the second letter says locked (assumption: it stands for the second half of the state)."""
+        return self.status[1:2] == "L"
+
+
+@dataclass(frozen=True, slots=True)
+class InputReading:
+    """The state of one input as the device tells it alone; `output` is None when it goes nowhere."""
+
+    state: str
+    output: int | None
+
+    @property
+    def is_allocated(self) -> bool:
+        """True if the input carries a circuit."""
+        return self.state.startswith("ALLOCATED")
+
+    @property
+    def is_reserved(self) -> bool:
+        """True if somebody has locked it although it carries none."""
+        return not self.is_allocated and self.state.endswith("_LOCKED")
+
+
+def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
+    """Raise what a reply objects: `RobotFault` when it speaks of the robot, else `DeviceError`.
+
+    >>> check_accepted(["==== ERROR ====", "port 9 does not exist", "===="], CommandSet())
+    Traceback (most recent call last):
+    ...
+    ocs_drivers.errors.DeviceError: port 9 does not exist
+    """
+    if not any(_REFUSAL.search(line) for line in lines):
+        return
+    text = " ".join(_complaint(lines))
+    if re.search(commands.robot_fault, text):
+        raise RobotFault(
+            text, hint="Have somebody look at the robot and home it; this driver never does that by itself."
+        )
+    raise DeviceError(text, device_code="ERROR")
+
+
+def _complaint(lines: Sequence[str]) -> list[str]:
+    """Return the text between the two lines of a frame; without a frame, the lines that say ERROR or Exception."""
+    first = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
+    if first is None:
+        return [line for line in lines if _REFUSAL.search(line)]
+    inside = lines[first + 1 :]
+    last = next((n for n, line in enumerate(inside) if _FRAME.fullmatch(line)), len(inside))
+    return list(inside[:last]) or ["the device says ERROR and no more"]
+
+
+def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
+    """Decode all outputs by their number, from the rows of the table; headings and log lines between them are skipped.
+
+    Raises `ProtocolDesync` unless the rows are whole, follow each other from 0, and none is missing in between,
+    and what `refuse` raises.
+    """
+    check_accepted([line for line in lines if not _ROW.match(line)], commands)
+    rows = [line for line in lines if _ROW.match(line)]
+    if not rows:
+        raise ProtocolDesync("no row of the table arrived", received=" ".join(lines))
+    cells: list[Cell] = []
+    for number, line in enumerate(rows):
+        if len(cells) != number * COLUMNS:
+            raise ProtocolDesync("a row of the table ends early", received=rows[number - 1])
+        cells += _decode_row(line, number)
+    return tuple(cells)
+
+
+def _decode_row(line: str, number: int) -> list[Cell]:
+    """Return the cells of row `number`; only the last row of a table may be short."""
+    match = _CELLS.fullmatch(line.rstrip())
+    if match is None or int(match["row"]) != number:
+        raise ProtocolDesync(f"this is not row {number} of the table", received=line)
+    cells = [Cell(found["status"].upper(), int(found["number"])) for found in _CELL.finditer(match["cells"])]
+    if len(cells) > COLUMNS:
+        raise ProtocolDesync(f"row {number} of the table has {len(cells)} columns", received=line)
+    return cells
+
+
+def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
+    """Decode the state of one input. Raises `ProtocolDesync` when it is missing, and what `check_accepted` raises.
+
+    >>> decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], CommandSet())
+    InputReading(state='ALLOCATED_AND_LOCKED', output=321)
+    """
+    check_accepted(lines, commands)
+    matches = filter(None, map(_FIELD.fullmatch, lines))
+    fields = {match["name"].strip(): match["value"].strip() for match in matches}
+    state, output = fields.get("STATE", ""), fields.get("OUTPUT", "")
+    if not re.fullmatch(r"(UN)?ALLOCATED_AND_\w+", state):
+        raise ProtocolDesync("the state of the port is missing", received=" ".join(lines))
+    reading = InputReading(state, int(output) if re.fullmatch(r"\d{1,9}", output) else None)
+    if reading.is_allocated and reading.output is None:
+        raise ProtocolDesync("an allocated input without an output", received=" ".join(lines))
+    return reading

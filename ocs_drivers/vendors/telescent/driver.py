@@ -1,0 +1,280 @@
+"""A Telescent robotic patch panel over its command line.
+
+One arm makes one move after another, each of about a minute. A command returns before the robot has moved, so
+every step is proven by looking at the table until it is so. Nothing here homes the robot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TypeVar
+
+from ocs_drivers.contract import Guard
+from ocs_drivers.engine import planning, transaction
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, RobotFault, Timeout, TransportError
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    PortState,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols.cli_session import CliSession
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.vendors.telescent import codec
+from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading
+from ocs_drivers.vendors.telescent.options import Options
+from ocs_drivers.vendors.telescent.ports import Numbering
+from ocs_drivers.vendors.telescent.table import Table
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Move:
+    """One step under way: since when, and how long it may take.
+
+    `commanded` is whether the robot was commanded to move, `seen` whether the device showed it at work on this, and
+    `doubt` what makes it uncertain that it was received.
+    """
+
+    began_s: float
+    allowed_s: float = 0.0
+    commanded: bool = False
+    seen: bool = False
+    doubt: OcsError | None = None
+
+
+class TelescentCli(SwitchDriver):
+    """One Telescent frame, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a move is given `options.move_time_s[1]` on top, once more for
+    every move that the device is seen to have in its queue.
+    """
+
+    _session: CliSession
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        commands: CommandSet | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self._commands = commands or CommandSet()
+        self._options = options or Options()
+        self._session = CliSession(
+            transport,
+            device=address,
+            timeout_s=timeout_s,
+            clock=clock,
+            prompt=re.compile(self._commands.prompt),
+            idle_limit_s=self._options.idle_limit_s,
+            echoes=self._options.echoes,
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self.poll_s = self._options.poll_s
+        self._numbering = Numbering(0)
+        self._move = _Move(clock.now())
+
+    # -- reading
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Learn the size from the table, and make sure that the table was whole.
+
+        No command that tells model, serial number or firmware has been published.
+        """
+        size = len(self._session.ask(self._commands.table, self._decode_table).cells)
+        if self._has_input(size):
+            self._session.disconnect()
+            raise ProtocolDesync(
+                f"the table ends before port {size}, which the device has", device=self._address
+            )
+        self._numbering = Numbering(size)
+        return Identity("Telescent", "NTM", "", ""), Capabilities(
+            size,
+            size,
+            serial_robot=True,
+            login=True,
+            session_timeout_s=self._options.idle_limit_s,
+            switch_time_s=self._options.move_time_s,
+        )
+
+    def _has_input(self, number: int) -> bool:
+        try:
+            self._session.ask(f"{self._commands.input_state} {number}", self._decode_input)
+        except (DeviceError, ProtocolDesync):  # refused, or not understood
+            return False
+        return True
+
+    def _decode_table(self, lines: tuple[str, ...]) -> Table:
+        return Table(codec.decode_cells(lines, self._commands), self._commands)
+
+    def _decode_input(self, lines: tuple[str, ...]) -> InputReading:
+        return codec.decode_input(lines, self._commands)
+
+    def _read(self) -> Snapshot:
+        table = self._table()
+        unfit = table.unfit(force=self._options.force)
+        return Snapshot(table.connections, self._clock.now(), unfit=unfit, pending=table.pending)
+
+    def _table(self) -> Table:
+        return self._patiently(self._commands.table, self._decode_whole_table)
+
+    def _patiently(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+        """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
+        try:
+            return self._session.ask_again(command, decode)
+        except Timeout:
+            return self._session.ask_again(command, decode)
+
+    def _decode_whole_table(self, lines: tuple[str, ...]) -> Table:
+        table, size = self._decode_table(lines), self._numbering.ports
+        if len(table.cells) != size:
+            raise ProtocolDesync(
+                f"the table shows {len(table.cells)} of {size} outputs", received=" ".join(lines)
+            )
+        _ = table.connections  # raises when they cannot be right
+        return table
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports with their state now.
+
+        The table tells the outputs; each input without a circuit is asked for by itself, which on a large frame
+        takes a while.
+        """
+        with self._session.lock():
+            table = self._retried(self._table)
+            carrying = table.connections
+            inputs = {port: self._input_state(port, carrying) for port in range(1, len(table.cells) + 1)}
+        return {
+            port: PortInfo(port, side, state, name=self._numbering.name(port))
+            for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
+            for port, state in states.items()
+        }
+
+    def _input_state(self, port: int, carrying: CrossConnects) -> PortState:
+        if port in carrying or not self._retried(lambda: self._look_at(port)).is_reserved:
+            return PortState.ENABLED
+        return PortState.LOCKED
+
+    def _look_at(self, port: int) -> InputReading:
+        return self._patiently(
+            f"{self._commands.input_state} {self._numbering.name(port)}", self._decode_input
+        )
+
+    # -- moving
+
+    def _begin(self, step: Step, guard: Guard) -> None:
+        """Look once more at the inputs: much can happen in the minutes since they were read."""
+        self._session.ready()
+        for source, output in step.pairs.items():
+            self._check_as_expected(step, source, output)
+        super()._begin(step, guard)
+
+    def _check_as_expected(self, step: Step, source: int, output: int) -> None:
+        reading = self._retried(lambda: self._look_at(source))
+        expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
+        found = reading.output if reading.is_allocated else None
+        if found != expected:
+            raise transaction.conflict(step.before, self.read().connections, device=self._address)
+        if reading.is_reserved and not self._options.force:
+            raise planning.unfit_error(
+                PortState.LOCKED, (source,), device=self._address, received=reading.state
+            )
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        """Send the commands of one move; they return before the robot has begun."""
+        if step.kind == "replace" or len(step.pairs) != 1:
+            raise self._unsupported("several circuits at once")
+        (pair,) = step.pairs.items()
+        source, output = self._numbering.device_pair(pair)
+        commands = self._commands.connecting if step.kind == "add" else self._commands.disconnecting
+        self._move = _Move(self._clock.now())
+        for number, (command, moves) in enumerate(commands(source, output)):
+            if number and not self._move.commanded:  # once it moves, it is too late to change one's mind
+                guard()
+            self._send(command, moves=moves)
+            if self._move.doubt:
+                return
+
+    def _send(self, command: str, *, moves: bool) -> None:
+        """Send one command.
+
+        When the line breaks under one that moves the robot, it may have been received all the same; and when the
+        device refuses the second half of a write operation, the first half has begun: both leave a doubt. Raises
+        `ConnectionLost` when the line breaks before: then nothing moves, whatever the reason was.
+        """
+        move = self._move
+        try:
+            self._session.ask(command, self._accept)
+        except TransportError as broken:
+            if not moves:
+                raise lost(
+                    self._address, f"before the robot was commanded to move: {broken.what}"
+                ) from broken
+            move.doubt = broken
+        except (DeviceError, RobotFault) as refusal:
+            if not move.commanded:
+                raise
+            move.doubt = refusal
+        move.commanded = move.commanded or moves
+
+    def _accept(self, lines: tuple[str, ...]) -> None:
+        codec.check_accepted(lines, self._commands)
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        del step
+        return self._read_after_outage(self._options.move_time_s[0]), None
+
+    def _pauses(self) -> Iterator[float]:
+        """Return equal pauses between reads: a robot is never quick."""
+        return repeat(self.poll_s)
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Return True to read again: as long as the robot may still do it.
+
+        False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
+        than any move does, the refusal of the second half of a write operation when the first has not
+        moved anything by then, and `Timeout` when it never showed that it had received a move under which the line
+        broke.
+        """
+        move, pending = self._move, read_back.pending
+        at_work = any(other.pair in step.pairs.pairs for other in pending)
+        if move.seen and not at_work:
+            return False
+        move.seen = move.seen or at_work
+        typical_s, longest_s = self._options.move_time_s
+        each_s = 2 * typical_s if move.doubt and not move.seen else longest_s
+        move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
+        if self._clock.now() - move.began_s < move.allowed_s:
+            return True
+        raise self._never_done(move)
+
+    def _never_done(self, move: _Move) -> OcsError:
+        if isinstance(move.doubt, DeviceError | RobotFault):  # it was received, and it has had its time
+            return move.doubt
+        if move.doubt and not move.seen:
+            return Timeout(
+                f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device received "
+                f"it: {move.doubt.what}",
+                device=self._address,
+                sent=move.doubt.sent,
+                hint="It may still be made: look at the device, then read, and plan again from what it holds.",
+            )
+        return RobotFault(
+            f"the robot has not made the move within {move.allowed_s:.3g} s",
+            device=self._address,
+            hint="Have somebody look at it; this driver never homes a robot by itself.",
+        )

@@ -1,0 +1,59 @@
+"""The base of drivers over TL1: a vendor adds what it asks, what it sends, and how it decodes the replies."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.engine import planning
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.model import CrossConnects, PortInfo, Snapshot, Step
+from ocs_drivers.protocols.tl1_session import STANDARD, Dialect, Tl1Session
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+
+
+class Tl1Driver(SwitchDriver):
+    """One switch over TL1, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
+    """
+
+    _session: Tl1Session
+    dialect: ClassVar[Dialect] = STANDARD
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        credentials: Credentials,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        session = Tl1Session(
+            transport,
+            device=address,
+            credentials=credentials,
+            timeout_s=timeout_s,
+            dialect=self.dialect,
+            clock=clock,
+        )
+        super().__init__(address, session, timeout_s=timeout_s, clock=clock)
+
+    @abstractmethod
+    def _connections(self) -> CrossConnects:
+        """Ask for the circuits, once; see `_check_possible`."""
+
+    def _read(self) -> Snapshot:
+        return Snapshot(self._connections(), self._clock.now())
+
+    def _look_again(self, step: Step) -> Snapshot:
+        del step
+        return Snapshot(self._noted(self._connections), self._clock.now())
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """Return all ports as enabled, for devices that report no states."""
+        return planning.plain_ports(self.capabilities)

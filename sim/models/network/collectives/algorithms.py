@@ -1,0 +1,184 @@
+"""AllReduce as rounds of messages: rings, double binary trees, halving and doubling.
+
+Every algorithm returns chains: sequences of phases that run side by side. Sizes are integers; parts differ by at
+most one byte, so that sums are exact. `g` is the number of members, `size_bytes` the tensor of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Rounds of the same messages, one after another: `sources`, `targets` and `sizes` are (messages,).
+
+    `merged` moves all rounds of a message as one, see `fluid`.
+    """
+
+    sources: Integers
+    targets: Integers
+    sizes: Integers
+    rounds: int = 1
+    merged: bool = False
+
+
+Chain = tuple[Phase, ...]
+Algorithm = Callable[[Sequence[int], int], tuple[Chain, ...]]
+"""Members and size in bytes to chains."""
+
+
+def parts(size_bytes: int, count: int) -> list[int]:
+    """Return `size_bytes` in `count` parts that differ by at most one byte, the larger ones first.
+
+    >>> parts(10, 4)
+    [3, 3, 2, 2]
+    """
+    return [size_bytes // count + (index < size_bytes % count) for index in range(count)]
+
+
+def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1,)) -> tuple[Chain, ...]:
+    """Return one ring for each stride over the positions: 2(g-1) rounds of 1/g of its equal share.
+
+    On stride p position i sends to i + p mod g; p must share no factor with g, or `ValueError`. Every member
+    sends 2(g-1)/g of the tensor (Patarasuk and Yuan, 2009). A share of 10 bytes over 4 members moves 3 bytes in
+    most messages, 2 in others; a round takes the larger, so all messages of all rounds count as the larger one.
+    """
+    members, g = list(members), len(members)
+    for stride in strides:
+        if g > 1 and gcd(stride, g) != 1:
+            raise ValueError(
+                f"stride {stride} makes no single ring of {g} members: choose one that shares no factor"
+            )
+    if g == 1 or size_bytes == 0:
+        return ()
+    order = np.array(members)
+
+    def one(stride: int, share: int) -> Chain:
+        sizes = np.full(g, -(-share // g))
+        return (Phase(order, np.roll(order, -stride), sizes, rounds=2 * (g - 1)),)
+
+    shares = parts(size_bytes, len(strides))
+    return tuple(one(stride, share) for stride, share in zip(strides, shares, strict=True) if share)
+
+
+def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+    """Return the messages of a ring in one round: how the packet simulator moves AllReduces that fit into packets."""
+    g = len(members)
+    if g == 1 or size_bytes == 0:
+        return ()
+    order = np.array(members)
+    return ((Phase(order, np.roll(order, -1), np.full(g, -(-2 * (g - 1) * size_bytes // g**2))),),)
+
+
+def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+    """Recursive halving, then doubling: 2 log2(g) rounds, 2(g-1)/g of the tensor (Rabenseifner, 2004).
+
+    Members beyond the largest power of two first give their tensor to a partner, and get the sum at the end.
+    """
+    g = len(members)
+    if g == 1 or size_bytes == 0:
+        return ()
+    core = 1 << (g.bit_length() - 1)
+    rest = np.array(members[core:], dtype=np.int64)
+    partners = np.array(members[: g - core], dtype=np.int64)
+    whole = np.full(g - core, size_bytes)
+    halves = [
+        _halving_round(np.array(members[:core]), core >> step, size_bytes)
+        for step in range(1, core.bit_length())
+    ]
+    rounds = [*halves, *reversed(halves)]
+    if g > core:
+        rounds = [Phase(rest, partners, whole), *rounds, Phase(partners, rest, whole)]
+    return (tuple(rounds),)
+
+
+def _halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
+    """Return the phase in which partners at `distance` exchange distance/g of the tensor each."""
+    rank = np.arange(order.size)
+    return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
+
+
+TREE_CHUNK_BYTES = 512 * 1024
+"""A chunk in flight on a tree: NCCL's buffer of 4 MiB in 8 steps (NCCL_BUFFSIZE, NCCL_STEPS)."""
+
+
+def double_binary_tree(
+    members: Sequence[int], size_bytes: int, *, chunk_bytes: int = TREE_CHUNK_BYTES, multiplier: int = 1
+) -> tuple[Chain, ...]:
+    """Return two binary trees, each with half of the tensor: what is a leaf in one is an inner node in the other.
+
+    (Sanders, Speck and Traff, 2009.) Chunks follow each other up and down each tree, a round for each level.
+    `multiplier` relabels the positions to i * multiplier mod g, as strides do with rings; `ValueError` when it
+    shares a factor with g.
+    """
+    g = len(members)
+    if gcd(multiplier, g) != 1:
+        raise ValueError(f"multiplier {multiplier} shares a factor with {g} members: labels would collide")
+    if g == 1 or size_bytes == 0:
+        return ()
+    order = [members[index * multiplier % g] for index in range(g)]
+    shifted = order[1:] + order[:1]
+    trees = zip((order, shifted), parts(size_bytes, 2), strict=True)
+    return tuple(_pipeline(_levels(labels), share, chunk_bytes) for labels, share in trees if share)
+
+
+def tree_parents(g: int) -> list[int]:
+    """Parent of each position in a binary tree in which all odd positions are leaves; the root has itself.
+
+    Position i with lowest set bit b has its parent at i ± b, so that the next bit is set (0 is the root, over one
+    child).
+
+    >>> tree_parents(8)
+    [0, 2, 4, 2, 0, 6, 4, 6]
+    """
+    return [_parent(position, g) for position in range(g)]
+
+
+def _parent(position: int, g: int) -> int:
+    if position == 0:
+        return 0
+    bit = position & -position
+    up = (position ^ bit) | (bit << 1)
+    return up if up < g else position ^ bit
+
+
+def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """Return (child, parent) pairs by distance from the root, the deepest level first."""
+    parents = tree_parents(len(labels))
+
+    def depth(position: int) -> int:
+        return 0 if position == 0 else 1 + depth(parents[position])
+
+    deepest = max(map(depth, range(len(labels))))
+    return [
+        [(labels[at], labels[parents[at]]) for at in range(1, len(labels)) if depth(at) == level]
+        for level in range(deepest, 0, -1)
+    ]
+
+
+def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
+    """Return the chain of chunks over the levels up, then down: level l is busy in rounds l to l + chunks - 1."""
+    down = [[(parent, child) for child, parent in level] for level in reversed(up)]
+    levels = up + down
+    chunks = -(-share // chunk_bytes)
+    bounds = sorted({*range(len(levels)), *(chunks + level for level in range(len(levels)))})
+    sizes = -(-share // chunks)
+    phases = []
+    for begin, end in pairwise(bounds):
+        sources, targets = _busy_pairs(levels, chunks, begin).T
+        phases.append(Phase(sources, targets, np.full(sources.size, sizes), rounds=end - begin))
+    return tuple(phases)
+
+
+def _busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, at: int) -> Integers:
+    pairs = [pair for level, edges in enumerate(levels) if level <= at < level + chunks for pair in edges]
+    return np.array(pairs, dtype=np.int64)

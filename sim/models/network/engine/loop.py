@@ -1,0 +1,233 @@
+"""The event loop: tasks that become ready, rounds that begin and end, flows that share links in between.
+
+Events less than 0.1 ps apart count as one. Nothing here allocates per event but the fair shares.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lightbed.compiled import AVAILABLE, compiled
+from sim.models.network.engine.program import (
+    DIRTY,
+    DONE,
+    FLOWS,
+    READY_IN,
+    READY_OUT,
+    TIMERS,
+    Floats,
+    Neighbours,
+    Program,
+    Routes,
+    State,
+)
+from sim.models.network.engine.rows import note_flows, note_rates, trace_is_full
+from sim.models.network.engine.timers import set_timer, take_timer
+
+__all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "join", "leave", "next_end_s", "run", "share"]
+
+if AVAILABLE:
+    from sim.models.network.engine.ends import next_end_s
+    from sim.models.network.engine.shares import join, leave, share
+else:
+    from sim.models.network.engine.shares_numpy import join, leave, next_end_s, share
+
+FINISHED, PAUSED, STALLED, FULL = range(4)
+"""Why the loop was left: all done; `until_s` reached; nothing can move; the trace must be emptied."""
+
+_KINDS: Any = np.arange(4)
+COMPUTED, BEGIN, DATA, ARRIVED = _KINDS
+"""Kinds of timers: a device is free; a communication begins; a group's data begin; a group has arrived.
+
+Integers of numpy: for each plain one numba would translate `set_timer` again.
+"""
+
+TICK_S = 1e-13
+
+
+@compiled
+def run(
+    program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, until_s: float
+) -> int:
+    """Go on from `state` until all is done or the clock shows `until_s`; says why it stopped."""
+    number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
+    tracing = state.flow_rows.shape[0] > 0
+    flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
+    while True:
+        if tracing and trace_is_full(state):
+            return FULL
+        while number[READY_OUT] < number[READY_IN]:
+            number[READY_OUT] += 1
+            _start(program, state, ready[number[READY_OUT] - 1])
+        if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
+            kind, item = take_timer(state)
+            _fire(program, routes, state, near, kind, item)
+            continue
+        if number[DONE] == program.task_s.size:
+            return FINISHED
+        if number[DIRTY]:
+            share(state, near, capacity)
+            if tracing:
+                note_rates(routes, state)
+            flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
+        when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
+        if when_s == np.inf:
+            return STALLED
+        if when_s > until_s:
+            clock[0] = until_s
+            return PAUSED
+        clock[0] = max(when_s, clock[0])
+        if flow_s > clock[0] + TICK_S:
+            continue
+        _end_flows(program, routes, state, near)
+
+
+@compiled
+def _start(program: Program, state: State, task: int) -> None:
+    """Start a task whose predecessors have ended: on its device, or on its way."""
+    device = program.task_device[task]
+    if device >= 0:
+        if state.device_task[device] < 0:
+            _compute(program, state, task)
+        elif state.device_last[device] < 0:
+            state.queued_next[state.device_task[device]] = task
+            state.device_last[device] = task
+        else:
+            state.queued_next[state.device_last[device]] = task
+            state.device_last[device] = task
+        return
+    state.begin_s[task] = state.clock[0]
+    set_timer(state, state.clock[0] + program.task_s[task], BEGIN, task)
+
+
+@compiled
+def _compute(program: Program, state: State, task: int) -> None:
+    state.device_task[program.task_device[task]] = task
+    state.begin_s[task] = state.clock[0]
+    set_timer(state, state.clock[0] + program.task_s[task], COMPUTED, task)
+
+
+@compiled
+def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
+    """Do what a timer stands for."""
+    if kind == COMPUTED:
+        _free_device(program, state, item)
+        _finish(program, state, item)
+    elif kind == BEGIN:
+        _begin(program, state, item)
+    elif kind == DATA:
+        _send(program, routes, state, near, item)
+    else:
+        _arrived(program, state, item)
+
+
+@compiled
+def _free_device(program: Program, state: State, task: int) -> None:
+    device, following = program.task_device[task], state.queued_next[task]
+    state.device_task[device] = -1
+    if following < 0:
+        return
+    if state.device_last[device] == following:
+        state.device_last[device] = -1
+    _compute(program, state, following)
+
+
+@compiled
+def _finish(program: Program, state: State, task: int) -> None:
+    state.end_s[task] = state.clock[0]
+    state.number[DONE] += 1
+    for place in range(program.next_first[task], program.next_first[task + 1]):
+        successor = program.next_task[place]
+        state.waits_for[successor] -= 1
+        if state.waits_for[successor] == 0:
+            state.ready[state.number[READY_IN]] = successor
+            state.number[READY_IN] += 1
+
+
+@compiled
+def _begin(program: Program, state: State, task: int) -> None:
+    first, last = program.chain_first[task], program.chain_first[task + 1]
+    state.chains_left[task] = last - first
+    if first == last:
+        _finish(program, state, task)
+    for chain in range(first, last):
+        _begin_round(program, state, chain)
+
+
+@compiled
+def _begin_round(program: Program, state: State, chain: int) -> None:
+    phase = state.chain_phase[chain]
+    first, last = program.group_first[phase], program.group_first[phase + 1]
+    state.groups_left[chain] = last - first
+    for group in range(first, last):
+        set_timer(state, state.clock[0] + program.head_s[group], DATA, group)
+
+
+@compiled
+def _send(program: Program, routes: Routes, state: State, near: Neighbours, group: int) -> None:
+    """Make flows of the messages of a group; those without links or bytes are there at once."""
+    number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
+    left, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
+    rate, until_s, place_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
+    before = number[FLOWS]
+    for message in range(program.message_first[group], program.message_first[group + 1]):
+        if size_bytes[message] == 0 or first[message] == first[message + 1]:
+            continue
+        place = number[FLOWS]
+        flows[place], place_of[message], until_s[place] = message, place, np.inf
+        number[FLOWS] += 1
+        left[message] = size_bytes[message]
+        since_s[message] = begin_s[message] = now
+        rate[message] = 0.0
+    added = number[FLOWS] - before
+    join(state, near, before)
+    state.flows_left[group] = added
+    if added == 0:
+        set_timer(state, now + program.tail_s[group], ARRIVED, group)
+
+
+@compiled
+def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours) -> None:
+    """Take away the flows that have ended; of a group the last one starts the time until it has arrived."""
+    number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
+    first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
+    flows_left, place_of, now = state.flows_left, state.flow_place, state.clock[0]
+    place, before = 0, number[FLOWS]
+    while place < number[FLOWS]:
+        if until_s[place] > now + TICK_S:
+            place += 1
+            continue
+        number[FLOWS] -= 1
+        message, last = flows[place], number[FLOWS]
+        flows[place], flows[last], until_s[place] = flows[last], message, until_s[last]
+        place_of[flows[place]] = place
+        for entry in range(first[message], first[message + 1]):
+            link_bytes[links[entry]] += size_bytes[message]
+        flows_left[group_of[message]] -= 1
+        if flows_left[group_of[message]] == 0:
+            set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
+    if number[FLOWS] < before:
+        leave(state, near, before)
+        note_flows(program, state, before)
+
+
+@compiled
+def _arrived(program: Program, state: State, group: int) -> None:
+    """Note that a group has arrived, and end its round, its phase, its chain, its task where it was the last."""
+    chain = program.group_chain[group]
+    state.groups_left[chain] -= 1
+    if state.groups_left[chain]:
+        return
+    state.chain_round[chain] += 1
+    if state.chain_round[chain] == program.phase_rounds[state.chain_phase[chain]]:
+        state.chain_round[chain] = 0
+        state.chain_phase[chain] += 1
+    if state.chain_phase[chain] < program.phase_first[chain + 1]:
+        _begin_round(program, state, chain)
+        return
+    task = program.chain_task[chain]
+    state.chains_left[task] -= 1
+    if state.chains_left[task] == 0:
+        _finish(program, state, task)

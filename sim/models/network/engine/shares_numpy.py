@@ -1,0 +1,70 @@
+"""The same as `shares` in numpy, for machines without numba: all flows again at every change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.models.network.engine.filling import TOGETHER
+from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Integers, Neighbours, State
+
+
+def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
+    """Note that something changed: `share` looks at all flows."""
+    state.number[DIRTY] = 1
+
+
+def leave(state: State, near: Neighbours, end: int) -> None:  # noqa: ARG001 - the signature of `shares`
+    """Note that something changed, as `join`."""
+    state.number[DIRTY] = 1
+
+
+def share(state: State, near: Neighbours, capacity: Floats) -> None:
+    """Give all flows their fair rates, and work out when they end."""
+    state.number[SHARES] += 1
+    state.number[DIRTY] = 0
+    moving = state.flows[: state.number[FLOWS]]
+    rates = fair_rates(moving, near.first, near.links, capacity)
+    places = np.flatnonzero(rates != state.flow_rate[moving])
+    moving, rates, now = moving[places], rates[places], state.clock[0]
+    left = state.flow_left[moving] - state.flow_rate[moving] * (now - state.flow_since_s[moving])
+    state.flow_left[moving] = left = np.maximum(left, 0.0)
+    state.flow_since_s[moving] = now
+    state.flow_rate[moving] = rates
+    wait_s = np.divide(left, rates, out=np.where(left > 0, np.inf, 0.0), where=rates > 0)
+    state.flow_until_s[places] = now + wait_s
+    if state.rounding[0] > 0:
+        _round_ends(state, places[rates > 0])
+
+
+def _round_ends(state: State, places: Integers) -> None:
+    """Round ends as `ends.rounded_end_s`, of the flows at these places."""
+    begin_s, end_s = state.flow_begin_s[state.flows[places]], state.flow_until_s[places]
+    lasting = end_s > begin_s
+    _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
+    step_s = np.ldexp(1.0, exponent - 1)
+    state.flow_until_s[places[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
+
+
+def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Floats) -> Floats:
+    """Water filling over all links; a flow without links gets infinity. Rates are (moving,) in bytes/s."""
+    length = first[moving + 1] - first[moving]
+    flow_of = np.repeat(np.arange(moving.size), length)
+    offset = np.arange(flow_of.size) - np.repeat(np.cumsum(length) - length, length)
+    link_of = links[first[moving][flow_of] + offset]
+    rates = np.where(length == 0, np.inf, -1.0)
+    room = capacity.copy()
+    while flow_of.size:
+        count = np.bincount(link_of, minlength=capacity.size)
+        each = np.divide(room, count, out=np.full(room.shape, np.inf), where=count > 0)
+        level = each.min()
+        rates[flow_of[each[link_of] <= level * TOGETHER]] = level
+        stopped = rates[flow_of] >= 0
+        room -= level * np.bincount(link_of[stopped], minlength=capacity.size)
+        np.maximum(room, 0.0, out=room)
+        flow_of, link_of = flow_of[~stopped], link_of[~stopped]
+    return rates
+
+
+def next_end_s(until_s: Floats) -> float:
+    """Return the time when the first flow ends; infinity when none moves."""
+    return float(until_s.min(initial=np.inf))

@@ -1,0 +1,7 @@
+"""Task graphs, transfers and switched circuits run on a fabric."""
+
+from __future__ import annotations
+
+from sim.models.network.execution.simulation import Change, Execution, Stalled, Trace, simulate
+
+__all__ = ["Change", "Execution", "Stalled", "Trace", "simulate"]

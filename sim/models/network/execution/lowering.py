@@ -1,0 +1,184 @@
+"""From a task graph, a fabric and the latencies to the arrays that the event loop runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.collectives.algorithms import Algorithm, Chain, Phase, exchange
+from sim.models.network.engine.program import Program, Routes
+from sim.models.network.fabrics.model import Fabric
+from sim.models.network.latency import Latency
+from sim.models.network.taskgraph.graph import Kind, TaskGraph
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Messages(NamedTuple):
+    """Every message of the program once, however often its round is repeated; all (messages,).
+
+    A message stands for `merged` rounds of its collective at once, 1 unless they flow as one (`fluid`);
+    `size_bytes` are those of all of them, `rounds` how often the program sends it.
+    """
+
+    task: Integers
+    phase: Integers
+    source: Integers
+    target: Integers
+    size_bytes: Integers
+    rounds: Integers
+    merged: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program, the routes it starts with, and what its messages stand for."""
+
+    program: Program
+    routes: Routes
+    messages: Messages
+
+
+def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm) -> Lowered:
+    """Return the program of one iteration. Raises `ValueError` when the fabric has fewer nodes than the graph."""
+    if fabric.nodes < graph.nodes:
+        raise ValueError(
+            f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
+        )
+    chains = _chains(graph, latency, allreduce)
+    messages = _messages(chains)
+    head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
+    tail_s = _with_merged_rounds(messages, head_s, tail_s)
+    order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
+    messages = Messages(*(column[order] for column in messages))
+    phases = [phase for _, chain in chains for phase in chain]
+    chain_task = np.array([task for task, _ in chains], dtype=np.int64)
+    chain_of_phase = np.repeat(np.arange(len(chains)), [len(chain) for _, chain in chains])
+    following = np.argsort(graph.before, kind="stable")
+    program = Program(
+        task_device=graph.device,
+        task_s=graph.time_s,
+        task_after=np.bincount(graph.after, minlength=graph.tasks),
+        next_first=_offsets(graph.before, graph.tasks),
+        next_task=graph.after[following],
+        chain_first=_offsets(chain_task, graph.tasks),
+        chain_task=chain_task,
+        phase_first=_offsets(chain_of_phase, len(chains)),
+        phase_rounds=np.array([1 if phase.merged else phase.rounds for phase in phases], dtype=np.int64),
+        group_first=_offsets(group_phase, len(phases)),
+        group_chain=chain_of_phase[group_phase] if phases else group_phase,
+        head_s=head,
+        tail_s=tail,
+        message_first=_offsets(group_of, group_phase.size),
+        message_group=group_of,
+        message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
+    )
+    return Lowered(program, route_messages(messages, fabric), messages)
+
+
+def _offsets(sorted_owner: Integers, owners: int) -> Integers:
+    """Return the first item of each owner once items are sorted by owner, (owners + 1,)."""
+    counts = np.bincount(sorted_owner, minlength=owners) if sorted_owner.size else np.zeros(owners, np.int64)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> list[tuple[int, Chain]]:
+    """Task and chain, by task. Transfers within a node, and AllReduces of one member, have none."""
+    planned = _remembered(latency, allreduce)
+    chains: list[tuple[int, Chain]] = []
+    columns = (graph.kind, graph.source, graph.target, graph.size_bytes, graph.group)
+    for task, (kind, source, target, size, group) in enumerate(
+        zip(*(c.tolist() for c in columns), strict=True)
+    ):
+        if kind == Kind.TRANSFER and source != target and size:
+            chains.append((task, (_single(source, target, size),)))
+        elif kind == Kind.ALLREDUCE:
+            chains.extend((task, chain) for chain in planned(graph.groups[group], size))
+    return chains
+
+
+def _remembered(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
+    """Equal AllReduces are planned once; small ones are a single exchange."""
+
+    @cache
+    def plan(members: tuple[int, ...], size_bytes: int) -> Sequence[Chain]:
+        small = size_bytes < latency.single_round_bytes * len(members)
+        return exchange(members, size_bytes) if small else allreduce(members, size_bytes)
+
+    return plan
+
+
+def _single(source: int, target: int, size_bytes: int) -> Phase:
+    return Phase(np.array([source]), np.array([target]), np.array([size_bytes]))
+
+
+def _messages(chains: list[tuple[int, Chain]]) -> Messages:
+    listed = [(task, phase) for task, chain in chains for phase in chain]
+    counts = [phase.sources.size for _, phase in listed]
+
+    def spread(values: list[int]) -> Integers:
+        return np.repeat(np.array(values, dtype=np.int64), counts)
+
+    def joined(columns: list[Integers]) -> Integers:
+        return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
+
+    merged = spread([phase.rounds if phase.merged else 1 for _, phase in listed])
+    return Messages(
+        task=spread([task for task, _ in listed]),
+        phase=spread(list(range(len(listed)))),
+        source=joined([phase.sources for _, phase in listed]),
+        target=joined([phase.targets for _, phase in listed]),
+        size_bytes=joined([phase.sizes for _, phase in listed]) * merged,
+        rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
+        merged=merged,
+    )
+
+
+def route_messages(messages: Messages, fabric: Fabric) -> Routes:
+    """Return the links of each message. Each task chooses among equal paths again, as each connection does."""
+    return Routes(*fabric.routes(messages.source, messages.target, messages.task))
+
+
+def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
+    """Head and tail of each route: the packets' time is that of all links of the path but the slowest."""
+    hops = np.diff(routes.first)
+    relays = np.maximum(hops - 1, 0) * fabric.hosts_forward
+    fluid = latency.packet_bytes == 1
+    packet_s = np.zeros(fabric.links) if fluid else latency.packet_bytes * 8 / fabric.lane_bps
+    route_of = np.repeat(np.arange(hops.size), hops)
+    total = np.bincount(route_of, weights=packet_s[routes.links], minlength=hops.size)
+    slowest = np.zeros(hops.size)
+    np.maximum.at(slowest, route_of, packet_s[routes.links])
+    crossing = np.maximum(total - slowest, 0.0)
+    return latency.head_s(hops, relays), latency.tail_s(hops, relays, crossing)
+
+
+def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
+    """Return tails in which the latencies of merged rounds are added up, those of the slowest message of each round."""
+    if not messages.merged.size or messages.merged.max() == 1:
+        return tail_s
+    slowest_s = np.zeros(int(messages.phase.max()) + 1)
+    np.maximum.at(slowest_s, messages.phase, head_s + tail_s)
+    rounds_s = messages.merged * slowest_s[messages.phase] - head_s
+    return np.where(messages.merged > 1, rounds_s, tail_s)
+
+
+def _groups(
+    messages: Messages, head_s: Floats, tail_s: Floats
+) -> tuple[Integers, Integers, Integers, Floats, Floats]:
+    """Return messages of a phase with equal latency together.
+
+    Returns the new order of the messages, the group of each in that order, and of each group the phase, head and
+    tail.
+    """
+    order = np.lexsort((tail_s, head_s, messages.phase))
+    phase, head, tail = messages.phase[order], head_s[order], tail_s[order]
+    new = np.ones(order.size, dtype=bool)
+    new[1:] = (np.diff(phase) != 0) | (np.diff(head) != 0) | (np.diff(tail) != 0)
+    return order, np.cumsum(new) - 1, phase[new], head[new], tail[new]

@@ -1,0 +1,238 @@
+"""Runs one iteration of a task graph on a fabric: when each task begins and ends, what each link carried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.collectives.algorithms import Algorithm, ring
+from sim.models.network.engine.program import (
+    DIRTY,
+    DONE,
+    FLOW_ROWS,
+    FLOWS,
+    ORDER,
+    RATE_ROWS,
+    SHARES,
+    Routes,
+    State,
+    fresh_neighbours,
+    fresh_state,
+)
+from sim.models.network.execution.lowering import Lowered, lower
+from sim.models.network.fabrics.model import Fabric
+from sim.models.network.latency import Latency
+from sim.models.network.taskgraph.graph import TaskGraph
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TRACE_ROWS = 1 << 16
+
+
+class Stalled(RuntimeError):
+    """Nothing can move any more: links that are needed are dead."""
+
+
+class Change(NamedTuple):
+    """At `time_s` a link's capacity becomes `capacity_bps`; 0 is a failure."""
+
+    time_s: float
+    link: int
+    capacity_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Events of an iteration in the order of time; `traces` makes tables of it.
+
+    `flows` (rows, 4) are message, round, begin and end of the data; `rates` (rows, 3) time, link, bytes/s from then on.
+    """
+
+    flows: Floats
+    rates: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An iteration that has run. Times in seconds from its begin; tasks as in the graph, links as in the fabric."""
+
+    graph: TaskGraph
+    fabric: Fabric
+    lowered: Lowered
+    begin_s: Floats
+    end_s: Floats
+    link_bytes: Integers
+    """(links,) whole packets that each link carried"""
+    events: int
+    trace: Trace | None
+
+    @property
+    def iteration_s(self) -> float:
+        """Time at which the last task ended."""
+        return float(self.end_s.max(initial=0.0))
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes that were asked to be moved between different nodes, all rounds."""
+        messages = self.lowered.messages
+        return int((messages.size_bytes * messages.rounds)[messages.source != messages.target].sum())
+
+    @property
+    def wire_bytes(self) -> int:
+        """The same in whole packets, once each, however many links they passed."""
+        program, messages = self.lowered.program, self.lowered.messages
+        return int((program.message_bytes * messages.rounds)[messages.source != messages.target].sum())
+
+    @property
+    def bandwidth_tax(self) -> float:
+        """Bytes on links over bytes sent: on direct connect the mean number of hops, weighted by bytes."""
+        return float(self.link_bytes.sum()) / self.wire_bytes if self.wire_bytes else 1.0
+
+
+def simulate(
+    graph: TaskGraph,
+    fabric: Fabric,
+    *,
+    latency: Latency | None = None,
+    allreduce: Algorithm = ring,
+    changes: Sequence[Change] = (),
+    trace: bool = False,
+    rounding: float = 0.0,
+) -> Execution:
+    """Simulate one iteration on a fabric whose links may change at given times.
+
+    Flows that are on their way when a link dies wait until it lives again. With a `rounding` of 0.01 a flow may
+    keep its rate up to 1 % longer than its bytes need, so that flows of like durations end at the same time and
+    there is less to work out; 0 is exact. Raises `Stalled` when a dead link that is needed never lives again,
+    `ValueError` for a graph that does not fit, and for a rounding that is no share of 1.
+    """
+    lowered = lower(graph, fabric, latency or Latency(), allreduce)
+    never_full = fabric.never_full & (not changes)
+    run = Run(lowered, fabric.capacity_bps / 8, never_full, trace=trace, rounding=rounding)
+    for change in sorted(changes):
+        if not 0 <= change.link < fabric.links:
+            raise ValueError(f"{fabric.name} has links 0..{fabric.links - 1}, not {change.link}")
+        if run.until(change.time_s):
+            break
+        run.capacity[change.link] = change.capacity_bps / 8
+    if not run.until(np.inf):
+        raise Stalled(run.describe_stalled(fabric))
+    return run.result(graph, fabric)
+
+
+class Run:
+    """An iteration on its way: go on until a time, change capacities or routes, go on.
+
+    `capacity` is in bytes/s and may be written between two calls of `until`.
+    """
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        capacity: Floats,
+        never_full: NDArray[np.bool_],
+        *,
+        trace: bool = False,
+        rounding: float = 0.0,
+    ) -> None:
+        if not 0 <= rounding < 1:
+            raise ValueError(f"rounding is {rounding}: it is a share of a flow's duration, from 0 to below 1")
+        self.lowered = lowered
+        self.capacity = np.array(capacity, dtype=np.float64)
+        self.routes: Routes = lowered.routes
+        rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
+        self.state: State = fresh_state(lowered.program, capacity.size, trace_rows=rows, rounding=rounding)
+        self._near = fresh_neighbours(lowered.routes, never_full)
+        self._never_full = never_full
+        self._tracing = trace
+        self._flows: list[Floats] = []
+        self._rates: list[Floats] = []
+
+    def until(self, time_s: float) -> bool:
+        """Go on to `time_s`; whether everything has ended. False at infinity: nothing moves any more."""
+        from sim.models.network.engine import loop
+
+        program, state = self.lowered.program, self.state
+        self._touch_all()
+        while (why := loop.run(program, self.routes, state, self._near, self.capacity, time_s)) == loop.FULL:
+            self._empty_trace()
+        if why == loop.STALLED and time_s < np.inf:
+            state.clock[0] = time_s
+        return bool(why == loop.FINISHED)
+
+    def reroute(self, routes: Routes) -> None:
+        """Let messages take other links from now on; what moving flows have moved counts on those they took so far."""
+        from sim.models.network.engine import loop
+
+        state = self.state
+        moving, left = self.moving()
+        moved = self.lowered.program.message_bytes[moving] - np.ceil(left).astype(np.int64)
+        for message, size_bytes in zip(moving, moved, strict=True):
+            state.link_bytes[self.links_of(message)] += size_bytes
+        self.routes = routes
+        for message, size_bytes in zip(moving, moved, strict=True):
+            state.link_bytes[self.links_of(message)] -= size_bytes
+        self._near = fresh_neighbours(routes, self._never_full)
+        loop.join(state, self._near, 0)
+
+    def moving(self) -> tuple[Integers, Floats]:
+        """Return the messages whose data move, and the bytes that are left of each."""
+        state, moving = self.state, self.state.flows[: self.state.number[FLOWS]]
+        passed_s = state.clock[0] - state.flow_since_s[moving]
+        return moving, np.maximum(state.flow_left[moving] - state.flow_rate[moving] * passed_s, 0.0)
+
+    def links_of(self, message: int) -> Integers:
+        """Return the links a message takes now."""
+        return self.routes.links[self.routes.first[message] : self.routes.first[message + 1]]
+
+    def progress(self) -> int:
+        """Return a number that grows with every round that begins and every task that ends."""
+        return int(self.state.number[DONE] + self.state.number[ORDER])
+
+    def describe_stalled(self, fabric: Fabric) -> str:
+        """Return a sentence that says which flow waits for which dead link."""
+        messages = self.lowered.messages
+        for flow in self.state.flows[: self.state.number[FLOWS]]:
+            links = self.links_of(flow)
+            dead = links[self.capacity[links] == 0]
+            if dead.size:
+                pair = f"{messages.source[flow]} -> {messages.target[flow]}"
+                ends = f"{fabric.sources[dead[0]]} -> {fabric.targets[dead[0]]}"
+                when = f"{self.state.clock[0] * 1e3:.3f} ms"
+                return f"at {when} the flow {pair} waits for link {dead[0]} ({ends}), which has no capacity any more"
+        return (
+            f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is our mistake"
+        )
+
+    def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
+        """Return the execution so far."""
+        self._empty_trace()
+        state = self.state
+        trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None
+        return Execution(
+            graph,
+            fabric,
+            self.lowered,
+            state.begin_s,
+            state.end_s,
+            state.link_bytes,
+            int(state.number[SHARES]),
+            trace,
+        )
+
+    def _touch_all(self) -> None:
+        """Work out rates again everywhere: capacities may have been written."""
+        links = self.capacity.size
+        self.state.dirty[:], self.state.dirty_mark[:] = np.arange(links), 1
+        self.state.number[DIRTY] = links
+
+    def _empty_trace(self) -> None:
+        number = self.state.number
+        self._flows.append(self.state.flow_rows[: number[FLOW_ROWS]].copy())
+        self._rates.append(self.state.rate_rows[: number[RATE_ROWS]].copy())
+        number[FLOW_ROWS] = number[RATE_ROWS] = 0

@@ -1,0 +1,1 @@
+"""Results of a simulated iteration, as tables and as a plot."""

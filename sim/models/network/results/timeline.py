@@ -1,0 +1,136 @@
+"""A plot of an iteration over time: what the devices computed, what moved, how busy the links were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.execution.simulation import Execution
+from sim.models.network.results.traces import link_table
+from sim.models.network.taskgraph.graph import Kind
+
+Floats = NDArray[np.float64]
+
+_DEVICES = 16
+"""Rows of devices at most; more would be too thin to see, so evenly chosen ones are shown."""
+_COLUMNS = 400
+_MOVE_ROWS = 60
+_COLOURS = {
+    "compute": "#4c72b0",
+    "allreduce": "#dd8452",
+    "transfer": "#55a868",
+    "mean": "#333333",
+    "top": "#c44e52",
+}
+
+
+def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
+    """Return borders of `columns` equal times (columns + 1,) and each link's shares, 0..1 (links, columns).
+
+    Exact sums over the times of constant rate. Raises `ValueError` without a trace.
+    """
+    table = link_table(execution)
+    borders = np.linspace(0.0, execution.iteration_s, columns + 1)
+    bits = np.zeros((execution.fabric.links, columns + 1))
+    for sign, at_s in ((1.0, table["begin_s"]), (-1.0, table["end_s"])):
+        _add_ramp(bits, table["link"], at_s, sign * table["rate_bps"], borders)
+    moved = np.diff(bits, axis=1)
+    capacity = np.maximum(execution.fabric.capacity_bps, 1e-300)[:, None]
+    return borders, moved / (capacity * np.diff(borders))
+
+
+def _add_ramp(bits: Floats, link: Any, at_s: Floats, rate_bps: Floats, borders: Floats) -> None:
+    """Add to the bits moved until each border those of rates that begin at `at_s`."""
+    first = np.searchsorted(borders, at_s)
+    slope, offset = np.zeros_like(bits), np.zeros_like(bits)
+    inside = first < borders.size
+    np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
+    np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
+    bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
+
+
+def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") -> Path:
+    """Write the plot; the ending of the name is the format (`.png`, `.svg`, `.pdf`).
+
+    Above the devices' computing, then AllReduces and transfers by number, below the mean and the busiest link.
+    Raises `ValueError` without a trace, `ModuleNotFoundError` without matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the plot needs matplotlib: pip install 'lightbed[kit]'", name=error.name
+        ) from error
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    devices, moves, links = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
+    _draw_devices(devices, execution)
+    _draw_moves(moves, execution)
+    _draw_links(links, execution)
+    devices.set_title(
+        title or f"SIMULATED: one iteration on {execution.fabric.name}, {execution.iteration_s * 1e3:.2f} ms"
+    )
+    links.set_xlabel("time (ms)")
+    links.set_xlim(0, execution.iteration_s * 1e3)
+    figure.align_ylabels()
+    figure.savefig(path, dpi=120)
+    return Path(path)
+
+
+def _bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: float, colour: str) -> None:
+    """Draw bars in one drawing: thousands one by one would take minutes."""
+    from matplotlib.collections import PolyCollection
+
+    left, right, low = begin_s * 1e3, end_s * 1e3, tops + height
+    corners = [(left, tops), (right, tops), (right, low), (left, low)]
+    outlines: Any = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+    axes.add_collection(PolyCollection(outlines, facecolors=colour, edgecolors=colour, linewidths=0.2))
+
+
+def _draw_devices(axes: Any, execution: Execution) -> None:
+    graph = execution.graph
+    used = np.unique(graph.device[graph.kind == Kind.COMPUTE])
+    shown = (
+        used if used.size <= _DEVICES else used[np.linspace(0, used.size - 1, _DEVICES).round().astype(int)]
+    )
+    where = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown)
+    rows = np.searchsorted(shown, graph.device[where]) + 0.1
+    _bars(axes, execution.begin_s[where], execution.end_s[where], rows, 0.8, _COLOURS["compute"])
+    axes.set_yticks(np.arange(len(shown)) + 0.5, [str(device) for device in shown])
+    axes.set_ylim(max(len(shown), 1), 0)
+    axes.set_ylabel(f"device ({len(shown)} of {used.size})")
+
+
+def _draw_moves(axes: Any, execution: Execution) -> None:
+    lasting = execution.end_s > execution.begin_s
+    row = 0.0
+    for kind, name in ((Kind.ALLREDUCE, "allreduce"), (Kind.TRANSFER, "transfer")):
+        tasks = np.flatnonzero((execution.graph.kind == kind) & lasting)
+        tasks = tasks[np.lexsort((execution.end_s[tasks], execution.begin_s[tasks]))]
+        height = min(1.0, _MOVE_ROWS / max(tasks.size, 1))
+        tops = (row + height * np.arange(tasks.size)).astype(np.float64)
+        _bars(axes, execution.begin_s[tasks], execution.end_s[tasks], tops, height, _COLOURS[name])
+        row += height * tasks.size
+        if not tasks.size:
+            continue
+        axes.plot([], [], color=_COLOURS[name], linewidth=6, label=f"{name} ({tasks.size})")
+    axes.set_ylim(max(row, 1), 0)
+    axes.set_yticks([])
+    axes.set_ylabel("moving, by begin")
+    if row:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+
+
+def _draw_links(axes: Any, execution: Execution) -> None:
+    borders, share = utilisation(execution)
+    used = share[execution.link_bytes > 0]
+    if used.size:
+        axes.stairs(used.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")
+        axes.stairs(
+            used.mean(axis=0) * 100, borders * 1e3, color=_COLOURS["mean"], fill=True, alpha=0.6, label="mean"
+        )
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    axes.set_ylim(0, 105)
+    axes.set_ylabel("links busy (%)")

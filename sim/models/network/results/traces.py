@@ -1,0 +1,102 @@
+"""Results of an iteration as tables: for each flow, each link and each task; written as Parquet files.
+
+| file | a row is | columns |
+|---|---|---|
+| `flows.parquet` | one message of one round | task, round, source, target, size_bytes, begin_s, end_s |
+| `links.parquet` | a time of constant rate | link, source, target, begin_s, end_s, rate_bps, capacity_bps |
+| `tasks.parquet` | one task | task, kind, device, begin_s, end_s |
+
+Times are seconds from the begin of the iteration; a flow's are those of its data, without handshake and flight.
+Capacities are those the fabric began with.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.execution.simulation import Execution, Trace
+from sim.models.network.taskgraph.graph import Kind
+
+Table = dict[str, NDArray[Any]]
+
+
+def flow_table(execution: Execution) -> Table:
+    """Return the flows, in the order of their ends. Raises `ValueError` without a trace."""
+    rows, messages = _trace(execution).flows, execution.lowered.messages
+    message = rows[:, 0].astype(np.int64)
+    return {
+        "task": messages.task[message],
+        "round": rows[:, 1].astype(np.int64),
+        "source": messages.source[message],
+        "target": messages.target[message],
+        "size_bytes": execution.lowered.program.message_bytes[message],
+        "begin_s": rows[:, 2],
+        "end_s": rows[:, 3],
+    }
+
+
+def link_table(execution: Execution) -> Table:
+    """Return the rates of each link over time, without the times it was idle, by link and time.
+
+    Rates times durations, summed over a link, are the bytes it carried. Raises `ValueError` without a trace.
+    """
+    rows = _trace(execution).rates
+    rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 1]))]
+    link = rows[:, 1].astype(np.int64)
+    end_s = np.append(rows[1:, 0], execution.iteration_s)[: len(rows)]
+    last = np.append(link[1:] != link[:-1], np.ones(1, dtype=bool))[: len(rows)]
+    end_s[last] = execution.iteration_s
+    busy = (rows[:, 2] > 0) & (end_s > rows[:, 0])
+    link = link[busy]
+    return {
+        "link": link,
+        "source": execution.fabric.sources[link],
+        "target": execution.fabric.targets[link],
+        "begin_s": rows[busy, 0],
+        "end_s": end_s[busy],
+        "rate_bps": rows[busy, 2] * 8,
+        "capacity_bps": execution.fabric.capacity_bps[link],
+    }
+
+
+def task_table(execution: Execution) -> Table:
+    """Return all tasks, in the order of the graph."""
+    names = np.array([kind.name.lower() for kind in Kind])
+    return {
+        "task": np.arange(execution.graph.tasks),
+        "kind": names[execution.graph.kind],
+        "device": execution.graph.device,
+        "begin_s": execution.begin_s,
+        "end_s": execution.end_s,
+    }
+
+
+def write_traces(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
+    """Write the three tables into a folder, which is made; returns the files.
+
+    Raises `ValueError` without a trace, `ModuleNotFoundError` without pyarrow, `OSError`.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "writing Parquet needs pyarrow: pip install 'lightbed[testbed]'", name=error.name
+        ) from error
+    tables = {"flows": flow_table(execution), "links": link_table(execution), "tasks": task_table(execution)}
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, table in tables.items():
+        files.append(Path(folder) / f"{name}.parquet")
+        parquet.write_table(pa.table(table), files[-1])
+    return tuple(files)
+
+
+def _trace(execution: Execution) -> Trace:
+    if execution.trace is None:
+        raise ValueError("this iteration was not traced: simulate it with trace=True")
+    return execution.trace

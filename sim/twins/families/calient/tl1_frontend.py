@@ -1,0 +1,196 @@
+"""The TL1 of a Calient: raw for machines, and with a prompt for people.
+
+A command without ctag is answered under `M  0`. Answers longer than `page_rows` come in several blocks: one
+that ends with `>` instead of `;` means that more follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
+from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1_frames import Framing
+from sim.twins.frontends.tl1_syntax import Command, Denied
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.matrix import Refused
+
+PROMPT = b"agent> "
+NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. */"
+
+
+class CalientTl1(Tl1Frontend):
+    """TL1 on the circuits of one switch; `change_word` is how it spells the report of a change."""
+
+    framing = Framing(after="\r\n", after_report="\r\n")
+    not_logged_in = ("PLNA", "Login Not Active")
+    login_denied = "Invalid user or password"
+    unknown_command = "Invalid command"
+    noise = ("REPT ALM CRS", "1.1.1>1.1.2:MN,PWRLOW,NSA,,,:threshold; crossed")
+
+    def __init__(
+        self,
+        device: SwitchDevice,
+        configuration: CircuitConfiguration,
+        *,
+        account: tuple[str, str],
+        serial: str,
+        page_rows: int,
+        reports: bool,
+        change_word: str = "DBCHG",
+    ) -> None:
+        super().__init__(device, account=account, page_rows=page_rows)
+        self.configuration = configuration
+        self._names = configuration.names
+        self._serial = serial
+        if reports:
+            device.listen(
+                lambda change: self.report_changes(change, ("DLT-CRS", "ENT-CRS"), f"REPT {change_word}")
+            )
+
+    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+        """Return the commands of a session that is logged in."""
+        return {
+            "INH-MSG": lambda _: session.silence(silenced=True),
+            "ALW-MSG": lambda _: session.silence(silenced=False),
+            "RTRV-HDR": lambda _: (),
+            "RTRV-NE": lambda _: [self._network_element()],
+            "RTRV-CRS": self._circuits,
+            "RTRV-PORT": lambda command: [self._port(port) for port in self._ports(command)],
+            "RTRV-PORT-SUM": lambda command: [self._port_sum(port) for port in self._ports(command)],
+            "ENT-CRS": self._provision,
+            "ACT-CRS": lambda command: self._each(command, self.configuration.activate),
+            "CANC-CRS": lambda command: self._each(command, self.configuration.deactivate),
+            "DLT-CRS": lambda command: self._each(command, self.configuration.delete),
+            "DLT-CRS-ALL": self._delete_all,
+        }
+
+    def canonical(self, verb: str) -> str:
+        """Return the verb; messages are inhibited and allowed all at once, whatever kind is named."""
+        return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
+
+    def check_account(self, session: Tl1Session, command: Command) -> str:
+        """Return the user that a login command brings. Raises `Denied`, also for a second login of the same user."""
+        if session.user == command.aid:
+            raise Denied("SNVS", "Already logged in")
+        return super().check_account(session, command)
+
+    def welcome(self, session: Tl1Session) -> Lines:
+        """Return the line that answers a login."""
+        return [f"{session.user}:{session.user},2"]
+
+    def note(self, command: Command) -> str:
+        """Return the notice that follows a login."""
+        return NOTICE if command.verb == "ACT-USER" else ""
+
+    def describe(self, refusal: Refused) -> str:
+        """Return the comment that explains why the switch refuses."""
+        return self.configuration.describe(refusal)
+
+    def pair_name(self, pair: tuple[int, int]) -> str:
+        """Return a circuit as reports name it."""
+        return f"{self._names.name(pair[0])}>{self._names.name(pair[1] - self._names.ports)}"
+
+    def answer(self, command: Command, lines: Lines) -> bytes:
+        """Return the frame of a completed command, and count where it is cut into pages."""
+        if 0 < self.page_rows < len(lines):
+            self.device.faults.fired["page_rows"] += 1
+        return super().answer(command, lines)
+
+    def faults(self) -> Mapping[str, Fault]:
+        """Return the faults of its own, for the fault board: pages, reports between command and answer."""
+        default = self.page_rows
+        return {
+            "page_rows": Fault(
+                lambda request: setattr(self, "page_rows", request.whole("count")),
+                lambda _: setattr(self, "page_rows", default),
+            ),
+            "report_noise": self.noise_fault(),
+        }
+
+    # -- reads
+
+    def _network_element(self) -> str:
+        return (
+            f"{self.device.name}:SERIALNUMBER={self._serial},SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S"
+            f"{self._names.ports},PLATFORM=VERSION2"
+        )
+
+    def _circuits(self, command: Command) -> Lines:
+        wanted = command.positional[0]
+        circuits = self.configuration.circuits()
+        if wanted.upper() not in {"", "ALL"}:
+            circuits = [self.configuration.find(wanted)]
+        return [self._circuit_row(circuit) for circuit in circuits]
+
+    def _circuit_row(self, circuit: Circuit) -> str:
+        name = self.configuration.name(circuit)
+        admin, operational, capability = self.configuration.states(circuit)
+        return (
+            f"{name}:SRCPORT={self._names.name(circuit.source)},DSTPORT={self._names.name(circuit.target)},"
+            f"GRPNAME={circuit.group},CONNNAME={name},CONNTYPE={'2WAY' if circuit.two_way else '1WAY'},"
+            f"AS={admin},OS={operational},OC={capability},PS=UPR,AL=CL"
+        )
+
+    def _ports(self, command: Command) -> Sequence[int]:
+        """Return the ports that a command names: `::0` means all."""
+        named = command.aid.strip()
+        if named in {"", "0"}:
+            return range(1, self._names.ports + 1)
+        return [self._names.number(name) for name in named.split("&")]
+
+    def _port(self, port: int) -> str:
+        sides = [
+            f"{side}AS={admin},{side}OS={operational},{side}OC={capability},{side}RS=NPR"
+            for side, number in (("IN", port), ("OUT", port + self._names.ports))
+            for admin, operational, capability in [self.configuration.fibre_states(number)]
+        ]
+        return f"{self._names.name(port)}:WX,TRANSIT,TRANSIT:{','.join(sides)}"
+
+    def _port_sum(self, port: int) -> str:
+        powers = [self._power(number) for number in (port, port + self._names.ports)]
+        through = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
+        conns = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in through]
+        conns += [("NONE", "NONE")] * (2 - len(conns))
+        connected = ",".join(
+            f"CONNNAME{n}={name},CONNSTATE{n}={state}" for n, (name, state) in enumerate(conns, 1)
+        )
+        alias = self.configuration.label(port) or "NONE"
+        return f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{connected}"
+
+    def _power(self, number: int) -> str:
+        dbm = self.configuration.power_dbm(number)
+        return "NONE" if dbm is None else f"{dbm:.2f}"
+
+    # -- changes
+
+    def _provision(self, command: Command) -> Lines:
+        names = command.aid.split(",")
+        if len(names) != 2:
+            raise Denied("IIAC", "Invalid Port: two ports are needed")
+        source, target = (self._names.number(name) for name in names)
+        *group, direction = [*command.positional, ""][:2] if len(command.positional) > 1 else ["", "1WAY"]
+        if direction.upper() not in {"1WAY", "2WAY"}:
+            raise Denied("IDNV", "Invalid direction")
+        if not self.device.faults.take_dropped_command():
+            two_way = direction.upper() == "2WAY"
+            self.configuration.provision(source, target, two_way=two_way, group="".join(group))
+        return ()
+
+    def _each(self, command: Command, act: Callable[[Circuit], None]) -> Lines:
+        """Do something with the circuit that one of the positional parameters names."""
+        named = [text for text in command.positional if ">" in text or "-" in text]
+        if len(named) != 1:
+            raise Denied("IPMS", "a connection is needed")
+        circuit = self.configuration.find(named[0])
+        if not self.device.faults.take_dropped_command():
+            act(circuit)
+        return ()
+
+    def _delete_all(self, command: Command) -> Lines:
+        del command
+        if not self.device.faults.take_dropped_command():
+            for circuit in self.configuration.circuits():
+                self.configuration.delete(circuit)
+        return ()

@@ -1,0 +1,228 @@
+"""The switch's SCPI commands: what each does to the device and what it answers.
+
+Commands that set something answer nothing; what is wrong with them goes to the error queue, which all
+clients share (SCPI-99 gives an instrument one queue). `*OPC?` answers when nothing moves any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from sim.twins.families.polatis.scpi_syntax import (
+    port_list,
+    show_ports,
+    show_values,
+    units,
+)
+from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError, error_of
+from sim.twins.frontends.scpi_syntax import Unit, header_pattern
+from sim.twins.switch.device import BOOT_MODES, SwitchDevice
+from sim.twins.switch.matrix import Refused
+
+MAX_POWER_PORTS = 256
+_OPERATION_COMPLETE, _COMMAND_ERROR, _EXECUTION_ERROR = 1, 32, 16
+_ERROR_AVAILABLE = 4
+
+Handler = Callable[[Sequence[str]], str | Awaitable[str] | None]
+
+
+class ScpiFrontend:
+    """Executes lines of SCPI on a device. One for all clients: they share state and error queue.
+
+    `separate_lines` answers each query of a chain on a line of its own instead of joined by `;`
+    (which of the two the real device does is not confirmed).
+    """
+
+    def __init__(
+        self,
+        device: SwitchDevice,
+        *,
+        identity: str,
+        network: Callable[[], str],
+        separate_lines: bool = False,
+    ) -> None:
+        self.errors = ErrorQueue()
+        self._device = device
+        self._matrix = device.matrix
+        self._identity = identity
+        self._network = network
+        self._separator = "\r\n" if separate_lines else ";"
+        self._event_status = 0
+        self._commands = {header_pattern(name): handler for name, handler in self._table().items()}
+
+    async def execute(self, line: str) -> bytes:
+        """Execute one line and give the bytes that answer it, none for a line of set commands."""
+        path = ""
+        replies: list[str] = []
+        for unit in units(line):
+            handler, path = self._find(unit, path)
+            reply = await self._run(handler, unit)
+            if reply is not None:
+                replies.append(reply)
+        return (self._separator.join(replies) + "\r\n").encode() if replies else b""
+
+    def report(self, error: ScpiError) -> None:
+        """Put an error into the queue."""
+        self.errors.push(error)
+        self._event_status |= _COMMAND_ERROR if error.number > -200 else _EXECUTION_ERROR
+
+    def _table(self) -> dict[str, Handler]:
+        common: dict[str, Handler] = {
+            "*IDN?": lambda _: self._identity,
+            "*CLS": lambda _: self._clear_status(),
+            "*RST": lambda _: self._set(self._reset),
+            "*OPC?": lambda _: self._complete(),
+            "*OPC": lambda _: self._note_complete(),
+            "*ESR?": lambda _: self._take_event_status(),
+            "*STB?": lambda _: str(_ERROR_AVAILABLE if self.errors else 0),
+            "SYSTem:ERRor[:NEXT]?": lambda _: self.errors.pop(),
+            "SYSTem:ERRor:ALL?": lambda _: self.errors.pop_all(),
+            "SYSTem:COMMunicate:NETWork:ADDRess?": lambda _: self._network(),
+        }
+        return common | self._switch_table()
+
+    def _switch_table(self) -> dict[str, Handler]:
+        return {
+            "OXC:SWITch:SIZE?": lambda _: f"{self._matrix.inputs},{self._matrix.outputs}",
+            "OXC:SWITch:CONNect:ADD": self._add,
+            "OXC:SWITch:CONNect:ONLY": self._only,
+            "OXC:SWITch:CONNect:SUB": self._sub,
+            "OXC:SWITch:CONNect:STATe?": lambda _: self._state(),
+            "OXC:SWITch:CONNect:PORT?": self._peer,
+            "OXC:SWITch:DISConnect:ALL": lambda _: self._set(self._reset),
+            "OXC:SWITch:PORT:ENABle": lambda texts: self._shutter(texts, disabled=False),
+            "OXC:SWITch:PORT:DISable": lambda texts: self._shutter(texts, disabled=True),
+            "OXC:SWITch:PORT:STATe?": self._port_states,
+            "OXC:BOOT:MODE?": lambda _: self._device.boot_mode,
+            "OXC:BOOT:MODE": self._boot_mode,
+            "PMONitor:POWer?": self._power,
+        }
+
+    def _find(self, unit: Unit, path: str) -> tuple[Handler | None, str]:
+        """Return the handler of a command, and the path that a following relative header continues.
+
+        A header without leading colon is looked up below the path of the command before it, as SCPI
+        has it, and failing that from the root, as users write it.
+        """
+        header = unit.header
+        rooted = header.removeprefix(":")
+        candidates = [rooted] if header.startswith((":", "*")) else [path + rooted, rooted]
+        for candidate in candidates:
+            for pattern, handler in self._commands.items():
+                if pattern.fullmatch(candidate):
+                    return handler, path if header.startswith("*") else candidate.rpartition(":")[0] + ":"
+        return None, path
+
+    async def _run(self, handler: Handler | None, unit: Unit) -> str | None:
+        try:
+            if handler is None:
+                raise ScpiError(-113, unit.header[:40])
+            reply = handler(unit.parameters)
+            return reply if reply is None or isinstance(reply, str) else await reply
+        except Refused as refusal:
+            self.report(error_of(refusal))
+        except ScpiError as error:
+            self.report(error)
+        return None
+
+    # -- common commands
+
+    def _clear_status(self) -> None:
+        self.errors.clear()
+        self._event_status = 0
+
+    async def _complete(self) -> str:
+        await self._device.wait_idle()
+        return "1"
+
+    def _note_complete(self) -> None:
+        self._device.call_when_idle(self._set_operation_complete)
+
+    def _set_operation_complete(self) -> None:
+        self._event_status |= _OPERATION_COMPLETE
+
+    def _take_event_status(self) -> str:
+        status, self._event_status = self._event_status, 0
+        return str(status)
+
+    # -- cross-connects
+
+    def _set(self, act: Callable[[], object]) -> None:
+        """Do what a set command asks, unless a fault swallows the command."""
+        if not self._device.faults.take_dropped_command():
+            act()
+
+    def _reset(self) -> None:
+        self._device.change(self._matrix.emptied(), whole=True)
+
+    def _add(self, texts: Sequence[str]) -> None:
+        inputs, outputs = _two_lists(texts)
+        self._set(lambda: self._device.change(self._matrix.added(inputs, outputs)))
+
+    def _only(self, texts: Sequence[str]) -> None:
+        inputs, outputs = _two_lists(texts)
+        self._set(lambda: self._device.change(self._matrix.only(inputs, outputs), whole=True))
+
+    def _sub(self, texts: Sequence[str]) -> None:
+        inputs, outputs = _two_lists(texts)
+        self._set(lambda: self._device.change(self._matrix.without(inputs, outputs)))
+
+    def _state(self) -> str:
+        connections = self._matrix.connections
+        return f"{show_ports(connections)},{show_ports(connections.values())}"
+
+    def _peer(self, texts: Sequence[str]) -> str:
+        text = _one(texts)
+        ports = [int(text)] if text.isdecimal() else port_list(text)
+        if len(ports) != 1:
+            raise ScpiError(-224, text[:40])
+        peer = self._matrix.peer(ports[0])
+        return f'"{"" if peer is None else peer}"'
+
+    # -- ports
+
+    def _shutter(self, texts: Sequence[str], *, disabled: bool) -> None:
+        ports = self._known_ports(_one(texts))
+        self._set(lambda: self._device.set_disabled(set(ports), disabled=disabled))
+
+    def _port_states(self, texts: Sequence[str]) -> str:
+        ports = self._known_ports(_one(texts)) if texts else self._matrix.ports
+        return show_values([self._matrix.state(port) for port in ports])
+
+    def _power(self, texts: Sequence[str]) -> str:
+        ports = self._known_ports(_one(texts))
+        if len(ports) > MAX_POWER_PORTS:
+            raise ScpiError(-223, f"at most {MAX_POWER_PORTS} ports")
+        return show_values([f"{self._device.power_dbm(port):.2f}" for port in ports])
+
+    def _known_ports(self, text: str) -> list[int]:
+        ports = port_list(text)
+        for port in ports:
+            self._matrix.check_port(port)
+        return ports
+
+    def _boot_mode(self, texts: Sequence[str]) -> None:
+        text = _one(texts)
+        for mode, form in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
+            if header_pattern(form).fullmatch(text):
+                self._set(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
+                return
+        raise ScpiError(-224, text[:40])
+
+
+def _one(texts: Sequence[str]) -> str:
+    (text,) = _exactly(texts, 1)
+    return text
+
+
+def _two_lists(texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    first, second = _exactly(texts, 2)
+    return port_list(first), port_list(second)
+
+
+def _exactly(texts: Sequence[str], count: int) -> Sequence[str]:
+    if len(texts) < count:
+        raise ScpiError(-109)
+    if len(texts) > count:
+        raise ScpiError(-108, texts[count][:40])
+    return texts

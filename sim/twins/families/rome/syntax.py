@@ -1,0 +1,197 @@
+"""Output of the device: board, table of ports, queue, circuits. Two manners: ROME in words, AFM in digits.
+
+Known from captures: all headings, columns and widths, `In process` as a word of ROME. Assumptions: that AFM shows 6
+(attached) while the arm is at a port, and that it prints the queue at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sim.twins.families.rome.cabinet import Cabinet
+
+Manner = Literal["ROME", "AFM"]
+
+_ROME_COLUMNS = (16, 12, 11, 13, 7, 14, 8)
+_ROME_HEADING = ("Port", "Admin Status", "Oper Status", "Port Status", "Counter", "ConnectedTo", "Logical")
+_QUEUE_COLUMNS = (7, 9, 9, 18, 7, 19)
+_QUEUE_HEADING = ("Request", "Port1", "Port2", "Command", "Source", "User")
+
+_AFM_HEADING = """\
+Admin Lock state: 1-unlocked     2-locked
+Oper state:       1-disconnected 2-connected 6-attached
+HW Admin state:   1-enabled      2-disabled
+Port role:        1-connections  2-loopback  3-test bus  4-pass through  5-link
+OMB: Out of matrix bound
+================================================================================
+Port  Admin  Oper   HW Adm  Paired  Connected-port  Port  Connection  Port
+ID    Lock   state  state   Port     ID   Name      role  counter     Name
+================================================================================"""
+
+SPARE_EAST, SPARE_WEST = 2, 4
+"""Places of a matrix beyond those that have a name, in the captures of a ROME500."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """Formats of one device.
+
+    `spares`: are there places without a name. `by_place`: does the first column show the place of a port and the
+    last its name, as other releases do. `always_hints`: is a homing run asked for whenever a command is in process.
+    """
+
+    manner: Manner
+    spares: bool = False
+    by_place: bool = False
+    always_hints: bool = False
+
+    # -- the board
+
+    def board(self, cabinet: Cabinet, name: str) -> str:
+        """Return the identity of the device."""
+        kind, is_rome = self.manner, self.manner == "ROME"
+        enabled = "enabled" if cabinet.robot.enabled else "disabled"
+        lines = [
+            "CURR SW VERSION  creationDate(Jan 01 2026, 00:00:00) SIMULATED",
+            f"{kind} STATUS".ljust(17) + "adminStatus(enabled) operStatus(enabled) "
+            f"alarmState({'Major' if cabinet.robot.jammed else 'Cleared'})",
+            f"{kind} STATE".ljust(17) + "OPER",
+            f"{kind} NAME".ljust(17) + name,
+            f"{kind} TYPE".ljust(17) + ("ROME500" if is_rome else "2"),
+            "RTOS             VxWorks (6.8)",
+            "BOARD            ver(LCU-100) rev(3) S/N(SIM0-0000-0000)",
+            "MATRIX SIZE:",
+            *self._sizes(cabinet),
+            "IP               IP addr(127.0.0.1) subnet(255.0.0.0/0xff000000)",
+            f"ACTIVE SW VER    {'1.10.2.10' if is_rome else '1.6.2.1'}",
+            f"UP TIME          total {cabinet.device.clock.now():.0f} seconds",
+            "Recovery         recovery was done",
+            f"CONNECTIONS      connection execution is {enabled}",
+            f"OPERATION COUNT  {sum(cabinet.device.wear.values()) // 2}",
+            "AUTHENTICATION   local",
+        ]
+        return "\n".join(lines)
+
+    def _sizes(self, cabinet: Cabinet) -> list[str]:
+        indent = " " * 17
+        if self.manner == "AFM":
+            east, west = cabinet.sizes
+            return [
+                f"{indent}MIN_PORT_{side} 1  MAX_PORT_{side} {last}"
+                for side, last in (("EAST", east), ("WEST", west))
+            ]
+        spare_east, spare_west = self._spare_places()
+        return [
+            f"{indent}Matrix {matrix}: Male/West 1..{west + spare_west}, Female/East 1..{east + spare_east}"
+            for matrix, (east, west) in cabinet.matrices.items()
+        ]
+
+    def _spare_places(self) -> tuple[int, int]:
+        return (SPARE_EAST, SPARE_WEST) if self.spares else (0, 0)
+
+    # -- ports
+
+    def ports(self, cabinet: Cabinet) -> str:
+        """Return all ports, E before W."""
+        if self.manner == "AFM":
+            rows = [self._afm_row(cabinet, port) for port in cabinet.device.matrix.ports]
+            return "\n".join([_AFM_HEADING, *rows])
+        rule = _columns(tuple("=" * width for width in _ROME_COLUMNS), _ROME_COLUMNS)
+        rows = [
+            row for side in "EW" for matrix in cabinet.matrices for row in self._side(cabinet, side, matrix)
+        ]
+        return "\n".join([rule, _columns(_ROME_HEADING, _ROME_COLUMNS), rule, *rows])
+
+    def _side(self, cabinet: Cabinet, side: str, matrix: str) -> list[str]:
+        """Return the rows of one side of a matrix, with its spare places."""
+        ports = [
+            port
+            for port in cabinet.device.matrix.ports
+            if cabinet.name(port)[0] == side and cabinet.matrix_of(port) == matrix
+        ]
+        spare = self._spare_places()["EW".index(side)]
+        return [self._rome_row(cabinet, port) for port in ports] + [
+            _columns(
+                (f"1{matrix}{side}{len(ports) + extra}", "Unlocked", "Enabled", "Disconnected", "0", "", ""),
+                _ROME_COLUMNS,
+            )
+            for extra in range(1, spare + 1)
+        ]
+
+    def _rome_row(self, cabinet: Cabinet, port: int) -> str:
+        matrix = cabinet.device.matrix
+        peer = matrix.peer(port)
+        state = "Disconnected" if peer is None else "Connected"
+        logical = cabinet.logical(port)
+        return _columns(
+            (
+                cabinet.place(port) if self.by_place else cabinet.full(port),
+                "Locked" if port in matrix.locked else "Unlocked",
+                "Disabled" if port in matrix.disabled else "Enabled",
+                "In process" if cabinet.is_in_process(port) else state,
+                str(cabinet.device.wear[port]),
+                "" if peer is None else cabinet.full(peer),
+                f"{cabinet.name(port)},{logical}" if self.by_place else logical,
+            ),
+            _ROME_COLUMNS,
+        )
+
+    def _afm_row(self, cabinet: Cabinet, port: int) -> str:
+        matrix, name = cabinet.device.matrix, cabinet.name(port)
+        peer = matrix.peer(port)
+        state = 6 if cabinet.is_in_process(port) else 1 if peer is None else 2
+        paired = ("w" if name[0] == "E" else "e") + name[1:]
+        return (
+            f"{name:<8}{2 if port in matrix.locked else 1:<7}{state:<7}{2 if port in matrix.disabled else 1:<7}"
+            f"{paired:<8}{'' if peer is None else cabinet.name(peer):<17}1      {cabinet.device.wear[port]}"
+        )
+
+    # -- circuits and the queue
+
+    def circuits(self, cabinet: Cabinet) -> str:
+        """Return all circuits with the time when they were made."""
+        lines = [
+            _circuit("Port East", "Port West", "Paired", "TimeStamp"),
+            _circuit("=========", "=========", "======", "=========="),
+        ]
+        for source, output in sorted(cabinet.device.matrix.connections.items()):
+            paired = "w" + cabinet.name(source)[1:]
+            since = cabinet.since.get((source, output), cabinet.now)
+            lines.append(_circuit(cabinet.name(source), cabinet.name(output), paired, since))
+        return "\n".join(lines)
+
+    def queue(self, cabinet: Cabinet) -> str:
+        """Return the text of the queue: the arm's order, and those that wait."""
+        robot = cabinet.robot
+        running, waiting = robot.running, [job for job in robot.queue if job.state == "queued"]
+        hints = robot.jammed or (self.always_hints and running is not None)
+        status = "delayed due to command in process" if hints else "enabled" if robot.enabled else "disabled"
+        lines = [f"Connection execution status: {status}"]
+        lines += [" " * 29 + 'Perform "homing run"'] if hints else []
+        if running is None:
+            lines += ["", "no request in process", ""]
+        else:
+            names = "-".join(cabinet.name(port) for port in running.pair)
+            lines += [
+                "",
+                "Command in process:",
+                f"{running.kind}, ports: {names}, status: in process with payload",
+                "",
+            ]
+        rule = _columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
+        lines += [rule, _columns(_QUEUE_HEADING, _QUEUE_COLUMNS), rule]
+        for job in waiting:
+            one, other = (cabinet.name(port) for port in job.pair)
+            lines.append(
+                _columns((str(job.number), one, other, job.kind, job.source, job.user), _QUEUE_COLUMNS)
+            )
+        return "\n".join([*lines, ""])
+
+
+def _columns(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
+    return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _circuit(east: str, west: str, paired: str, since: str) -> str:
+    return f"{east:<29} {west:<31} {paired:<13} {since}".rstrip()

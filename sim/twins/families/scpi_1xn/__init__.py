@@ -1,0 +1,133 @@
+"""1xN switches of the makes that differ in a word: SCPI with a header to choose, LEONI EOL, Thorlabs OSW.
+
+Options: `make` is `scpi`, `leoni-eol` or `thorlabs-osw`; of SCPI `header` is the one that selects
+(`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue, `identity=no` no `*IDN?`.
+`end` ends lines (`lf`, `cr`, `crlf`), `baud` is that of the serial line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sim.twins.frontends.scpi_errors import ErrorQueue
+from sim.twins.frontends.scpi_instrument import Handler, Instrument, Style, whole_numbers
+from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import Frontend, SwitchTwin
+
+DEFAULT_SWITCH_TIME_S = 0.02
+
+_ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Quirks:
+    """Behaviour of a make that the options choose."""
+
+    make: str
+    header: str
+    end: str
+    baud: int
+    has_errors: bool
+    has_identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Make:
+    """Commands of a make, its line end and the rate of its serial line in baud."""
+
+    table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
+    end: str
+    baud: int
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """Return a simulated bank; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    chosen = _quirks(settings)
+    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    wrong, errors = WrongReply(device), ErrorQueue()
+    table = _MAKES[chosen.make].table(chosen, settings, device, wrong, errors)
+    end = _ENDS[chosen.end]
+    instrument = Instrument(table, Style(end[-1:].encode(), end), errors)
+    options = {"banks": str(device.banks), "channels": str(device.channels), **_words(chosen)}
+    scheme, serve = "scpi-1xn", instrument.serve
+    frontends = {
+        "scpi": Frontend(scheme, serve, options=options),
+        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=chosen.baud, options=options),
+    }
+    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
+
+
+def _quirks(settings: TwinSettings) -> _Quirks:
+    settings.only("make", "header", "end", "errors", "identity", "baud")
+    make = settings.choice("make", *_MAKES)
+    default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
+    return _Quirks(
+        make,
+        settings.options.get("header", default).removeprefix(":"),
+        settings.choice("end", _MAKES[make].end, *_ENDS),
+        int(settings.number("baud", _MAKES[make].baud)),
+        settings.choice("errors", "yes", "no") == "yes",
+        settings.choice("identity", "yes", "no") == "yes",
+    )
+
+
+def _words(chosen: _Quirks) -> dict[str, str]:
+    """Return the part of an address that names the commands, as its driver reads it."""
+    options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
+    if chosen.make != "scpi":
+        return {**options, "preset": chosen.make}
+    header = chosen.header.replace("#", "{bank}")
+    options |= {"set": f":{header} {{channel}}", "query": f":{header}?"}
+    options |= {"errors": ":SYSTem:ERRor?"} if chosen.has_errors else {}
+    return options | ({} if chosen.has_identity else {"idn": ""})
+
+
+def _scpi(
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+) -> Mapping[str, Handler]:
+    def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
+        (channel,) = whole_numbers(texts, 1)
+        device.select(numbers[0] if numbers else 1, channel)
+
+    serial = settings.serial_number
+    table: dict[str, Handler] = {
+        chosen.header: select,
+        f"{chosen.header}?": lambda numbers, _: str(wrong.channel(numbers[0] if numbers else 1)),
+    }
+    if chosen.has_errors:
+        table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
+    if chosen.has_identity:
+        table["*IDN?"] = lambda *_: f"Simulated,1x{device.channels},{serial},1.0"
+    return table
+
+
+def _leoni(
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+) -> Mapping[str, Handler]:
+    """Return the commands `ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8)."""
+    del chosen, settings, errors
+    return {
+        "ch#": lambda numbers, _: device.select(1, numbers[0]),
+        "ch?": lambda *_: str(wrong.channel(1)),
+        "firmware?": lambda *_: "ver3.27",
+    }
+
+
+def _thorlabs(
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+) -> Mapping[str, Handler]:
+    """Return the commands `S 2` silent, `S?` -> `2` (assumptions)."""
+    del chosen, settings, errors
+    return {
+        "S": lambda _, texts: device.select(1, *whole_numbers(texts, 1)),
+        "S?": lambda *_: str(wrong.channel(1)),
+    }
+
+
+_MAKES: Mapping[str, _Make] = {
+    "scpi": _Make(_scpi, "lf", 9600),
+    "leoni-eol": _Make(_leoni, "crlf", 57600),
+    "thorlabs-osw": _Make(_thorlabs, "lf", 115200),
+}

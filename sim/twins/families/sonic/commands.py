@@ -1,0 +1,147 @@
+"""The commands of the shell that concern light, and what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from sim.twins.families.sonic.configuration import Books, Mode, refusal_text
+from sim.twins.families.sonic.syntax import Invalid, Pair, pair_name, parse_pairs, port_name, table
+from sim.twins.frontends.cli import CommandError, Handler, Typed
+from sim.twins.switch.matrix import Refused
+from sim.twins.switch.settings import serial_number
+
+VERSION = "SONiC.simulated.0-ocs"
+_CONFIG = r"(?P<sudo>sudo )?config ocs "
+_SUCCESS = "cross-connect succeeded"
+
+
+class Commands:
+    """Commands that a user can type; `user` root needs no sudo."""
+
+    def __init__(self, configuration: Books, name: str) -> None:
+        self._configuration = configuration
+        self._name = name
+        self._matrix = configuration.device.matrix
+
+    def table(self) -> Mapping[str, Handler]:
+        """Return the commands by pattern."""
+        changes: Mapping[str, Callable[[Typed], str]] = {
+            r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
+            r"cross-connect delete (?P<pairs>\S+)": self._delete,
+            r"cross-connect .*": lambda _: "Error: Usage: config ocs cross-connect add|delete PAIRS",
+            r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
+            r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
+        }
+        return {
+            **{_CONFIG + pattern: self._privileged(change) for pattern, change in changes.items()},
+            r"show ocs cross-connect config": lambda _: self._cross_connects(),
+            r"show ocs cross-connect status": lambda _: self._status(),
+            r"show ocs port config": lambda _: self._ports(),
+            r"show ocs port status": lambda _: self._port_status(),
+            r"show version": lambda _: self._version(),
+        }
+
+    def _privileged(self, change: Callable[[Typed], str]) -> Handler:
+        def run(typed: Typed) -> str:
+            if not typed.match["sudo"] and typed.user != "root":
+                return "Root privileges are required for this operation"
+            try:
+                return change(typed)
+            except (Invalid, CommandError) as error:
+                return str(error)
+            except Refused as refusal:
+                return refusal_text(refusal, self._matrix.inputs)
+
+        return run
+
+    # -- changes
+
+    def _pairs(self, typed: Typed) -> list[Pair]:
+        return parse_pairs(typed.match["pairs"], self._matrix.inputs, self._matrix.outputs)
+
+    def _add(self, typed: Typed) -> str:
+        self._configuration.add(self._pairs(typed), cast("Mode", typed.match["mode"] or "update"))
+        return f"add {_SUCCESS}"
+
+    def _delete(self, typed: Typed) -> str:
+        self._configuration.delete(self._pairs(typed))
+        return f"delete {_SUCCESS}"
+
+    def _port(self, typed: Typed) -> int:
+        names = {port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
+        name = typed.match["port"].upper()
+        if name not in names:
+            raise Invalid(f"Invalid port {name}")
+        return names[name]
+
+    def _force(self, typed: Typed) -> str:
+        self._configuration.force(self._port(typed), blocked=typed.match["state"] == "force_blocked")
+        return ""
+
+    def _label(self, typed: Typed) -> str:
+        self._configuration.device.labels[self._port(typed)] = typed.match["label"]
+        return ""
+
+    # -- tables
+
+    def _row(self, pair: Pair) -> list[str]:
+        inputs = self._matrix.inputs
+        return [pair_name(pair, inputs), port_name(pair[0], inputs), port_name(pair[1], inputs)]
+
+    def _cross_connects(self) -> str:
+        return table(
+            ["id", "a_side", "b_side"], [self._row(pair) for pair in sorted(self._configuration.configured)]
+        )
+
+    def _status(self) -> str:
+        head = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
+        rows = [
+            self._row(pair) + [self._configuration.state(pair, port) for port in pair]
+            for pair in sorted(self._configuration.hardware)
+        ]
+        return table(head, rows)
+
+    def _in_order(self) -> list[int]:
+        """Return ports as the device lists them: 1A, 1B, 2A, 2B, ..."""
+        inputs = self._matrix.inputs
+        return sorted(self._matrix.ports, key=lambda port: (port - inputs * (port > inputs), port > inputs))
+
+    def _ports(self) -> str:
+        device, inputs = self._configuration.device, self._matrix.inputs
+        forced = self._matrix.disabled | self._matrix.locked
+        rows = [
+            [
+                port_name(port, inputs),
+                device.labels.get(port, ""),
+                "force_blocked" if port in forced else "normal",
+            ]
+            for port in self._in_order()
+        ]
+        return table(["id", "label", "state"], rows)
+
+    def _port_status(self) -> str:
+        head = ["id", "connector_type", "connector_pin", "target_simplex_port_id", "status"]
+        return table(head, [self._port_row(port) for port in self._in_order()])
+
+    def _port_row(self, port: int) -> list[str]:
+        matrix, inputs = self._matrix, self._matrix.inputs
+        peer = matrix.peer(port)
+        pin, target = ("2", "") if port <= inputs else ("1", "")
+        state = "failed" if port in matrix.failed else "blocked"
+        if peer is not None:
+            pair = (port, peer) if port <= inputs else (peer, port)
+            target, state = port_name(peer, inputs), self._configuration.state(pair, port)
+        return [port_name(port, inputs), "LC UPC", pin, target, state]
+
+    def _version(self) -> str:
+        serial = serial_number(self._name)
+        return "\n".join(
+            (
+                f"SONiC Software Version: {VERSION}",
+                "Platform: x86_64-kvm_x86_64-r0",
+                f"HwSKU: OCS-V-{self._matrix.inputs}x{self._matrix.outputs}",
+                "ASIC: ocs",
+                f"Serial Number: {serial}",
+            )
+        )

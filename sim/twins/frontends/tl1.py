@@ -1,0 +1,246 @@
+"""Logins, sessions and autonomous reports of TL1, the same for every family.
+
+A family derives its frontend from `Tl1Frontend` and brings a table of commands, its framing and its texts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from sim.twins.frontends.tl1_frames import Framing
+from sim.twins.frontends.tl1_syntax import Command, CommandReader, Denied, parse
+from sim.twins.switch.device import Change, SwitchDevice
+from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.wire.control import Request
+from sim.twins.wire.line import Line
+
+Lines = Sequence[str]
+Handler = Callable[[Command], Lines | Awaitable[Lines]]
+Send = Callable[[bytes], None]
+
+_CODE_OF: Mapping[Reason, str] = {
+    Reason.NO_SUCH_PORT: "IIAC",
+    Reason.WRONG_SIDE: "IIAC",
+    Reason.REPEATED: "IIAC",
+    Reason.UNEQUAL: "IIAC",
+    Reason.FAILED: "SROF",
+}
+"""GR-833's codes for reasons of the matrix; SNVS, status not valid, for all others."""
+
+
+def local_time() -> datetime:
+    """Return the local time, which a switch prints."""
+    return datetime.now()  # noqa: DTZ005 - without a zone, as the device
+
+
+class Tl1Frontend(ABC):
+    """State that all TL1 sessions of one switch share: account, idle limit, numbering of reports.
+
+    `account` is (user, password). The idle limit is counted on the device's clock; 0 means none. With `page_rows`,
+    answers of more lines than that come in pages.
+    """
+
+    framing: ClassVar[Framing] = Framing()
+    not_logged_in: ClassVar[tuple[str, str]] = ("PLNA", "login not active")
+    login_denied: ClassVar[str] = "login incorrect"
+    unknown_command: ClassVar[str] = "no command {verb}"
+    noise: ClassVar[tuple[str, str]] = ("", "")
+    """Event and line of a report that has nothing to do with the command at hand, for the fault `report_noise`."""
+
+    def __init__(self, device: SwitchDevice, *, account: tuple[str, str], page_rows: int = 0) -> None:
+        self.device = device
+        self.page_rows = page_rows
+        self.idle_timeout_s = 0.0
+        self.sessions: list[Tl1Session] = []
+        self._account = account
+        self._reports = 0
+        self._noisy_commands = 0
+
+    # -- for families
+
+    @abstractmethod
+    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+        """Return the commands of a session that is logged in, by verb."""
+
+    def canonical(self, verb: str) -> str:
+        """Return the verb as the table has it."""
+        return verb
+
+    def check_target(self, command: Command) -> None:
+        """Raise `Denied` for a command that names another device; most families take any name."""
+        del command
+
+    def welcome(self, session: Tl1Session) -> Lines:
+        """Return the lines that answer a login."""
+        del session
+        return ()
+
+    def note(self, command: Command) -> str:
+        """Return the comment that an answer carries."""
+        del command
+        return ""
+
+    def tag(self, command: Command) -> str:
+        """Return the tag that the answer to a command carries."""
+        return command.ctag
+
+    def describe(self, refusal: Refused) -> str:
+        """Return the comment that explains why the switch refuses."""
+        return str(refusal)
+
+    # -- sessions
+
+    async def serve(
+        self, line: Line, *, greeting: bytes = b"", prompt: bytes = b"", echo: bool = False
+    ) -> None:
+        """Serve one client until it leaves; with `echo`, repeat each command before it is answered."""
+        session = Tl1Session(self, line.send)
+        self.sessions.append(session)
+        if greeting:
+            line.send(greeting)
+        try:
+            reader = CommandReader()
+            while data := await line.read():
+                for text in reader.feed(data):
+                    if echo:
+                        line.send(f"{text};\r\n".encode("latin-1"))
+                    await line.respond(lambda text=text: session.execute(text), prompt)  # type: ignore[misc]
+        finally:
+            self.sessions.remove(session)
+
+    def expire(self) -> int:
+        """End all logins, leaving the connections; return their number."""
+        logged_in = [session for session in self.sessions if session.user]
+        for session in logged_in:
+            session.user = ""
+        return len(logged_in)
+
+    def check_account(self, session: Tl1Session, command: Command) -> str:
+        """Return the user that a login command brings to a session. Raises `Denied`."""
+        del session
+        limit = self.device.faults.max_sessions
+        if limit is not None and sum(bool(session.user) for session in self.sessions) >= limit:
+            self.device.faults.fired["max_sessions"] += 1
+            raise Denied("SROF", "maximum number of sessions reached")
+        if (command.aid, command.positional[0]) != self._account:
+            raise Denied("PICC", self.login_denied)
+        return command.aid
+
+    # -- frames
+
+    def answer(self, command: Command, lines: Lines) -> bytes:
+        """Return the frame of a completed command."""
+        tag, note = self.tag(command), self.note(command)
+        now = local_time()
+        return self.framing.answer(self.device.name, tag, lines, now, page_rows=self.page_rows, note=note)
+
+    def denial(self, command: Command, denied: Denied) -> bytes:
+        """Return the frame of a refused command."""
+        return self.framing.denial(self.device.name, self.tag(command), denied, local_time())
+
+    def denied(self, refusal: Refused) -> Denied:
+        """Return a refusal of the switch as TL1 has it."""
+        return Denied(_CODE_OF.get(refusal.reason, "SNVS"), self.describe(refusal))
+
+    # -- autonomous reports
+
+    def report_changes(self, change: Change, verbs: tuple[str, str], event: str = "REPT DBCHG") -> None:
+        """Report a change to all sessions that listen; `verbs` are those that remove and make a circuit."""
+        for verb, pairs in zip(verbs, (change.removed, change.made), strict=True):
+            for pair in pairs:
+                self.report(self._listeners(), event, self.change_row(self._reports + 1, verb, pair))
+
+    def change_row(self, number: int, verb: str, pair: tuple[int, int]) -> str:
+        """Return the line that reports one circuit."""
+        return f"DBCHGSEQ={number}:{verb}:{self.pair_name(pair)}"
+
+    def pair_name(self, pair: tuple[int, int]) -> str:
+        """Return a circuit as reports name it."""
+        return f"{pair[0]},{pair[1]}"
+
+    def report(self, listeners: Sequence[Send], event: str, line: str) -> None:
+        """Send an autonomous message with the next number."""
+        self._reports += 1
+        data = self.framing.report(self.device.name, self._reports, event, [line], local_time())
+        for send in listeners:
+            send(data)
+
+    def _listeners(self) -> list[Send]:
+        return [session.send for session in self.sessions if session.user and not session.silenced]
+
+    # -- a fault that several families have
+
+    def noise_fault(self) -> Fault:
+        """Return the fault `report_noise`, for the fault board: reports between a command and its answer."""
+        return Fault(self._set_noise, lambda _: self._set_noise(None))
+
+    def _set_noise(self, request: Request | None) -> None:
+        self._noisy_commands = request.whole("count", 1) if request else 0
+
+    def make_noise(self, send: Send) -> None:
+        """Report something unrelated, where the fault asks for it."""
+        if self._noisy_commands:
+            self._noisy_commands -= 1
+            self.device.faults.fired["report_noise"] += 1
+            self.report([send], *self.noise)
+
+
+class Tl1Session:
+    """One connection: commands to answers."""
+
+    def __init__(self, frontend: Tl1Frontend, send: Send) -> None:
+        self.user = ""
+        self.silenced = False
+        self.send = send
+        self._frontend = frontend
+        self._clock = frontend.device.clock
+        self._used_s = self._clock.now()
+        self._table = frontend.table(self)
+
+    async def execute(self, text: str) -> bytes:
+        """Execute one command and return its answer."""
+        command = parse(text)
+        try:
+            lines = await self._run(command)
+        except Refused as refusal:
+            return self._frontend.denial(command, self._frontend.denied(refusal))
+        except Denied as denied:
+            return self._frontend.denial(command, denied)
+        self._frontend.make_noise(self.send)
+        return self._frontend.answer(command, lines)
+
+    def silence(self, *, silenced: bool) -> Lines:
+        """Keep reports from this session, or let them through again."""
+        self.silenced = silenced
+        return ()
+
+    async def _run(self, command: Command) -> Lines:
+        self._frontend.check_target(command)
+        if command.verb == "ACT-USER":
+            return self._log_in(command)
+        self._check_login()
+        if command.verb == "CANC-USER":
+            self.user = ""
+            return ()
+        verb = self._frontend.canonical(command.verb)
+        if verb not in self._table:
+            raise Denied("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
+        lines = self._table[verb](command)
+        return lines if isinstance(lines, Sequence) else await lines
+
+    def _log_in(self, command: Command) -> Lines:
+        self.user = self._frontend.check_account(self, command)
+        self._used_s = self._clock.now()
+        return self._frontend.welcome(self)
+
+    def _check_login(self) -> None:
+        limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._used_s
+        if limit_s and idle_s > limit_s:
+            self.user = ""
+        if not self.user:
+            raise Denied(*self._frontend.not_logged_in)
+        self._used_s = self._clock.now()

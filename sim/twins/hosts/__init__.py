@@ -1,0 +1,1 @@
+"""Simulated servers: network namespaces of the kernel, and redirects between them in place of light."""

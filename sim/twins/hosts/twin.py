@@ -1,0 +1,241 @@
+"""Hosts that are real: a kernel namespace of every kind that tells two machines apart, and an OpenSSH server in it.
+
+A host has its own network, hostname, processes, /run, /dev/shm, home, and its own /etc/hostname, hosts, passwd and
+shadow. It shares the machine's file system otherwise: the interpreter is reached by its path. /tmp is shared too
+(an interpreter may lie there); TMPDIR points to the host's own.
+
+Nothing is written on the machine: the whole set-up is one shell script on the standard input of the host's
+first process, and lives in memory file systems that end with it. When the supervisor ends, however it ends, the
+kernel kills the host's first process, and with that every other process of the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from pathlib import Path
+
+from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
+from sim.twins.hosts.redirects import LinkShape
+
+MANAGEMENT_LINK = "mgmt"
+HOME = "/run/home"
+_ETC = "/run/etc"
+_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_START_TIMEOUT_S = 20.0
+# All hosts share a few processors, and these save a fifth of what a collective costs them. A host would have the
+# machine's congestion control: BBR paces with a timer for each flow, where the NIC's queue has a rate already.
+# Without a least number of segments, TCP cuts what a slow link carries in a millisecond into packets of their own;
+# seven of 9000 bytes, the MTU of labs, are the 64 KiB that the kernel passes on at once.
+_TCP = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
+_TOOLS = {
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "mount": "mount",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """One host to be: its name, management address with prefix length, SSH port and NICs."""
+
+    name: str
+    namespace: str
+    address: IPv4Interface
+    ssh_port: int
+    nics: tuple[str, ...]
+
+
+def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
+    """Return the paths of the machine's programs that a host needs.
+
+    Raises `KernelFault` naming those that are missing and the one apt line that brings them.
+    """
+    found: dict[str, str] = {}
+    for tool in _TOOLS:
+        places = (Path(folder, tool) for folder in search_path.split(":"))
+        path = next((str(place) for place in places if os.access(place, os.X_OK)), None)
+        if path:
+            found[tool] = path
+    missing = [tool for tool in _TOOLS if tool not in found]
+    if missing:
+        packages = " ".join(sorted({_TOOLS[tool] for tool in missing}))
+        raise KernelFault(
+            f"the machine lacks {', '.join(missing)}",
+            hint=f"apt-get install --no-install-recommends {packages}",
+            code="no_sshd" if "sshd" in missing else "no_tools",
+        )
+    return found
+
+
+def build_network(spec: HostSpec, shape: LinkShape) -> None:
+    """Bring up loopback, the management address and the NICs; the NICs get their rate but no address."""
+    set_sysctls(spec.namespace, _TCP)
+    batch(
+        "ip",
+        [
+            "link set lo up",
+            f"addr add {spec.address} dev {MANAGEMENT_LINK}",
+            f"link set {MANAGEMENT_LINK} up",
+            *(f"link set {nic} up" for nic in spec.nics),
+        ],
+        spec.namespace,
+    )
+    batch("tc", [f"qdisc add dev {nic} root {shape.token_bucket}" for nic in spec.nics], spec.namespace)
+
+
+def sshd_config(spec: HostSpec) -> str:
+    """Return the server's configuration: root by key alone, its own files, room for many sessions at once."""
+    return f"""\
+Port {spec.ssh_port}
+ListenAddress {spec.address.ip}
+HostKey {_ETC}/ssh_host_ed25519_key
+AuthorizedKeysFile {_ETC}/authorized_keys
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+AllowUsers root
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+PidFile none
+PrintMotd no
+PrintLastLog no
+X11Forwarding no
+Compression no
+MaxStartups 200
+MaxSessions 200
+LogLevel INFO
+SetEnv PATH={_SEARCH_PATH} TMPDIR=/run/tmp
+Subsystem sftp internal-sftp
+"""
+
+
+def etc_files(
+    spec: HostSpec, everybody: Iterable[HostSpec], machine_passwd: str, shell: str
+) -> Mapping[str, str]:
+    """Content of the host's own files in /etc, by name."""
+    accounts = [line for line in machine_passwd.splitlines() if line and not line.startswith("root:")]
+    names = [f"{host.address.ip} {host.name}" for host in everybody]
+    return {
+        "hostname": f"{spec.name}\n",
+        "hosts": "\n".join(["127.0.0.1 localhost", *names]) + "\n",
+        "passwd": "\n".join([f"root:x:0:0:root:{HOME}:{shell}", *accounts]) + "\n",
+        # A locked root ("!") is refused by sshd even with a key; "*" only means that no password fits.
+        "shadow": "root:*:19000:0:99999:7:::\n",
+    }
+
+
+def boot_script(spec: HostSpec, etc: Mapping[str, str], authorized_key: str, tools: Mapping[str, str]) -> str:
+    """Return the shell script that turns a set of fresh namespaces into the host and becomes its SSH server."""
+    files = {
+        **{f"{_ETC}/{name}": text for name, text in etc.items()},
+        f"{_ETC}/sshd_config": sshd_config(spec),
+        f"{_ETC}/authorized_keys": f"{authorized_key}\n",
+    }
+    return "\n".join(
+        [
+            "set -eu",
+            f"export PATH={_SEARCH_PATH}",
+            f"hostname {spec.name} 2>/dev/null || echo {spec.name} >/proc/sys/kernel/hostname",
+            "mount -t sysfs sysfs /sys",
+            "mount -t tmpfs -o mode=755,size=256m tmpfs /run",
+            "mount -t tmpfs -o mode=1777,size=256m tmpfs /dev/shm",
+            f"mkdir -p -m 755 /run/sshd {_ETC}",
+            f"mkdir -p -m 700 {HOME} /run/tmp",
+            "umask 077",
+            *(f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()),
+            f"chmod 644 {_ETC}/hostname {_ETC}/hosts {_ETC}/passwd",
+            *(f"[ ! -e /etc/{name} ] || mount --bind {_ETC}/{name} /etc/{name}" for name in etc),
+            f"{tools['ssh-keygen']} -q -t ed25519 -N '' -C {spec.name} -f {_ETC}/ssh_host_ed25519_key",
+            "umask 022",
+            f"cd {HOME}",
+            f"exec {tools['sshd']} -D -e -f {_ETC}/sshd_config </dev/null",
+            "",
+        ]
+    )
+
+
+def _command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
+    """Into the network namespace, then fresh ones of the other kinds, then a shell that reads the boot script.
+
+    The chain of kills: the supervisor's end kills `unshare` (setpriv), whose end kills the host's process 1.
+    """
+    enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{spec.namespace}"]
+    fresh = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [*enter, tools["unshare"], *fresh, "--propagation", "private", "/bin/sh", "-s"]
+
+
+class HostTwin:
+    """One running host. Start it from the main thread: the kernel ends it when the starting thread ends."""
+
+    def __init__(self, spec: HostSpec, process: Process) -> None:
+        self.spec = spec
+        self._process = process
+        self._output: deque[str] = deque(maxlen=20)
+        self._listening = asyncio.Event()
+        self._log = asyncio.create_task(self._read_log())
+
+    @classmethod
+    async def start(cls, spec: HostSpec, script: str, tools: Mapping[str, str]) -> HostTwin:
+        """Boot the host; returns when its SSH server listens. Raises `KernelFault` with its output."""
+        process = await asyncio.create_subprocess_exec(
+            *_command(spec, tools),
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            start_new_session=True,
+            env={"PATH": _SEARCH_PATH},
+        )
+        host = cls(spec, process)
+        try:
+            await host._boot(script)
+        except BaseException:
+            await host.stop()
+            raise
+        return host
+
+    async def _boot(self, script: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._process.stdin.write(script.encode())
+            await self._process.stdin.drain()
+        self._process.stdin.close()
+        listening = asyncio.create_task(self._listening.wait())
+        await asyncio.wait(
+            {listening, self._log}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        listening.cancel()
+        if not self._listening.is_set():
+            output = " | ".join(self._output) or "nothing"
+            raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")
+
+    async def _read_log(self) -> None:
+        """Keep the last lines of the server's log, and note when it listens."""
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            text = line.decode(errors="replace").strip()
+            self._output.append(text)
+            if text.startswith("Server listening on"):
+                self._listening.set()
+
+    async def stop(self) -> None:
+        """Kill the host at once, with everything that runs on it."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        self._log.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._log

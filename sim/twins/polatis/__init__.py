@@ -1,5 +1,0 @@
-"""A simulated HUBER+SUHNER Polatis optical circuit switch, speaking SCPI, TL1 and REST."""
-
-from sim.twins.polatis.twin import twin
-
-__all__ = ["twin"]

@@ -1,0 +1,84 @@
+"""A tunable laser with the words of Santec's TSL-550/570/710/770 (command set "legacy": wavelengths in nm).
+
+Known from public drivers: headers, `0` opens the shutter and `1` closes it, `*OPC?` answers 0 while it settles, lines
+may end in CR. Assumptions: how long it settles, what an out-of-range setting answers (-222), the exact text of alerts.
+Its two lines, 0.8 nm apart, have the same power and are switched together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from sim.twins.frontends.scpi_errors import ErrorQueue
+from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.rfsoc.kit.bench.instrument import Settling, common_commands, number, sole, truth
+from sim.twins.rfsoc.kit.state import KitState
+
+POWER_DBM = (-15.0, 13.0)
+WAVELENGTH_NM = (1480.0, 1640.0)
+SETTLING_S = 0.02
+_DARK_DBM = -99.0
+
+
+class LaserTwin:
+    """The commands of the laser on the kit's light."""
+
+    def __init__(self, state: KitState, settling: Settling, errors: ErrorQueue) -> None:
+        self._state = state
+        self._settling = settling
+        self._errors = errors
+        self._milliwatt = False
+
+    def table(self, serial: str) -> Mapping[str, Handler]:
+        """Return commands by header."""
+        return {
+            **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
+            "*OPC?": lambda *_: str(int(self._settling.is_done)),
+            "SYSTem:ALERt?": lambda *_: self._alert(),
+            "[SOURce:]POWer:STATe": lambda _, texts: self._switch(texts),
+            "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.setting("laser"))),
+            "[SOURce:]POWer:SHUTter": lambda _, texts: self._shut(texts),
+            "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.setting("shutter_open"))),
+            "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
+            "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._milliwatt)),
+            "[SOURce:]POWer[:LEVel]": lambda _, texts: self._set_power(texts),
+            "[SOURce:]POWer[:LEVel]?": lambda *_: self._power(self._settling.setting("laser_dbm")),
+            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._power(self._actual_dbm()),
+            "[SOURce:]WAVelength": lambda _, texts: self._set_wavelength(texts),
+            "[SOURce:]WAVelength?": lambda *_: f"{self._settling.setting('wavelength_nm'):+.4f}",
+            "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_NM[0]:+.4f}",
+            "[SOURce:]WAVelength:MAXimum?": lambda *_: f"{WAVELENGTH_NM[1]:+.4f}",
+        }
+
+    def _alert(self) -> str:
+        dropped = self._state.now.parameters.laser_dropped
+        return "No07.,Inter lock detection" if dropped else "No alerts."
+
+    def _switch(self, texts: Sequence[str]) -> None:
+        self._settling.set(laser=truth(sole(texts)))
+
+    def _shut(self, texts: Sequence[str]) -> None:
+        self._settling.set(shutter_open=not truth(sole(texts)))
+
+    def _choose_unit(self, texts: Sequence[str]) -> None:
+        self._milliwatt = truth(sole(texts))
+
+    def _set_power(self, texts: Sequence[str]) -> None:
+        low, high = (_milliwatt(end) if self._milliwatt else end for end in POWER_DBM)
+        value = number(sole(texts), low, high)
+        self._settling.set(laser_dbm=10.0 * math.log10(value) if self._milliwatt else value)
+
+    def _set_wavelength(self, texts: Sequence[str]) -> None:
+        self._settling.set(wavelength_nm=round(number(sole(texts), *WAVELENGTH_NM), 4))
+
+    def _power(self, power_dbm: float) -> str:
+        return f"{_milliwatt(power_dbm) if self._milliwatt else power_dbm:+.4f}"
+
+    def _actual_dbm(self) -> float:
+        now = self._state.now
+        return now.parameters.laser_dbm if now.is_lit else _DARK_DBM
+
+
+def _milliwatt(power_dbm: float) -> float:
+    return math.pow(10.0, power_dbm / 10.0)

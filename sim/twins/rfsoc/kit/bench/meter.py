@@ -1,0 +1,77 @@
+"""An optical power meter with the words of Thorlabs' PM100/PM103 (`MEAS:POW?`), on the tap before the detector.
+
+It is slow: it reads the light while the generators rest, which is when nobody acquires. It divides by the responsivity
+at the wavelength it is set to, which grows with wavelength, so that a wrong one gives a wrong power. Known from public
+drivers: the headers. Assumptions: a noise of 20 pW for one reading, 1/sqrt(n) of it for the mean of n, and that a mean
+takes no longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
+from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, sole
+from sim.twins.rfsoc.kit.optics import tapped_power_w
+from sim.twins.rfsoc.kit.state import KitState
+
+WAVELENGTH_NM = (800.0, 1700.0)
+AVERAGES = (1.0, 10_000.0)
+READING_NOISE_W = 20e-12
+_NOT_A_NUMBER = "9.91000000E+37"
+"""SCPI-99 volume 1, 7.2.1.5."""
+
+
+class MeterTwin:
+    """The commands of the power meter on the kit's tap."""
+
+    def __init__(self, state: KitState, rng: np.random.Generator, errors: ErrorQueue) -> None:
+        self._state = state
+        self._rng = rng
+        self._errors = errors
+        self._unit = "W"
+        self._wavelength_nm = 1550.0
+        self._averages = 1
+
+    def table(self, serial: str) -> Mapping[str, Handler]:
+        """Return commands by header."""
+        return {
+            **common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
+            "MEASure[:SCALar][:POWer]?": lambda *_: self._read(),
+            "READ?": lambda *_: self._read(),
+            "[SENSe:]POWer[:DC]:UNIT": lambda _, texts: self._choose_unit(texts),
+            "[SENSe:]POWer[:DC]:UNIT?": lambda *_: self._unit,
+            "[SENSe:]CORRection:WAVelength": lambda _, texts: self._set_wavelength(texts),
+            "[SENSe:]CORRection:WAVelength?": lambda *_: f"{self._wavelength_nm:.8E}",
+            "[SENSe:]AVERage[:COUNt]": lambda _, texts: self._set_averages(texts),
+            "[SENSe:]AVERage[:COUNt]?": lambda *_: str(self._averages),
+        }
+
+    def _choose_unit(self, texts: Sequence[str]) -> None:
+        text = sole(texts)
+        if text.upper() not in ("W", "DBM"):
+            raise ScpiError(-224, text[:40])
+        self._unit = text.upper()
+
+    def _set_wavelength(self, texts: Sequence[str]) -> None:
+        self._wavelength_nm = number(sole(texts), *WAVELENGTH_NM)
+
+    def _set_averages(self, texts: Sequence[str]) -> None:
+        self._averages = round(number(sole(texts), *AVERAGES))
+
+    def _read(self) -> str:
+        power_w = self._power_w()
+        if self._unit == "W":
+            return f"{power_w:.8E}"
+        return f"{10.0 * math.log10(power_w / 1e-3):.8E}" if power_w > 0 else _NOT_A_NUMBER
+
+    def _power_w(self) -> float:
+        now = self._state.now
+        power_w = tapped_power_w(now) * now.parameters.wavelength_nm / self._wavelength_nm
+        if now.parameters.noise == "off":
+            return power_w
+        return power_w + READING_NOISE_W / math.sqrt(self._averages) * float(self._rng.standard_normal())

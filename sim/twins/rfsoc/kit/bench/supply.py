@@ -1,0 +1,110 @@
+"""A supply of four voltages with the words of Keysight's N6700, with lists of channels (`VOLT 3.1,(@1:4)`).
+
+Output n feeds the bias electrode of modulator n - 1; switched off it gives 0 V. Known from the vendor's published
+command summaries: the commands used here. Assumptions: outputs of 0 to 20.4 V in steps of 1 mV, which settle
+before the next command is heard.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
+from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, truth
+from sim.twins.rfsoc.kit.parameters import MODULATORS
+from sim.twins.rfsoc.kit.state import KitState
+
+VOLTS = (0.0, 20.4)
+_STEPS_PER_V = 1000
+
+_LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
+
+
+class SupplyTwin:
+    """The commands of the supply on the kit's biases."""
+
+    def __init__(self, state: KitState, errors: ErrorQueue) -> None:
+        self._state = state
+        self._errors = errors
+        self._kept_v: dict[int, float] = {}
+        """What outputs that are off will give again."""
+
+    def table(self, serial: str) -> Mapping[str, Handler]:
+        """Return commands by header."""
+        volts = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
+        return {
+            **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
+            "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
+            volts: lambda _, texts: self._set(texts),
+            f"{volts}?": lambda _, texts: _each(texts, self._set_text),
+            "OUTPut[:STATe]": lambda _, texts: self._switch(texts),
+            "OUTPut[:STATe]?": lambda _, texts: _each(texts, self._on_text),
+            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _each(texts, self._given_text),
+        }
+
+    def _set(self, texts: Sequence[str]) -> None:
+        text, channels = _value_and_channels(texts)
+        volts = round(number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
+        for channel in channels:
+            if channel in self._kept_v:
+                self._kept_v[channel] = volts
+            else:
+                self._give(channel, volts)
+
+    def _switch(self, texts: Sequence[str]) -> None:
+        text, channels = _value_and_channels(texts)
+        on = truth(text)
+        for channel in channels:
+            if on and channel in self._kept_v:
+                self._give(channel, self._kept_v.pop(channel))
+            elif not on and channel not in self._kept_v:
+                self._kept_v[channel] = self._given_v(channel)
+                self._give(channel, 0.0)
+
+    def _set_text(self, channel: int) -> str:
+        return _volts(self._kept_v.get(channel, self._given_v(channel)))
+
+    def _on_text(self, channel: int) -> str:
+        return str(int(channel not in self._kept_v))
+
+    def _given_text(self, channel: int) -> str:
+        return _volts(self._given_v(channel))
+
+    def _given_v(self, channel: int) -> float:
+        return self._state.now.parameters.modulators[channel - 1].bias_v
+
+    def _give(self, channel: int, volts: float) -> None:
+        self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=volts))
+
+
+def _volts(volts: float) -> str:
+    return f"{volts:+.6E}"
+
+
+def _each(texts: Sequence[str], read: Callable[[int], str]) -> str:
+    """Return the answer to a query of a list of channels."""
+    return ",".join(read(channel) for channel in _channels(",".join(texts)))
+
+
+def _value_and_channels(texts: Sequence[str]) -> tuple[str, list[int]]:
+    if len(texts) < 2:
+        raise ScpiError(-109)
+    return texts[0], _channels(",".join(texts[1:]))
+
+
+def _channels(text: str) -> list[int]:
+    """Return the channels of a list: `(@1,3:4)` is 1, 3, 4. Raises `ScpiError`.
+
+    >>> _channels("(@1,3:4)")
+    [1, 3, 4]
+    """
+    match = _LIST.fullmatch(text.replace(" ", ""))
+    if not match:
+        raise ScpiError(-224 if text else -109, text[:40])
+    ranges = [part.partition(":") for part in match[1].split(",")]
+    channels = [channel for low, _, high in ranges for channel in range(int(low), int(high or low) + 1)]
+    if not all(1 <= channel <= MODULATORS for channel in channels):
+        raise ScpiError(-222, text[:40])
+    return channels

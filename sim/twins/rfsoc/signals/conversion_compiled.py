@@ -1,0 +1,125 @@
+"""`conversion` as machine code: one pass over the samples of each window, nothing kept but the window's own.
+
+Imported only where something is to be converted: numba takes its time.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from lightbed.compiled import compiled
+from sim.twins.rfsoc.signals.decimation import DECIMATION
+from sim.twins.rfsoc.signals.level import Floats, Level, Mixing
+from sim.twins.rfsoc.signals.track import AMPLITUDE, TURN
+from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
+
+
+def converted(
+    rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
+) -> npt.NDArray[np.int16]:
+    """Return I and Q as `conversion.converted`."""
+    count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
+    out = np.zeros((len(level.which), count, 2), np.int16)
+    _windows(
+        rng, level.traces, level.noises, level.correlations, level.owns, level.which,
+        mixing.freqs, mixing.turns, mixing.sources, bits, taps, out,
+    )  # fmt: skip
+    return out
+
+
+@compiled
+def _windows(
+    rng: np.random.Generator,
+    traces: Floats,
+    noises: Floats,
+    correlations: Floats,
+    owns: Floats,
+    which: npt.NDArray[np.int64],
+    freqs: npt.NDArray[np.int64],
+    turns: npt.NDArray[np.int64],
+    sources: npt.NDArray[np.int64],
+    bits: int,
+    taps: Floats,
+    out: npt.NDArray[np.int16],
+) -> None:
+    samples = traces.shape[1]
+    real, imaginary = np.zeros(samples), np.zeros(samples)
+    for window in range(len(which)):
+        trace = which[window]
+        _digitised(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real)
+        is_complex = _mixed(real, imaginary, freqs[window], turns[window], sources[window])
+        _decimated(real, taps, out[window, :, 0])
+        if is_complex:
+            _decimated(imaginary, taps, out[window, :, 1])
+        else:
+            out[window, :, 1] = 0
+
+
+@compiled
+def _digitised(
+    rng: np.random.Generator,
+    trace: Floats,
+    noise: Floats,
+    correlation: float,
+    own: Floats,
+    bits: int,
+    out: Floats,
+) -> None:
+    half = float(1 << (bits - 1))
+    step = float(1 << (16 - bits))
+    fresh = math.sqrt(1.0 - correlation * correlation)
+    is_noisy = noise.any()
+    wander = 0.0
+    for i in range(len(trace)):
+        value = trace[i]
+        if is_noisy:
+            drawn = rng.standard_normal()
+            wander = drawn if i == 0 else correlation * wander + fresh * drawn
+            value += noise[i] * wander
+        out[i] = value
+    if own.any():
+        for i in range(len(out)):
+            out[i] += own[i] * rng.standard_normal()
+    for i in range(len(out)):  # apart from the above: no chance in it, so it is done several at a time
+        out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
+
+
+@compiled
+def _mixed(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
+    """Mix in place, and return True if there is an imaginary part."""
+    if source == INPUT:
+        return False
+    if freq == 0:
+        angle = turn * (2 * math.pi / TURN)
+        cosine, sine = np.rint(AMPLITUDE * math.cos(angle)), np.rint(AMPLITUDE * math.sin(angle))
+        for i in range(len(real)):
+            if source == PRODUCT:
+                imaginary[i] = np.floor((real[i] * sine + 32768.0) / 65536.0)
+                real[i] = np.floor((real[i] * cosine + 32768.0) / 65536.0)
+            else:
+                real[i] = cosine if source == OSCILLATOR else 0.0
+                imaginary[i] = sine if source == OSCILLATOR else 0.0
+        return bool(sine != 0.0)
+    for i in range(len(real)):
+        angle = ((turn + freq * i) % TURN) * (2 * math.pi / TURN)
+        cosine, sine = np.rint(AMPLITUDE * math.cos(angle)), np.rint(AMPLITUDE * math.sin(angle))
+        if source == PRODUCT:
+            imaginary[i] = np.floor((real[i] * sine + 32768.0) / 65536.0)
+            real[i] = np.floor((real[i] * cosine + 32768.0) / 65536.0)
+        else:
+            real[i] = cosine if source == OSCILLATOR else 0.0
+            imaginary[i] = sine if source == OSCILLATOR else 0.0
+    return True
+
+
+@partial(compiled, fastmath={"reassoc", "contract"})
+def _decimated(samples: Floats, taps: Floats, out: npt.NDArray[np.int16]) -> None:
+    for k in range(len(out)):
+        total = 0.0
+        for j in range(len(taps)):
+            total += taps[j] * samples[DECIMATION * k + j]
+        out[k] = np.int16(min(max(math.floor(total + 0.5), -32768.0), 32767.0))

@@ -1,0 +1,137 @@
+"""One run of a program on this board: what generators play, when readouts are triggered, what counters show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.twins.rfsoc.not_simulated import NotSimulated
+from sim.twins.rfsoc.processor import Run
+from sim.twins.rfsoc.signals import triggers, waves
+from sim.twins.rfsoc.signals.readout import Scene
+from sim.twins.rfsoc.signals.timeline import TimeLine
+from sim.twins.rfsoc.signals.track import Generator, Standing, Track, played
+
+GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
+HOST_TUNED = "axis_readout_v2"
+PROGRAM_TUNED = "axis_dyn_readout_v1"
+
+Standings: TypeAlias = Mapping[tuple[str, int], Standing]
+"""What is left over from the run before, by kind ("gen", "ro") and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The board that a run plays on."""
+
+    cfg: Mapping[str, Any]
+    version: int
+    """Of the processor."""
+    envelopes: Sequence[npt.NDArray[np.int16]]
+    clock_factor: float = 1.0
+
+    @property
+    def f_time(self) -> float:
+        """Ticks of the processor per microsecond, as configured."""
+        return float(self.cfg["tprocs"][0]["f_time"])
+
+
+@dataclass(frozen=True, slots=True)
+class Playback:
+    """A run, turned into what generators, readouts and counters make of it."""
+
+    run: Run
+    scenes: Sequence[Scene]
+    standings: Standings
+    last_word: int
+    """Tick at which the last word takes effect."""
+    counters: Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+    """Of an address: ticks at which it changed, and its values from then on."""
+
+
+def playback(stage: Stage, run: Run, before: Standings) -> Playback:
+    """Return the playback of a run on a stage as earlier runs left it. Raises `NotSimulated`."""
+    tracks = {("gen", number): _track(stage, run, before, number) for number in range(len(stage.cfg["gens"]))}
+    tuned = {
+        ("ro", number): _tuned(stage, run, before, number)
+        for number, readout in enumerate(stage.cfg["readouts"])
+        if readout["ro_type"] == PROGRAM_TUNED
+    }
+    line = TimeLine(
+        [_generator(stage, one) for one in stage.cfg["gens"]],
+        {number: track for (_, number), track in tracks.items() if track is not None},
+        stage.envelopes,
+    )
+    scenes = [
+        Scene(line, triggers.rises(run.pins, readout), tuned.get(("ro", number)))
+        for number, readout in enumerate(stage.cfg["readouts"])
+    ]
+    left = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}
+    return Playback(
+        run,
+        scenes,
+        {key: one for key, one in left.items() if one is not None},
+        int(run.writes["time"].max(initial=-1)),
+        _counters(run.counts),
+    )
+
+
+def until(run: Run, tick: float) -> Run:
+    """Return a run that was stopped."""
+    return Run(
+        run.writes[run.writes["time"] <= tick],
+        run.pins[run.pins["time"] <= tick],
+        run.counts[run.counts["time"] <= tick],
+        min(run.end, int(tick)),
+    )
+
+
+def _generator(stage: Stage, cfg: Mapping[str, Any]) -> Generator:
+    return Generator(
+        cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, cfg["samps_per_clk"]
+    )
+
+
+def _track(stage: Stage, run: Run, before: Standings, number: int) -> Track | None:
+    cfg = stage.cfg["gens"][number]
+    times, sent = _sent(stage, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
+    standing = before.get(("gen", number))
+    if not len(times) and standing is None:
+        return None
+    if cfg["type"] not in GENERATORS:
+        raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATORS[-1]}")
+    return played(_generator(stage, cfg), times, sent, standing)
+
+
+def _tuned(stage: Stage, run: Run, before: Standings, number: int) -> Track:
+    """Take words to a readout: each holds from when it is taken until the next one, whatever its length."""
+    cfg = stage.cfg["readouts"][number]
+    times, sent = _sent(stage, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
+    receiver = Generator(cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, 8)
+    return played(receiver, times, sent, before.get(("ro", number)), is_last_kept=True)
+
+
+def _sent(stage: Stage, run: Run, port: int, lane: int | None) -> tuple[npt.NDArray[np.int64], waves.Waves]:
+    mine = run.writes[run.writes["port"] == port]
+    sent = waves.decode(mine["words"], stage.version)
+    times = mine["time"].astype(np.int64)
+    if lane is None:
+        return times, sent
+    chosen = sent.lane == lane
+    return times[chosen], sent.rows(chosen)
+
+
+def _counters(
+    counts: npt.NDArray[Any],
+) -> Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    @cache
+    def counter(address: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        mine = counts[counts["address"] == address]
+        return mine["time"].astype(np.int64), mine["value"].astype(np.int64)
+
+    return counter

@@ -1,0 +1,252 @@
+"""Track of one generator in one run: pulses one after the other, and their samples.
+
+Firmware `axis_signal_gen_v6`: a word waits in a queue until the pulse before it has ended; a periodic pulse ends
+with a whole period once another word has come. The oscillator has 32 bits of phase and counts on from pulse to
+pulse. Products keep the upper 16 of 32 bits, the gain (16 bits, 32768 would be 1) is applied last, and the
+converter takes the upper 14 of 16 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, Waves
+
+FOREVER = 1 << 62
+TURN = 1 << 32
+FULL_SCALE = 32768
+AMPLITUDE = 32767
+"""Of the oscillator."""
+DAC_STEP = 4
+"""14 of 16 bits."""
+
+Samples = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """The properties of one generator that its samples depend on."""
+
+    rate_hz: float
+    ticks_per_time: float
+    """Ticks of its fabric per tick of the processor."""
+    samples_per_tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """State of a generator when a run has ended: its last pulse, periodic or held."""
+
+    wave: Waves
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Pulses in the order of their times; all columns (n,), times in samples."""
+
+    waves: Waves
+    starts: npt.NDArray[np.int64]
+    periods: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    turns: npt.NDArray[np.int64]
+    """Phase of the oscillator at the start of each pulse, in 2**-32 of a turn."""
+    contents: list[bytes]
+    is_last_kept: bool = False
+    codes: npt.NDArray[np.int64] = field(init=False)
+    """(n,) a number for each of the different contents of this track."""
+
+    def __post_init__(self) -> None:
+        numbers: dict[bytes, int] = {}
+        codes = [numbers.setdefault(one, len(numbers)) for one in self.contents]
+        object.__setattr__(self, "codes", np.array(codes, np.int64))
+
+    def standing(self) -> Standing | None:
+        """Return the last word, where it outlives the run."""
+        if not len(self.waves):
+            return None
+        if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):
+            return None
+        return Standing(self.waves.rows(np.array([-1])), int(self.turns[-1]))
+
+    def overlapping(self, first: int, count: int) -> range:
+        """Return numbers of the pulses that matter to `count` samples from `first` on, one that is held included."""
+        begin = int(self.starts.searchsorted(first, "right")) - 1
+        return range(max(begin, 0), int(self.starts.searchsorted(first + count, "left")))
+
+    def signature(self, first: int, count: int) -> tuple[Any, ...]:
+        """Equal for two stretches whose samples are equal, of whatever run, as long as the envelopes are the same."""
+        seen = (self._seen(i, first, count) for i in self.overlapping(first, count))
+        return tuple(one for one in seen if one is not None)
+
+    def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+        """Return (stretches, columns) for many stretches at once: where rows are equal, `signature` is."""
+        if not len(self.starts):
+            return np.zeros((len(firsts), 1), np.int64)
+        begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
+        stop = self.starts.searchsorted(firsts + count, "left")
+        widest = int((stop - begin).max())
+        columns = [self._seen_by_all(begin + i, stop, firsts, count) for i in range(widest)]
+        return np.column_stack([*columns, np.zeros(len(firsts), np.int64)])
+
+    def _seen_by_all(
+        self,
+        numbers: npt.NDArray[np.int64],
+        stop: npt.NDArray[np.int64],
+        firsts: npt.NDArray[np.int64],
+        count: int,
+    ) -> npt.NDArray[np.int64]:
+        """Return (stretches, 4): `_seen` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
+        i = np.minimum(numbers, len(self.starts) - 1)
+        start, end = self.starts[i] - firsts, self.ends[i] - firsts
+        is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
+        has_ended = end <= 0
+        start = np.where(has_ended, -FOREVER, np.where(is_flat, np.maximum(start, -1), start))
+        end = np.where(has_ended, 0, np.minimum(end, count))
+        seen = np.column_stack([start, end, self.codes[i], self.turns[i]])
+        seen[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
+        return seen
+
+    def _seen(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
+        start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
+        if end <= 0:  # of what has ended only the last sample can matter
+            return (None, self.contents[i], int(self.turns[i])) if self.waves.is_held[i] else None
+        start = max(start, -1) if self._is_flat(i) else start
+        return start, min(end, count), self.contents[i], int(self.turns[i])
+
+    def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
+        """Return `count` samples from `first` on, fractions of full scale; `envelope` is (length, 2)."""
+        out = np.zeros(count, np.int64)
+        for i in self.overlapping(first, count):
+            begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
+            if begin < end:
+                out[begin - first : end - first] = self._played(i, envelope, begin, end - begin)
+            if self.waves.is_held[i]:
+                after = self.starts[i + 1] if i + 1 < len(self.starts) else FOREVER
+                begin, end = max(int(self.ends[i]), first), min(int(after), first + count)
+                if begin < end:
+                    out[begin - first : end - first] = self._played(i, envelope, int(self.ends[i]) - 1, 1)
+        return (out & -DAC_STEP) / FULL_SCALE
+
+    def _is_flat(self, i: int) -> bool:
+        return bool(self.waves.freq[i] == 0 and self.waves.source[i] == OSCILLATOR)
+
+    def _played(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
+        """Return samples of pulse `i` alone, before the converter."""
+        source, gain = int(self.waves.source[i]), int(self.waves.gain[i])
+        if self._is_flat(i):
+            level = round(AMPLITUDE * np.cos(2 * np.pi * self.turns[i] / TURN))
+            return np.full(count, level * gain >> 15)
+        since = np.arange(first, first + count) - self.starts[i]
+        if source == OSCILLATOR:
+            real, _ = self._oscillator(i, since)
+            return real * gain >> 15
+        if source not in {PRODUCT, INPUT}:
+            return np.zeros(count, np.int64)
+        places = self.waves.address[i] * self._samples_per_tick(i) + since % self.periods[i]
+        picked: npt.NDArray[np.int64] = envelope[places % len(envelope)].astype(np.int64)
+        shape = picked[:, 0] if source == INPUT else self._mixed(i, since, picked)
+        return shape * gain >> 15
+
+    def _mixed(self, i: int, since: Samples, picked: Samples) -> Samples:
+        """Envelope samples (n, 2) times the oscillator."""
+        real, imaginary = self._oscillator(i, since)
+        return (real * picked[:, 0] - imaginary * picked[:, 1]) >> 16
+
+    def _samples_per_tick(self, i: int) -> int:
+        return int(self.periods[i] // max(self.waves.length[i], 1))
+
+    def _oscillator(self, i: int, since: Samples) -> tuple[Samples, Samples]:
+        return oscillator((int(self.turns[i]) + int(self.waves.freq[i]) * since) % TURN)
+
+
+def oscillator(turns: Samples) -> tuple[Samples, Samples]:
+    """Cosine and sine of phases in 2**-32 of a turn, 16 bits each.
+
+    >>> [part.tolist() for part in oscillator(np.array([0, 1 << 30, 1 << 31]))]
+    [[32767, 0, -32767], [0, 32767, 0]]
+    """
+    angle = turns * (2 * np.pi / TURN)
+    return np.rint(AMPLITUDE * np.cos(angle)).astype(np.int64), np.rint(AMPLITUDE * np.sin(angle)).astype(
+        np.int64
+    )
+
+
+def played(
+    generator: Generator,
+    times: npt.NDArray[np.int64],
+    waves: Waves,
+    standing: Standing | None,
+    *,
+    is_last_kept: bool = False,
+) -> Track:
+    """Return the track of words that take effect at `times` (ticks of the processor), after the last run's.
+
+    `is_last_kept`: the last word stays in force when the run has ended, as it does in a readout.
+    """
+    ready = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
+    if standing is not None:
+        waves = _joined(standing.wave, waves)
+        ready = np.concatenate([[_long_ago(standing)], ready])
+    lengths = np.maximum(waves.length, 1)
+    starts = _started(ready, lengths, waves.is_periodic)
+    ends = starts + lengths
+    following = np.append(starts[1:], FOREVER)
+    ends = np.where(waves.is_periodic, following, ends)
+    per_tick = generator.samples_per_tick
+    starts, ends = starts * per_tick, np.where(ends >= FOREVER, FOREVER, ends * per_tick)
+    turns = _turns(waves, starts)
+    if standing is not None:
+        turns[0] = standing.turn
+    return Track(waves, starts, lengths * per_tick, ends, turns, waves.contents(), is_last_kept)
+
+
+def _long_ago(standing: Standing) -> int:
+    """Return the time when the current word began: just now if it has ended, else before a plant's memory."""
+    length = max(int(standing.wave.length[0]), 1)
+    return -length * (1 << 20) if standing.wave.is_periodic[0] else -length
+
+
+def _joined(before: Waves, after: Waves) -> Waves:
+    return Waves(*(np.concatenate([getattr(before, name), getattr(after, name)]) for name in Waves.__slots__))
+
+
+def _started(
+    ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Begin of each pulse: when it is ready and the one before has ended.
+
+    Without periodic ones start[i] = max over j <= i of ready[j] + the lengths from j to i - 1.
+    """
+    if is_periodic.any():
+        return _started_one_by_one(ready, lengths, is_periodic)
+    before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
+    return np.maximum.accumulate(ready - before) + before if len(ready) else ready
+
+
+def _started_one_by_one(
+    ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    starts = np.zeros(len(ready), np.int64)
+    free = -FOREVER
+    for i, (at, length) in enumerate(zip(ready.tolist(), lengths.tolist(), strict=True)):
+        if i and is_periodic[i - 1]:
+            period = int(lengths[i - 1])
+            begun = int(starts[i - 1])
+            free = begun + max(-(-(at - begun) // period), 1) * period
+        starts[i] = max(at, free)
+        free = int(starts[i]) + length
+    return starts
+
+
+def _turns(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the oscillator counts samples from the run's beginning, or from the last pulse that set it back."""
+    marks = np.where(waves.is_reset, starts, -FOREVER)
+    origins = np.maximum.accumulate(marks) if len(marks) else marks
+    since = starts - np.where(origins == -FOREVER, 0, origins)
+    product = waves.freq.astype(np.uint64) * since.astype(np.uint64)
+    return ((product + waves.phase.astype(np.uint64)) % np.uint64(TURN)).astype(np.int64)

@@ -1,0 +1,1 @@
+"""The object that behaves as QICK's `QickSoc`."""

@@ -1,0 +1,211 @@
+"""Setting and clearing the faults of a simulated switch by name, as its control socket asks.
+
+{"do": "set_fault", "fault": "drop_command", "count": 1}
+{"do": "clear_fault", "fault": "all"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Protocol
+
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.wire.control import Reply, Request, VerbError
+
+
+class ClientLines(Protocol):
+    """The connections of the wire languages, as far as a fault concerns them."""
+
+    def accept(self) -> None:
+        """Accept clients."""
+
+    async def refuse(self) -> None:
+        """Refuse new clients."""
+
+    def drop_clients(self) -> int:
+        """Break all connections; gives their number."""
+        ...
+
+
+Act = Callable[[Request], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Actions that set and clear a fault; `main` is the field that a bare value on a command line means."""
+
+    set: Act
+    clear: Act
+    main: str = "count"
+
+
+class FaultBoard:
+    """All faults of one switch by name."""
+
+    def __init__(
+        self,
+        device: SwitchDevice,
+        *,
+        line: ClientLines,
+        expire: Callable[[], int],
+        own: Mapping[str, Fault] | None = None,
+    ) -> None:
+        self._faults = device.faults
+        self._device = device
+        self._line = line
+        self._expire_logins = expire
+        self._known = self._line_faults() | self._port_faults() | dict(own or {})
+
+    @property
+    def known(self) -> Mapping[str, Fault]:
+        """All faults of this device by name."""
+        return self._known
+
+    async def set_fault(self, request: Request) -> Reply:
+        """Set the fault that `request` names."""
+        await self._act(self._named(request).set, request)
+        return {}
+
+    async def clear_fault(self, request: Request) -> Reply:
+        """Clear one fault, or with the name `all` every fault."""
+        everything = request.text("fault") == "all"
+        for fault in self._known.values() if everything else [self._named(request)]:
+            await self._act(fault.clear, Request({}) if everything else request)
+        return {}
+
+    def _named(self, request: Request) -> Fault:
+        name = request.text("fault")
+        if name not in self._known:
+            raise VerbError(f"no fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
+        return self._known[name]
+
+    async def _act(self, act: Act, request: Request) -> None:
+        try:
+            doing = act(request)
+            if isawaitable(doing):
+                await doing
+        except Refused as refusal:
+            raise VerbError(str(refusal)) from None
+
+    # -- faults of lines, commands and logins
+
+    def _line_faults(self) -> dict[str, Fault]:
+        return {
+            "drop_command": self._counted("dropped_commands"),
+            "garbage": self._counted("garbage_replies"),
+            "delay_reply": Fault(self._delay, lambda _: self._set_delay(0.0), main="seconds"),
+            "close_connection": Fault(self._close, lambda _: self._stay_open(), main="after_commands"),
+            "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
+            "max_sessions": Fault(
+                lambda request: self._limit_sessions(request.whole("count")),
+                lambda _: self._limit_sessions(None),
+            ),
+            "half_open": Fault(
+                lambda _: setattr(self._faults, "half_open", True),
+                lambda _: setattr(self._faults, "half_open", False),
+            ),
+            "expire_session": Fault(lambda _: self._expire(), lambda _: None),
+        }
+
+    def _counted(self, name: str) -> Fault:
+        return Fault(
+            lambda request: setattr(self._faults, name, request.whole("count", 1)),
+            lambda _: setattr(self._faults, name, 0),
+        )
+
+    def _delay(self, request: Request) -> None:
+        self._set_delay(request.number("seconds"))
+
+    def _set_delay(self, seconds: float) -> None:
+        self._faults.reply_delay_s = seconds
+
+    def _close(self, request: Request) -> None:
+        if "after_commands" in request:
+            self._faults.close_after_commands = request.whole("after_commands")
+            self._faults.close_executes = request.flag("executed", default=True)
+        elif "after_bytes" in request:
+            self._faults.close_after_bytes = request.whole("after_bytes")
+        else:
+            self._faults.fired["close_connection"] += self._line.drop_clients()
+
+    def _stay_open(self) -> None:
+        self._faults.close_after_commands = None
+        self._faults.close_after_bytes = None
+
+    def _limit_sessions(self, count: int | None) -> None:
+        self._faults.max_sessions = count
+
+    def _expire(self) -> None:
+        if self._expire_logins():
+            self._faults.fired["expire_session"] += 1
+
+    # -- faults of ports and mirrors
+
+    def _port_faults(self) -> dict[str, Fault]:
+        matrix = self._device.matrix
+        return {
+            "fail_port": self._of_port(matrix.failed),
+            "lock_port": self._of_port(matrix.locked),
+            "disable_port": self._of_port(matrix.disabled),
+            "stuck": Fault(
+                lambda request: self._faults.stuck.add(request.pair("pair")),
+                lambda request: _forget(self._faults.stuck, request),
+                main="pair",
+            ),
+            "lossy": Fault(self._make_lossy, self._make_clear, main="pair"),
+            "dark_input": self._of_port(self._faults.dark_inputs),
+            "swap_fibres": Fault(self._swap, lambda _: self._unswap(), main="pair"),
+        }
+
+    def _of_port(self, ports: set[int]) -> Fault:
+        def add(request: Request) -> None:
+            port = request.whole("port")
+            self._device.matrix.check_port(port)
+            ports.add(port)
+            self._device.republish()
+
+        def remove(request: Request) -> None:
+            if "port" in request:
+                ports.discard(request.whole("port"))
+            else:
+                ports.clear()
+            self._device.republish()
+
+        return Fault(add, remove, main="port")
+
+    def _swap(self, request: Request) -> None:
+        one, other = request.pair("pair")
+        for port in (one, other):
+            self._device.matrix.check_input(port)
+        if one == other:
+            raise VerbError("swapping takes two different inputs")
+        for port in (one, other):  # what was swapped with somebody else goes back first
+            self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
+        self._faults.swapped.update({one: other, other: one})
+        self._faults.fired["swap_fibres"] += 1
+        self._device.republish()
+
+    def _unswap(self) -> None:
+        self._faults.swapped.clear()
+        self._device.republish()
+
+    def _make_lossy(self, request: Request) -> None:
+        self._faults.lossy_db[request.pair("pair")] = request.number("loss_db")
+        self._device.republish()
+
+    def _make_clear(self, request: Request) -> None:
+        if "pair" in request:
+            self._faults.lossy_db.pop(request.pair("pair"), None)
+        else:
+            self._faults.lossy_db.clear()
+        self._device.republish()
+
+
+def _forget(pairs: set[Pair], request: Request) -> None:
+    if "pair" in request:
+        pairs.discard(request.pair("pair"))
+    else:
+        pairs.clear()

@@ -1,0 +1,61 @@
+"""Hierarchical AllReduce: inside groups first, then across them, each on rings of its own.
+
+A group of k nodes {s, s + n/k, ...} reduces and scatters the tensor, so that every member holds 1/k of
+its sum. Nodes that hold the same part, one of each group, reduce it among themselves. Then each
+group gathers. Every member sends as much as on one ring over all nodes, but mostly to its own group.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.design.model import RingOrder, Topology
+from testbed.design.topology.rings import rings_of
+from testbed.errors import TopologyError
+
+Kind = Literal["reduce-scatter", "allreduce", "all-gather"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage: all `rings` at once, on `share` of the tensor; rings of the same members split it evenly."""
+
+    kind: Kind
+    rings: tuple[RingOrder, ...]
+    share: float
+
+    @property
+    def sent(self) -> float:
+        """Bytes each member sends, per byte of the whole tensor: (k-1)/k of its share a pass over k members."""
+        members = len(self.rings[0].order)
+        passes = 2 if self.kind == "allreduce" else 1
+        return passes * (members - 1) / members * self.share
+
+
+def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
+    """Return the three stages of an AllReduce over all nodes by way of groups of `group` nodes.
+
+    Where k and n/k share no divisor, the nodes across groups are again a stride apart and have rings
+    of the topology's own; otherwise they are blocks of n/k neighbours, in order.
+    For 12 nodes in groups of 4: 3/4 + 2 * 2/3 * 1/4 + 3/4 = 2 * 11/12 bytes sent per byte, as on one ring.
+    Raises `TopologyError` when the group does not divide the nodes, or is all of them.
+    """
+    inner = rings_of(topology, group)
+    across = topology.nodes // group
+    if across == 1:
+        raise TopologyError(
+            f"a hierarchy with one group of {group} nodes: there is nothing across; use rings"
+        )
+    outer = rings_of(topology, across) if math.gcd(group, across) == 1 else _blocks(topology.nodes, across)
+    return (
+        Stage("reduce-scatter", inner, 1.0),
+        Stage("allreduce", outer, 1 / group),
+        Stage("all-gather", inner, 1.0),
+    )
+
+
+def _blocks(nodes: int, size: int) -> tuple[RingOrder, ...]:
+    """Return neighbours 0..m-1, m..2m-1, ...: one of each group of every m-th node."""
+    return tuple(RingOrder(1, tuple(range(start, start + size))) for start in range(0, nodes, size))

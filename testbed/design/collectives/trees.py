@@ -1,0 +1,103 @@
+"""Double binary trees, relabelled by strides: the trees of a collective laid onto a circulant as rings are.
+
+Two trees each carry half of a tensor, and who relays in one is a leaf in the other, so that nobody relays twice
+(Sanders, Speck, Träff 2009). The positions of a tree are those of a ring order: with stride p, node i*p stands at
+position i. Another stride gives trees over other links, which is how several pairs of trees share a topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.collectives import tree_parents
+from testbed.design.model import RingOrder, Topology
+from testbed.design.topology.rings import ring_order
+from testbed.design.topology.strides import totient_perms
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree over the members of a group: `edges` are (child, parent) pairs of nodes, sorted by child."""
+
+    root: int
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def relays(self) -> frozenset[int]:
+        """Nodes with children."""
+        return frozenset(parent for _, parent in self.edges)
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleTree:
+    """Two trees over one ring order."""
+
+    order: RingOrder
+    first: Tree
+    second: Tree
+
+    def hops(self, table: NDArray[np.int16]) -> int:
+        """Return links that all edges of both trees take together; `table[s, t]` are hops between nodes."""
+        return int(
+            sum(table[child, parent] for tree in (self.first, self.second) for child, parent in tree.edges)
+        )
+
+
+def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
+    """Return the two trees of a stride over the group that holds `start`.
+
+    With an even number of members every node relays in one tree at most. With an odd number the
+    node at position 0 may relay in both.
+
+    >>> double_tree(4, 1).first.edges, double_tree(4, 1).second.edges
+    (((1, 2), (2, 0), (3, 2)), ((0, 3), (2, 3), (3, 1)))
+    """
+    order = ring_order(nodes, stride, start)
+    labels = order.order
+    return DoubleTree(order, _tree(labels), _tree(labels[1:] + labels[:1]))
+
+
+def double_trees_of(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
+    """Return a pair of trees for each stride of the topology that serves the group, in every group of that size.
+
+    A stride and its opposite give mirrored trees, so a duplex stride counts once. A group without a
+    stride of its own gets trees by its shortest one.
+    """
+    nodes = topology.nodes
+    usable = totient_perms(nodes, group)
+    strides = [stride for stride in dict.fromkeys(topology.strides) if stride in usable] or [usable[0]]
+    starts = range(nodes // (group or nodes))
+    return tuple(double_tree(nodes, stride, start) for stride in strides for start in starts)
+
+
+def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: Iterable[int] = ()) -> int:
+    """Return the stride whose relabelled trees take fewest hops, over the given strides or all of the group.
+
+    The edges of a tree join positions that are 1, 2, 4, ... apart, so they ask for links of strides p, 2p, 4p.
+    """
+    choices = tuple(strides) or totient_perms(nodes, group)
+    return min(choices, key=lambda stride: (double_tree(nodes, stride).hops(table), stride))
+
+
+def depth(tree: Tree) -> int:
+    """Return edges from the farthest node to the root, at most 1 + log2 of the members, rounded up.
+
+    >>> depth(double_tree(8, 3).first)
+    3
+    """
+    parent = dict(tree.edges)
+
+    def below(node: int) -> int:
+        return 0 if node == tree.root else 1 + below(parent[node])
+
+    return max((below(child) for child in parent), default=0)
+
+
+def _tree(labels: tuple[int, ...]) -> Tree:
+    parents = tree_parents(len(labels))
+    edges = ((labels[at], labels[parents[at]]) for at in range(1, len(labels)))
+    return Tree(labels[0], tuple(sorted(edges)))

@@ -1,0 +1,1 @@
+"""Jobs on fabrics: one iteration simulated, and fabrics compared."""

@@ -1,0 +1,102 @@
+"""One job on many fabrics: what an iteration takes and what the fabric costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from testbed.design.evaluation.jobs import DEFAULT_OPTIONS, FabricOptions, Job
+from testbed.design.evaluation.simulation import figures, simulate_on
+from testbed.design.fabrics.by_name import ChosenFabric
+from testbed.design.fabrics.entries import FABRICS
+from testbed.errors import TopologyError, WorkloadError
+
+EQUAL_COST = "fattree-equal-cost"
+ROWS = ("ideal", "fattree", EQUAL_COST, *(name for name in FABRICS if name not in ("ideal", "fattree")))
+"""All that can be compared: a Fat-tree both with the rate and with the cost of direct connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fabric; `slowdown` is against the ideal switch. Where the job does not run, `failure` says why."""
+
+    name: str
+    host_gbps: float = 0.0
+    slowdown: float = 0.0
+    figures: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def basis(self) -> str:
+        """The equal quantity: `rate` of all links of a host together, or `cost` to that of direct connect."""
+        return "cost" if self.name == EQUAL_COST else "rate"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row for programs."""
+        if self.failure:
+            return {"fabric": self.name, "failure": self.failure}
+        known = {"fabric": self.name, "equal": self.basis, "host_gbps": self.host_gbps}
+        return known | {"slowdown": self.slowdown} | self.figures
+
+    def cells(self) -> list[object]:
+        """Return the row for people."""
+        if self.failure:
+            return [self.name, *["-"] * 6]
+        shown = self.figures
+        times = [f"{self.host_gbps:.1f}", f"{shown['iteration_ms']:.3f}", f"{self.slowdown:.3f}"]
+        return [
+            self.name,
+            f"equal {self.basis}",
+            *times,
+            f"{shown['bandwidth_tax']:.3f}",
+            f"{shown['cost_usd']:,}",
+        ]
+
+
+def rows_of(text: str) -> tuple[str, ...]:
+    """Return `"all"`, or names separated by commas. Raises `TopologyError` for one that does not exist."""
+    if text == "all":
+        return ROWS
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        raise TopologyError(f"unknown fabric {unknown[0]!r}: choose all, or of {', '.join(ROWS)}")
+    return names
+
+
+def compare_fabrics(
+    job: Job,
+    names: Sequence[str],
+    degree: int,
+    rate_gbps: float,
+    asked: FabricOptions = DEFAULT_OPTIONS,
+) -> tuple[Row, ...]:
+    """Return a row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row.
+
+    Without the ideal switch there is no measure: raises `TopologyError` and `WorkloadError` when it cannot be.
+    """
+
+    def fabric(name: str) -> ChosenFabric:
+        equal_cost = name == EQUAL_COST
+        return job.fabric("fattree" if equal_cost else name, degree, rate_gbps, asked, equal_cost=equal_cost)
+
+    def row(name: str) -> Row:
+        try:
+            return _row(name, fabric(name), job)
+        except (TopologyError, WorkloadError) as error:
+            return Row(name, failure=str(error))
+
+    ideal = _row("ideal", fabric("ideal"), job)
+    rows = {name: ideal if name == "ideal" else row(name) for name in names}
+    return tuple(_measured_against(rows[name], ideal.figures["iteration_ms"]) for name in names)
+
+
+def _row(name: str, chosen: ChosenFabric, job: Job) -> Row:
+    return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
+
+
+def _measured_against(row: Row, ideal_ms: float) -> Row:
+    if row.failure:
+        return row
+    return replace(row, slowdown=row.figures["iteration_ms"] / ideal_ms if ideal_ms else 1.0)

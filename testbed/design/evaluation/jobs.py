@@ -1,0 +1,214 @@
+"""Jobs to be simulated or compared: a task graph in a file, or a workload under a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.evaluation.simulation import TaskGraph, read_graph
+from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
+from testbed.design.model import Topology
+from testbed.design.plans.file import Plan, read_plan
+from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
+from testbed.design.workloads.heat_map import draw_heat_map
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.totals import traffic
+from testbed.design.workloads.iteration.traffic_model import Traffic, traffic_of
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.roofline import check_memory, memory_use
+from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.strategies.choice import is_named, strategy_by_name
+from testbed.design.workloads.strategies.strategies import check_strategy
+from testbed.errors import PlanFileError, StrategyError, WorkloadError
+
+GRAPH_SUFFIX = ".npz"
+DEFAULT_NODES = 12
+DEFAULT_RATE_GBPS = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class FabricOptions:
+    """Options of a fabric for a job: the rounds of rings are simulated as one (`fluid`), or one by one.
+
+    Not given, a job of a plan is fluid as in its planner's last simulation, so that it takes what was predicted; any
+    other in rounds.
+    """
+
+    oversubscription: float = 2.0
+    reconfiguration_s: float = 10e-3
+    seed: int = 0
+    fluid: bool | None = None
+
+
+DEFAULT_OPTIONS = FabricOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One iteration as a graph, what it sends, and what people want to know `about` it besides.
+
+    `plan` is the one from which the strategy is, when it is from one.
+    """
+
+    name: str
+    graph: TaskGraph
+    traffic: Traffic
+    about: Mapping[str, Any]
+    plan: Plan | None = None
+
+    @property
+    def topology(self) -> Topology | None:
+        """The topology of its plan."""
+        return self.plan.topology if self.plan else None
+
+    def links(self, asked: int | None, usual: int) -> int:
+        """Return how many links a server has: as asked, else the usual number; those of its plan when it is from one.
+
+        Raises `PlanFileError` when other links are asked for than the plan has: fabrics would not be compared alike.
+        """
+        if self.plan is None:
+            return usual if asked is None else asked
+        planned = self.plan.topology.degree
+        if asked not in (None, planned):
+            raise PlanFileError(
+                f"the plan is for {planned} links a server, not for {asked}: leave out --degree"
+            )
+        return planned
+
+    def rate_gbps(self, asked: float | None) -> float:
+        """Return the rate of a link: as asked, else that of its plan, else 100 Gbit/s."""
+        if asked is not None:
+            return asked
+        return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
+
+    def fabric(
+        self,
+        name: str,
+        degree: int,
+        rate_gbps: float,
+        asked: FabricOptions,
+        *,
+        equal_cost: bool = False,
+    ) -> ChosenFabric:
+        """Return a fabric made for the job. Raises `TopologyError` for an unknown name and a fabric that cannot be."""
+        chosen = fabric_by_name(
+            name,
+            self.graph.nodes,
+            degree,
+            rate_gbps,
+            demand=self.traffic.demand,
+            topology=self.topology,
+            equal_cost=equal_cost,
+            oversubscription=asked.oversubscription,
+            reconfiguration_s=asked.reconfiguration_s,
+            seed=asked.seed,
+        )
+        fluid = self.plan is not None if asked.fluid is None else asked.fluid
+        return chosen.as_fluid() if fluid else chosen
+
+    def draw_heat_map(self, path: str | Path) -> None:
+        """Draw who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
+        try:
+            draw_heat_map(self.traffic.matrix, path, title=f"SIMULATED: {self.name}")
+        except (ModuleNotFoundError, ValueError) as error:
+            raise WorkloadError(f"no heat map {path}: {error}") from error
+
+
+def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
+    """Return the job that is named; `strategy` is a name of `strategy_choice` (empty is `default`), or a plan file.
+
+    Of a plan, whatever the choice does not say is as it was planned for; another size of the job is refused.
+    Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
+    """
+    if choice.name.endswith(GRAPH_SUFFIX):
+        if nodes or strategy or replace(choice, name="") != WorkloadChoice(""):
+            what = "is a task graph: its servers, sizes and strategy are fixed"
+            raise WorkloadError(
+                f"{choice.name} {what}; leave out --nodes, --preset, --set, --device and --strategy"
+            )
+        return _graph_job(choice.name)
+    return _workload_job(choice, nodes, strategy or "default")
+
+
+def _graph_job(path: str) -> Job:
+    graph = read_graph(path)
+    return Job(Path(path).stem, graph, traffic_of(graph), {"graph": path})
+
+
+def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:
+    plan = None if is_named(strategy) else read_plan(strategy)
+    if plan:
+        choice = _as_planned(choice, plan, strategy)
+    choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
+    servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
+    workload = choice.workload(servers)
+    cluster = choice.cluster(servers)
+    spread = (
+        _of_plan(plan, workload, servers, strategy) if plan else strategy_by_name(strategy, workload, cluster)
+    )
+    check_memory(workload, spread, cluster)
+    graph = iteration(workload, spread, cluster)
+    about = {
+        **{key: value for key, value in choice.as_json().items() if value and key != "name"},
+        "workload": choice.name,
+        "strategy": strategy,
+        "operators": len(workload.operators),
+        "batch": workload.batch,
+        "memory_bytes": int(np.max(memory_use(workload, spread, cluster))),
+        "memory_limit_bytes": cluster.memory_bytes,
+    }
+    return Job(workload.name, graph, traffic_of(graph), about, plan)
+
+
+def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
+    """Return the workload that the plan is for; on another device or with another profile where the choice says so.
+
+    A file may be elsewhere today: its operators are compared. Raises `PlanFileError` for a job of another size.
+    """
+    was = plan.workload
+    if choice.name != was.name and not (choice.is_file and was.is_file):
+        raise _not_for(plan, source, choice.name)
+    settings = {f"--set {key}": (value, was.settings.get(key, "")) for key, value in choice.settings.items()}
+    for option, (asked, planned) in {"--preset": (choice.preset, was.preset), **settings}.items():
+        if asked and asked != planned:
+            hint = f"leave out {option}, or make a plan for it"
+            raise PlanFileError(
+                f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {hint}"
+            )
+    device, profile = choice.device or was.device, choice.profile or was.profile
+    return WorkloadChoice(choice.name, was.preset, was.settings, device, profile)
+
+
+def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
+    """Return the plan's strategy. Raises `PlanFileError` unless it is one for this workload."""
+    names = tuple(operator.name for operator in workload.operators)
+    if plan.operators != names or plan.topology.nodes != nodes:
+        raise _not_for(plan, source, f"{workload.name} with {len(names)} on {nodes}")
+    try:
+        check_strategy(workload, plan.strategy, nodes)
+    except StrategyError as error:
+        raise PlanFileError(f"{source}: {error}") from error
+    return plan.strategy
+
+
+def _not_for(plan: Plan, source: str, other: str) -> PlanFileError:
+    planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
+    return PlanFileError(f"{source}: it is for {planned}, not for {other}")
+
+
+def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
+    """Return bytes of one iteration that row sends to column beside AllReduce, (nodes, nodes).
+
+    None when its workload cannot be built here, say because its file is on another machine.
+    """
+    nodes = plan.topology.nodes
+    try:
+        workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+        return traffic(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster).pairs
+    except (WorkloadError, PlanFileError, OSError):
+        return None

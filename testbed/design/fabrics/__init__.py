@@ -1,0 +1,1 @@
+"""Fabrics by name, ready to run jobs on."""

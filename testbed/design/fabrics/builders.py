@@ -1,0 +1,216 @@
+"""Fabrics of the table, built ready to run jobs on: links and routes, and how AllReduces use them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sim.models.network.collectives import Algorithm, Chain, ring
+from sim.models.network.collectives.fluid import fluid, position_strides
+from sim.models.network.execution import Execution, simulate
+from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.fabrics import (
+    Fabric,
+    circulant,
+    direct_connect,
+    equal_cost_rate_gbps,
+    expander,
+    fat_tree,
+    ideal_switch,
+)
+from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
+from sim.models.network.latency import Latency
+from sim.models.network.taskgraph import TaskGraph
+from testbed.design.model import Topology
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.demand import Demand, demand_of
+from testbed.design.topology.finder import find
+from testbed.design.topology.strides import directed_strides
+
+RANKED_ROUNDING = 0.01
+"""Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFabric:
+    """A fabric, and how jobs run on it. `host_gbps` is what a host can send altogether.
+
+    `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end `rounding` of
+    their duration late, see `simulate`; circuits that move take no notice of it.
+    """
+
+    name: str
+    fabric: Fabric
+    host_gbps: float
+    allreduce: Algorithm
+    topology: Topology | None = None
+    circuits: CircuitSwitch | None = None
+    rounding: float = 0.0
+
+    def as_fluid(self) -> ChosenFabric:
+        """Return the same with all rounds of a ring flowing as one.
+
+        Many times faster, see `sim.models.network.collectives.fluid`.
+        """
+        return replace(self, allreduce=fluid(self.allreduce))
+
+    def as_ranked(self) -> ChosenFabric:
+        """Return the same as a search ranks its finalists: rings fluid, ends rounded by 1 % of a flow's duration."""
+        return replace(self.as_fluid(), rounding=RANKED_ROUNDING)
+
+    def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
+        """Run one iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes."""
+        if self.circuits is not None:
+            return simulate_circuits(
+                graph, self.circuits, latency=latency, allreduce=self.allreduce, trace=trace
+            )
+        return simulate(
+            graph,
+            self.fabric,
+            latency=latency,
+            allreduce=self.allreduce,
+            trace=trace,
+            rounding=self.rounding,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FabricRequest:
+    """A fabric for `nodes` hosts with `degree` links of `rate_gbps`; what else there is matters to some fabrics.
+
+    `demand` is what `direct` is made for (one AllReduce over all when not given), `topology` says it outright, its
+    degree too. `equal_cost` asks for the rate at which a fabric costs what `direct` does. `reconfiguration_s` is how
+    long circuits that change are dark.
+    """
+
+    name: str
+    nodes: int
+    degree: int
+    rate_gbps: float
+    demand: Demand | None = None
+    topology: Topology | None = None
+    equal_cost: bool = False
+    oversubscription: float = 2.0
+    reconfiguration_s: float = 10e-3
+    seed: int = 0
+
+    @property
+    def host_gbps(self) -> float:
+        """The rate of all links of a host together."""
+        if self.equal_cost:
+            return equal_cost_fat_tree_gbps(self.nodes, self.degree, self.rate_gbps)
+        return self.degree * self.rate_gbps
+
+
+def ideal(asked: FabricRequest) -> ChosenFabric:
+    """Return a switch that never blocks."""
+    return ChosenFabric(asked.name, ideal_switch(asked.nodes, asked.host_gbps), asked.host_gbps, ring)
+
+
+def full_fat_tree(asked: FabricRequest) -> ChosenFabric:
+    """Return a Fat-tree with as many links above the edge as below."""
+    return _fat_tree(asked, 1.0)
+
+
+def oversubscribed_fat_tree(asked: FabricRequest) -> ChosenFabric:
+    """Return a Fat-tree with fewer links above the edge than below."""
+    return _fat_tree(asked, asked.oversubscription)
+
+
+def _fat_tree(asked: FabricRequest, oversubscription: float) -> ChosenFabric:
+    fabric = fat_tree(asked.nodes, asked.host_gbps, oversubscription=oversubscription)
+    return ChosenFabric(asked.name, fabric, asked.host_gbps, ring)
+
+
+def direct(asked: FabricRequest) -> ChosenFabric:
+    """Return optical circuits as TopologyFinder places them, or as a topology says."""
+    found = asked.topology or find(asked.demand or demand_of(asked.nodes), asked.degree).topology
+    fabric = fabric_of(found, asked.rate_gbps, seed=asked.seed)
+    return ChosenFabric(asked.name, fabric, found.degree * asked.rate_gbps, rings_over(found), found)
+
+
+def random_links(asked: FabricRequest) -> ChosenFabric:
+    """Return links to random others."""
+    if asked.nodes == 1:
+        return _alone(asked)
+    fabric = expander(asked.nodes, asked.degree, asked.rate_gbps, seed=asked.seed)
+    return ChosenFabric(asked.name, fabric, asked.host_gbps, spread_rings(asked.degree))
+
+
+def circuits(asked: FabricRequest) -> ChosenFabric:
+    """Return an optical switch that follows the demand within an iteration."""
+    return _circuits(asked, forwarding=False)
+
+
+def circuits_forwarding(asked: FabricRequest) -> ChosenFabric:
+    """Return the same with one circuit in a ring, over which hosts forward."""
+    return _circuits(asked, forwarding=True)
+
+
+def _circuits(asked: FabricRequest, *, forwarding: bool) -> ChosenFabric:
+    if asked.nodes == 1:
+        return _alone(asked)
+    # The demand is looked at every 50 ms, or less often where moving the circuits takes that long.
+    period_s = max(50e-3, 2 * asked.reconfiguration_s)
+    switch = CircuitSwitch(
+        asked.nodes, asked.degree, asked.rate_gbps, period_s, asked.reconfiguration_s, forwarding=forwarding
+    )
+    return ChosenFabric(asked.name, switch.fabric(), asked.host_gbps, ring, circuits=switch)
+
+
+def _alone(asked: FabricRequest) -> ChosenFabric:
+    """Return a fabric without links: a single host has nobody to send to."""
+    fabric = direct_connect(1, (), asked.rate_gbps, name=asked.name)
+    return ChosenFabric(asked.name, fabric, asked.host_gbps, ring)
+
+
+def fabric_of(topology: Topology, rate_gbps: float, *, seed: int = 0) -> Fabric:
+    """Return direct connect as a topology says; of a circulant the routes load all strides alike."""
+    nodes = topology.nodes
+    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
+    if steps and topology.edges == circulant_edges(nodes, steps):
+        return circulant(nodes, steps, rate_gbps)
+    return direct_connect(nodes, topology.edges, rate_gbps, seed=seed)
+
+
+def equal_cost_fat_tree_gbps(nodes: int, degree: int, rate_gbps: float) -> float:
+    """Return the rate of a host's link at which a full-bisection Fat-tree costs what direct connect does."""
+    budget = patch_panel_cost(nodes, degree, rate_gbps).total_usd
+    return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate))
+
+
+def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
+    """Return strides over the positions of an ascending group, on whose rings its AllReduces are split.
+
+    Links of the topology where it has such rings, see `position_strides`; else one ring, each way when duplex.
+
+    >>> from testbed.design.topology.circulants import find_topology
+    >>> ring_strides(find_topology(12, 4), range(12)), ring_strides(find_topology(12, 4), (0, 1, 5))
+    ((1, 11, 5, 7), (1, 2))
+    """
+    steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
+    one_way = topology.simplex or len(members) == 2 or len(strides) > 1
+    return strides if one_way else (1, len(members) - 1)
+
+
+def rings_over(topology: Topology) -> Algorithm:
+    """Return AllReduce split evenly over the rings that a topology has for the group."""
+
+    def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        ordered = sorted(members)
+        return ring(ordered, size_bytes, strides=ring_strides(topology, ordered)) if len(ordered) > 1 else ()
+
+    return run
+
+
+def spread_rings(count: int) -> Algorithm:
+    """Return AllReduce split over up to `count` rings of different strides, where links follow no stride."""
+
+    def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        size = len(members)
+        strides = [stride for stride in range(1, size) if math.gcd(stride, size) == 1][:count]
+        return ring(sorted(members), size_bytes, strides=strides or (1,))
+
+    return run

@@ -1,0 +1,1 @@
+"""Topologies laid onto NICs, switches and patch panels: colouring, planes, patch lists."""

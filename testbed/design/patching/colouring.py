@@ -1,0 +1,148 @@
+"""Exact edge colouring: give each edge of a d-regular graph one of d planes, no two alike at a node.
+
+Deciding whether that is possible is hard in general (Holyer 1981), but the graphs here are small:
+an attempt by Kempe chains settles most; otherwise an exact search takes the scarcest choice first,
+follows forced moves, and gives up a branch as soon as some plane can no longer pair its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from testbed.design.patching.kempe import kempe_colours
+from testbed.errors import TopologyError
+
+Edge = tuple[int, int]
+Option = tuple[int, int]
+
+#: Edges painted before the search gives up (some seconds). Chains settle connected circulants long before.
+STEP_LIMIT = 200_000
+
+
+def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+    """Split a regular graph into `colours` perfect matchings, or None when there is no such split.
+
+    `pairs` are undirected edges, parallel ones repeated; every node must be on exactly `colours` of
+    them. Raises `TopologyError` when `STEP_LIMIT` is reached before the answer is known.
+    """
+    quick = kempe_colours(nodes, colours, pairs)
+    return _by_colour(colours, pairs, quick) if quick is not None else _search(nodes, colours, pairs)
+
+
+def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+    """Return the exact answer, however long it takes up to `STEP_LIMIT`."""
+    search = _Search(nodes, colours, pairs)
+    for colour, edge in enumerate(search.edges_at[0] if colours else ()):
+        search.paint(edge, colour)  # names of colours do not matter: settle them at node 0
+    if not search.solve():
+        return None
+    return _by_colour(colours, pairs, search.colour)
+
+
+def _by_colour(colours: int, pairs: Sequence[Edge], own: Sequence[int]) -> list[list[Edge]]:
+    return [
+        [pair for pair, its in zip(pairs, own, strict=True) if its == colour] for colour in range(colours)
+    ]
+
+
+class _Search:
+    """A partial colouring: `free[v]` are the colours (bits) still to appear at node v."""
+
+    def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
+        self.pairs = pairs
+        self.colours = colours
+        self.colour = [-1] * len(pairs)
+        self.free = [(1 << colours) - 1] * nodes
+        self.edges_at: list[list[int]] = [[] for _ in range(nodes)]
+        for edge, ends in enumerate(pairs):
+            for end in ends:
+                self.edges_at[end].append(edge)
+        self.steps = 0
+
+    def solve(self) -> bool:
+        """Complete the colouring; on False everything painted here has been erased again."""
+        forced: list[int] = []
+        options = self._scarcest()
+        while options is not None and len(options) == 1:
+            self.paint(*options[0])
+            forced.append(options[0][0])
+            options = self._scarcest()
+        if options is None:
+            return True
+        if not self._some_plane_is_stuck():
+            for edge, colour in options:
+                self.paint(edge, colour)
+                if self.solve():
+                    return True
+                self._erase(edge)
+        for edge in forced:
+            self._erase(edge)
+        return False
+
+    def paint(self, edge: int, colour: int) -> None:
+        """Give an edge a colour that is free at both ends."""
+        self.steps += 1
+        if self.steps > STEP_LIMIT:
+            raise TopologyError(
+                f"no split of {len(self.pairs)} links into {self.colours} perfect matchings found within "
+                f"{STEP_LIMIT} steps, and none ruled out: use planes=1 or simplex links"
+            )
+        self.colour[edge] = colour
+        for end in self.pairs[edge]:
+            self.free[end] &= ~(1 << colour)
+
+    def _erase(self, edge: int) -> None:
+        for end in self.pairs[edge]:
+            self.free[end] |= 1 << self.colour[edge]
+        self.colour[edge] = -1
+
+    def _scarcest(self) -> list[Option] | None:
+        """Return the fewest ways to bring a missing colour to a node; None when no colour is missing."""
+        fewest: list[Option] | None = None
+        for node, free in enumerate(self.free):
+            for colour in _bits(free):
+                options = self._options(node, colour)
+                if fewest is None or len(options) < len(fewest):
+                    fewest = options
+                if len(fewest) <= 1:
+                    return fewest
+        return fewest
+
+    def _options(self, node: int, colour: int) -> list[Option]:
+        """Return edges at a node that may still take a colour the node lacks."""
+        return [
+            (edge, colour)
+            for edge in self.edges_at[node]
+            if self.colour[edge] < 0 and self.free[self._other(edge, node)] >> colour & 1
+        ]
+
+    def _other(self, edge: int, node: int) -> int:
+        one, other = self.pairs[edge]
+        return other if node == one else one
+
+    def _some_plane_is_stuck(self) -> bool:
+        """Return whether, for some colour, nodes that lack it form a part of odd size: they cannot be paired."""
+        return any(self._odd_part(colour) for colour in range(self.colours))
+
+    def _odd_part(self, colour: int) -> bool:
+        lacking = {node for node, free in enumerate(self.free) if free >> colour & 1}
+        while lacking:
+            waiting = [lacking.pop()]
+            size = 0
+            while waiting:
+                node = waiting.pop()
+                size += 1
+                fresh = {self._other(edge, node) for edge, _ in self._options(node, colour)} & lacking
+                lacking -= fresh
+                waiting += fresh
+            if size % 2:
+                return True
+        return False
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """Yield the positions of the ones in a mask, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest

@@ -1,0 +1,1 @@
+"""Plan files: made from a workload and servers, written, read and checked."""

@@ -1,0 +1,77 @@
+"""The next hop from every node to every other, as one table; for labs too large to keep every path.
+
+Forwarding is by destination, like `routes.find_routes`, and always shortest. Where several links lie on
+shortest ways, node and destination together say which is taken, so that loads spread without being counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.topology.hops import Edge, hop_table, slots_of
+from testbed.errors import TopologyError
+
+#: Links of a node are kept as bits of a word.
+_MOST_LINKS = 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextHops:
+    """`slots[v, k]` is where the k-th link of node v leads; on link `choice[v, t]` node v sends towards t.
+
+    Links are numbered v * (links a node) + k. `hops[s, t]` is the length of the way.
+    """
+
+    slots: NDArray[np.int64]
+    choice: NDArray[np.uint8]
+    hops: NDArray[np.int16]
+
+    @property
+    def width(self) -> int:
+        """Links a node, at most."""
+        return int(self.slots.shape[1])
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """Return the nodes from `source` to `target`, both included."""
+        nodes = [source]
+        while nodes[-1] != target:
+            nodes.append(int(self.slots[nodes[-1], self.choice[nodes[-1], target]]))
+        return tuple(nodes)
+
+    def loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what each link carries, shape (n, links a node), when s sends weights[s, t] to every t."""
+        loads = np.zeros(self.slots.shape)
+        arriving = weights.astype(np.float64)
+        for distance in range(int(self.hops.max()), 0, -1):
+            at, to = np.nonzero(self.hops == distance)
+            carried, slot = arriving[at, to], self.choice[at, to]
+            np.add.at(loads, (at, slot), carried)
+            np.add.at(arriving, (self.slots[at, slot], to), carried)
+        return loads
+
+
+def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
+    """Return the table for a graph of directed edges, parallel ones repeated (at most 62 links a node).
+
+    Raises `TopologyError` naming a pair that has no path, and for more links.
+    """
+    from testbed.design.routing.path_search import choose_links
+
+    slots, hops = slots_of(nodes, edges), hop_table(nodes, edges)
+    if slots.shape[1] > _MOST_LINKS:
+        raise TopologyError(
+            f"{slots.shape[1]} links at one node: next hops are kept for at most {_MOST_LINKS}"
+        )
+    if hops.min() < 0:
+        source, target = np.argwhere(hops < 0)[0]
+        raise TopologyError(
+            f"node {source} has no path to node {target}: the topology is not connected; add links between its parts"
+        )
+    choice = np.zeros((nodes, nodes), dtype=np.uint8)
+    room = np.zeros(nodes, dtype=np.int32), np.zeros(nodes, dtype=np.int64)
+    choose_links(slots, hops, choice, *room)
+    return NextHops(slots, choice, hops)

@@ -1,0 +1,1 @@
+"""Markov chains over any objective: worker pools, checkpoints, and when to stop."""

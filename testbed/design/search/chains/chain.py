@@ -1,0 +1,160 @@
+"""Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
+
+As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
+with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
+topology is made again for the present strategy, and accepted by the same rule with an alpha of its own. Every
+hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen. Ours is that the
+difference may count in thousandths of the first cost instead of ms.
+
+A chain's course depends on the seed and its number alone, and its whole state is a `ChainState`: it can be left and
+taken up again anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from testbed.design.search.chains.objective import Objective, Point
+from testbed.errors import SearchError
+
+AlphaUnit = Literal["ms", "permille"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules of a chain's walk: `steps` in all, topologies after `patience` steps without a change.
+
+    Alphas are per `ms` (published), or per `permille` of what the first strategy takes, so that chains of short and
+    long iterations walk alike. `keep` is how many of the best are remembered. Raises `SearchError` for numbers that
+    make no chain.
+    """
+
+    steps: int = 4000
+    alpha: float = 0.2
+    topology_alpha: float = 0.5
+    patience: int = 50
+    keep: int = 20
+    per: AlphaUnit = "ms"
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.patience < 1 or self.keep < 1:
+            raise SearchError(
+                f"a chain of {self.steps} steps with patience {self.patience}, the best {self.keep} kept: give 0 or "
+                f"more steps, and 1 or more of the others"
+            )
+        if not (self.alpha > 0 and self.topology_alpha > 0):
+            raise SearchError(f"alpha {self.alpha}, {self.topology_alpha}: give numbers above 0")
+        if self.per not in get_args(AlphaUnit):
+            raise SearchError(f"alpha per {self.per!r}: choose {' or '.join(get_args(AlphaUnit))}")
+
+    @property
+    def reset_every(self) -> int:
+        """Steps between returns to the best.
+
+        >>> Rules(steps=4000).reset_every, Rules(steps=50).reset_every, Rules(steps=10**6).reset_every
+        (40, 1, 1000)
+        """
+        return max(1, min(1000, self.steps // 100))
+
+
+def unit_s(objective: Objective, rules: Rules) -> float:
+    """Return the seconds that alphas are per."""
+    if rules.per == "ms":
+        return 1e-3
+    start = objective.start()
+    return objective.cost_s(start, start) * 1e-3
+
+
+class Visit(NamedTuple):
+    """A point that was visited, on the topology made for `origin`."""
+
+    cost_s: float
+    point: Point
+    origin: Point
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """State of a chain after `step` steps; `best` are the cheapest visits of different cost, cheapest first."""
+
+    chance: Mapping[str, Any]
+    step: int
+    at: Visit
+    unchanged: int
+    accepted: int
+    best: tuple[Visit, ...]
+
+
+def begin(objective: Objective, seed: int, number: int) -> ChainState:
+    """Return the state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
+    start = objective.start()
+    at = Visit(objective.cost_s(start, start), start, start)
+    if not math.isfinite(at.cost_s):
+        raise SearchError(
+            "the strategy that the search would start from does not run: give more servers or memory"
+        )
+    chance = np.random.default_rng([seed, number])
+    return ChainState(chance.bit_generator.state, 0, at, 0, 0, (at,))
+
+
+def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
+    """Return the state so many steps later, or at the end of the chain when that comes first."""
+    chance = np.random.default_rng()
+    chance.bit_generator.state = state.chance
+    steps = min(steps, rules.steps - state.step)
+    unit = unit_s(objective, rules) if steps > 0 else 0.0
+    for _ in range(steps):
+        state = _step(objective, rules, state, chance, unit)
+    return replace(state, chance=chance.bit_generator.state)
+
+
+def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
+    """Return the best visits with another one. Of equal cost, to 12 digits, or of one point, only one is kept.
+
+    Strategies of equal cost are mostly one strategy with servers renamed.
+    """
+    if len(best) == keep and visit.cost_s >= best[-1].cost_s:
+        return best
+    cost = _rounded(visit)
+    for other in best:
+        if _rounded(other) == cost or (other.point == visit.point and other.cost_s <= visit.cost_s):
+            return best
+    others = [other for other in best if other.point != visit.point]
+    return tuple(sorted([*others, visit], key=lambda known: known.cost_s)[:keep])
+
+
+def _rounded(visit: Visit) -> str:
+    return f"{visit.cost_s:.12g}"
+
+
+def _step(
+    objective: Objective, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
+) -> ChainState:
+    at, best = state.at, state.best
+    if state.step and state.step % rules.reset_every == 0:
+        at = best[0]
+    point = objective.neighbour(at.point, chance)
+    moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
+    accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
+    unchanged = 0 if accepted else state.unchanged + 1
+    if accepted:
+        at = moved
+        best = merge(best, at, rules.keep)
+    if accepted or unchanged == rules.patience:
+        rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
+        unchanged = 0
+        if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
+            at = rewired
+            best = merge(best, at, rules.keep)
+    return ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
+
+
+def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
+    """Return Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
+    drawn = chance.random()
+    return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))

@@ -1,0 +1,141 @@
+"""State of the chains of a search, in a file: to go on after a stop exactly as if there had been none.
+
+JSON: `format`, `search` (a fingerprint of what is searched for and how), and a state for each chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.design.search.chains.chain import ChainState, Rules, Visit
+from testbed.design.search.chains.objective import Objective
+from testbed.errors import SearchError
+
+FORMAT = "lightbed-search/1"
+
+_NAMES_IN_FINGERPRINTS = {"Sharding": "Layout", "Problem": "Setting"}
+"""Classes that were renamed since: a checkpoint of the release before is one of the same search."""
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a short name of what is searched for: equal for equal parts, in any process."""
+    text = "\n".join(map(repr, parts))
+    for name, former in _NAMES_IN_FINGERPRINTS.items():
+        text = text.replace(f"{name}(", f"{former}(")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
+    """Put the states into the file, all or nothing: an older file stays until the new one is whole.
+
+    Raises `SearchError` when it cannot be written.
+    """
+    content = {"format": FORMAT, "search": search, "chains": [asdict(state) for state in states]}
+    text = json.dumps(content, allow_nan=False)
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=path.name, suffix=".new", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if temporary:
+            temporary.unlink(missing_ok=True)
+        raise SearchError(f"the checkpoint {path} cannot be written: {error}; give another file") from error
+
+
+def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
+    """Return the states in a file. Raises `SearchError` naming it: not there, damaged, or of another search."""
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise SearchError(
+            f"the checkpoint {path} cannot be read: {error.strerror}; start without resuming"
+        ) from error
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise SearchError(f"{path} is no checkpoint of format {FORMAT}: start without resuming")
+    if content.get("search") != search:
+        raise SearchError(
+            f"the checkpoint {path} is of another search: resume with the workload, servers, seed and options that it "
+            f"was begun with, or start without resuming"
+        )
+    try:
+        states = tuple(_from_json(state) for state in content["chains"])
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise _damaged(path, repr(error)) from error
+    if len(states) != chains:
+        raise SearchError(
+            f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without resuming"
+        )
+    return states
+
+
+def check(path: Path, states: Sequence[ChainState], objective: Objective, rules: Rules) -> None:
+    """Look whether chains of an objective can stand so. Raises `SearchError` naming the file.
+
+    All costs are worked out again: what is no strategy of the objective, or costs something else, was not written by
+    this search.
+    """
+    for state in states:
+        if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
+            raise _damaged(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
+        for visit in (state.at, *state.best):
+            fault = _fault(objective, visit)
+            if fault:
+                raise _damaged(path, fault)
+
+
+def _fault(objective: Objective, visit: Visit) -> str:
+    """Return what is wrong with a visit, if anything; other machines may add up a cost in another order."""
+    if len(visit.point) != len(objective.start()):
+        return f"{visit.point} is no strategy of this search"
+    try:
+        cost_s = objective.cost_s(visit.point, visit.origin)
+    except IndexError:
+        return f"{visit.point} on the topology of {visit.origin} is no strategy of this search"
+    if not math.isclose(cost_s, visit.cost_s, rel_tol=1e-6):
+        return f"a strategy of {cost_s} s is said to take {visit.cost_s} s"
+    return ""
+
+
+def _damaged(path: Path, why: str) -> SearchError:
+    return SearchError(f"the checkpoint {path} is damaged ({why}): start without resuming")
+
+
+def _from_json(row: Any) -> ChainState:
+    """Return a state, every number of it looked at."""
+    chance = np.random.default_rng()
+    if min(dict(row["chance"]["state"]).values()) < 0:
+        raise ValueError("a negative state of chance")  # numpy 1 would wrap it
+    chance.bit_generator.state = row["chance"]
+    best = tuple(_visit(visit) for visit in row["best"])
+    counts = [row[name] for name in ("step", "unchanged", "accepted")]
+    if not best or not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise ValueError("counts must be whole numbers of 0 or more, and something must be best")
+    step, unchanged, accepted = counts
+    return ChainState(chance.bit_generator.state, step, _visit(row["at"]), unchanged, accepted, best)
+
+
+def _visit(row: Any) -> Visit:
+    cost, point, origin = row
+    if not (isinstance(cost, float) and math.isfinite(cost) and len(point) == len(origin)):
+        raise ValueError(f"{row} is no visit")
+    if not all(isinstance(number, int) and number >= 0 for number in (*point, *origin)):
+        raise ValueError(f"{row} is no visit")
+    return Visit(cost, tuple(point), tuple(origin))

@@ -1,0 +1,198 @@
+"""Runs chains side by side: here, in processes of this machine, or on the workers of a Dask scheduler.
+
+A chain goes in chunks of some steps. What travels is the job and the state of the chain, so any worker may take any
+chunk, and who takes it makes no difference to what comes out.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from testbed.design.search.chains.chain import ChainState, Rules, advance, begin
+from testbed.design.search.chains.objective import Objective, Recipe
+from testbed.design.search.chains.stop import Stop, is_loss
+from testbed.errors import SearchError
+
+CHUNK = 100
+"""Steps between two looks at a chain: for progress, checkpoints and stops."""
+
+_CONNECT_S = 10.0
+_SCHEMES = ("tcp", "tls")
+
+Report = Callable[[Sequence[ChainState]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainTask:
+    """An objective and the rules to walk by, as they travel. Jobs of one name are the same."""
+
+    name: str
+    recipe: Recipe = field(compare=False)
+    rules: Rules = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def objective_of(job: ChainTask) -> Objective:
+    """Return the objective of a job, made once a process, since it remembers costs of parts."""
+    return job.recipe.objective()
+
+
+def first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
+    """Return the states before the first step. Raises `SearchError` for less than one chain."""
+    if chains < 1:
+        raise SearchError(f"{chains} chains: give 1 or more")
+    return tuple(begin(objective_of(job), seed, number) for number in range(chains))
+
+
+def run_chains(
+    job: ChainTask,
+    states: Sequence[ChainState],
+    executor: Executor,
+    *,
+    until: int | None = None,
+    report: Report | None = None,
+    stop: Stop | None = None,
+) -> tuple[ChainState, ...]:
+    """Run chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
+
+    `report` is called with all states after every chunk. What a chunk had done when `stop` came is lost. Raises
+    `SearchError` when workers are lost before any chunk was through.
+    """
+    stop = Stop() if stop is None else stop
+    last = job.rules.steps if until is None else min(until, job.rules.steps)
+    now = list(states)
+    pending: dict[Future[ChainState], int] = {}
+
+    def go_on(number: int) -> None:
+        steps = min(CHUNK, last - now[number].step)
+        if steps > 0:
+            pending[executor.submit(_chunk, job, now[number], steps)] = number
+
+    with stop:
+        for number in range(len(now)):
+            go_on(number)
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=pending.__getitem__):
+                number = pending.pop(future)
+                now[number] = future.result()
+                if report:
+                    report(now)
+                go_on(number)
+    for future in pending:
+        future.cancel()
+    if stop.lost and tuple(now) == tuple(states):
+        raise _lost(stop.why)
+    return tuple(now)
+
+
+def _lost(why: str) -> SearchError:
+    return SearchError(
+        f"workers of the search were lost: {why}; take fewer workers when memory was short, resume when there is a "
+        f"checkpoint; a program that asks for workers must do so below `if __name__ == '__main__'`"
+    )
+
+
+def _chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
+    return advance(objective_of(job), job.rules, state, steps)
+
+
+@contextmanager
+def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+    """Provide the executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
+
+    Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for a loss of workers
+    that nobody has noted, see `Stop`.
+    """
+    if workers < 1:
+        raise SearchError(f"{workers} workers: give 1 or more")
+    try:
+        if scheduler is not None:
+            with _far(scheduler) as executor:
+                yield executor
+        elif workers == 1:
+            yield Here()
+        else:
+            with _processes(workers) as executor:
+                yield executor
+    except Exception as error:
+        if not is_loss(error):
+            raise
+        raise _lost(f"{type(error).__name__} {error}") from error
+
+
+class Here(Executor):
+    """Runs a call at once, in this process."""
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Return its result, already there."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*arguments, **options))
+        except Exception as error:  # noqa: BLE001 - it belongs to who asks for the result
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    """Provide fresh processes: threads of this one, as numerical libraries start them, would not survive a fork."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    executor = ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_leave_ctrl_c_to_parent
+    )
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_ctrl_c_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _far(address: str) -> Iterator[Executor]:
+    """Provide the workers of a scheduler that somebody started; Dask moves chunks of lost workers to others."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise SearchError("workers on other machines need Dask: pip install 'lightbed[cluster]'") from error
+    host, port = _host_and_port(address)
+    try:
+        # A client goes on trying behind a failure, and ends the program with a traceback: first see who is there.
+        socket.create_connection((host, port), _CONNECT_S).close()
+        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise SearchError(
+            f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and "
+            f"`dask worker {address}` on the machines that shall search"
+        ) from error
+    try:
+        yield client.get_executor(pure=False)  # who submits the same chunk twice means twice
+    finally:
+        client.close()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Split a scheduler's address; raises `SearchError` for what is none."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.scheme not in _SCHEMES:
+        raise SearchError(
+            f"the scheduler {address!r} is not a valid address: give one as tcp://192.0.2.1:8786"
+        )
+    return host, port

@@ -1,0 +1,161 @@
+"""Other links for a strategy, one edge swap after the other, judged by the closed form.
+
+TopologyFinder joins the pairs that send most. It does not ask who is then how far from whom, nor what of the sending
+delays the iteration. Here two links of one matching swap their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
+gives way to another of the same groups, as long as the iteration gets shorter. Rings stay rings and matchings stay
+matchings: the graph stays connected, and what could be wired before, on one switch or on one an interface, still can.
+
+This begins from every number of links for pairs, since the best number depends on which pairs they join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import gcd
+
+from testbed.design.model import Topology
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.finder import Finding, find
+from testbed.design.topology.strides import directed_strides
+from testbed.design.workloads.sharding.sharding import Strategy
+
+Edge = tuple[int, int]
+Round = tuple[Edge, ...]
+
+MOST_TRIES = 2000
+"""Topologies that are tried for all strategies of a search together: 4 s for 12 servers, 20 s for 32."""
+SHORTER = 5e-3
+"""A topology is taken when the iteration gets shorter by more than this part: the closed form is no better than that,
+and plans stay regular where nothing is to be gained."""
+
+
+class Tries:
+    """Number of topologies that may still be tried."""
+
+    def __init__(self, left: int = MOST_TRIES) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        """Return whether one more may be tried, which is then counted."""
+        self.left -= 1
+        return self.left >= 0
+
+
+def with_edge_swaps(
+    objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
+) -> tuple[Proposal, ...]:
+    """Return those of the strategies that cost less in closed form on another topology, on that topology.
+
+    The first strategies come first, while `MOST_TRIES` last. A `stop` ends it with what was found until then.
+    """
+    tries, found = Tries(), []
+    with Stop() if stop is None else stop:
+        for proposal in proposals:
+            best = _best(objective, proposal, tries)
+            if _shorter(best, proposal):
+                found.append(best)
+    return tuple(found)
+
+
+def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
+    """Yield the strategy on what TopologyFinder makes for it, with every possible number of links for pairs."""
+    problem, point = objective.problem, objective.point(strategy)
+    demand = objective.demand(point)
+    for degree in problem.matching_degrees if problem.nodes > 1 else ():
+        finding = find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+        yield Proposal(strategy, finding, objective.cost_on(point, finding))
+
+
+def improved(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+    """Return the strategy after all edge swaps that help, or as many as there are tries for; no chance is involved.
+
+    The first that helps is made, and the next ones are looked for behind it, until a whole turn brings nothing.
+    Where no bytes pass between pairs, and beyond `FEW_NODES` servers, nothing is tried.
+    """
+    point = objective.point(proposal.strategy)
+    demand = objective.demand(point)
+    if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
+        return proposal
+    pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
+    wanted = frozenset(_as_link(pair, simplex=objective.problem.simplex) for pair in pairs)
+    best, turn, useless = proposal, 0, 0
+    others = list(_neighbours(best.finding, wanted))
+    while useless < len(others) and tries.take():
+        finding = others[turn % len(others)]
+        other = Proposal(best.strategy, finding, objective.cost_on(point, finding))
+        turn, useless = turn + 1, useless + 1
+        if _shorter(other, best):
+            best, useless = other, 0
+            others = list(_neighbours(best.finding, wanted))
+    return best
+
+
+def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+    ends = [improved(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
+    return min(ends, key=lambda end: end.closed_form_s)
+
+
+def _shorter(other: Proposal, than: Proposal) -> bool:
+    return other.closed_form_s < than.closed_form_s * (1 - SHORTER)
+
+
+def _as_link(pair: Edge, *, simplex: bool) -> Edge:
+    """Return duplex pairs are written smaller node first."""
+    return pair if simplex else (min(pair), max(pair))
+
+
+def _neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
+    """Yield all topologies that are one edge swap away, in a fixed order."""
+    simplex = finding.topology.simplex
+    rounds = tuple(
+        (*bought, *filled) for bought, filled in zip(finding.matchings, finding.fillers, strict=True)
+    )
+    for number, links in enumerate(rounds):
+        for other in _edge_swaps(links, simplex=simplex):
+            yield _of(
+                finding, finding.topology.strides, (*rounds[:number], other, *rounds[number + 1 :]), wanted
+            )
+    for strides in _other_strides(finding.topology):
+        yield _of(finding, strides, rounds, wanted)
+
+
+def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
+    """Yield the links with the ends of two of them swapped: in one way when they lead one way, else in two."""
+    for one, other in combinations(range(len(links)), 2):
+        (a, b), (c, d) = links[one], links[other]
+        crossed = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
+        rest = [link for place, link in enumerate(links) if place not in (one, other)]
+        for pair in crossed:
+            if all(source != target for source, target in pair):
+                yield (*rest, *(_as_link(link, simplex=simplex) for link in pair))
+
+
+def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
+    """Yield the strides with one of them replaced by another that makes rings of the same groups."""
+    nodes, strides = topology.nodes, topology.strides
+    last = nodes - 1 if topology.simplex else nodes // 2
+    for place, stride in enumerate(strides):
+        for other in range(1, last + 1):
+            if other not in strides and gcd(other, nodes) == gcd(stride, nodes):
+                yield tuple(sorted((*strides[:place], other, *strides[place + 1 :])))
+
+
+def _of(
+    finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], wanted: frozenset[Edge]
+) -> Finding:
+    """Return the finding with these strides and rounds of links for pairs."""
+    old = finding.topology
+    rings = circulant_edges(old.nodes, directed_strides(old.nodes, strides, simplex=old.simplex))
+    extra = [link for links in rounds for link in links]
+    if not old.simplex:
+        extra += [(target, source) for source, target in extra]
+    return replace(
+        finding,
+        topology=replace(old, strides=strides, edges=tuple(sorted((*rings, *extra)))),
+        matchings=tuple(tuple(sorted(link for link in links if link in wanted)) for links in rounds),
+        fillers=tuple(tuple(sorted(link for link in links if link not in wanted)) for links in rounds),
+    )

@@ -1,0 +1,119 @@
+"""A job that the usual topology serves badly, and the plan made for it: what the demo patches second.
+
+The job is fine-tuning with adapters of a model that no server holds alone. Its frozen layers are cut over as many
+servers as their memory asks for (an AllReduce of activations in each such group, forward and backward); the adapters
+are trained data parallel (one AllReduce of their gradients over all servers). Where the servers of a group sit far
+apart in the graph, each byte of theirs is carried over several links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.design.evaluation.simulation import simulate_on
+from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.model import Routes, Topology
+from testbed.design.search import Found, optimise
+from testbed.design.topology.demand import AllReduceDemand
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.traffic_model import traffic_of
+from testbed.design.workloads.model import Operator, Workload
+from testbed.design.workloads.roofline import Cluster
+
+_SEED, _STEPS, _FINALISTS = 0, 200, 4
+_ALPHA = 0.02
+"""Jobs of a quarter of a second differ by tens of milliseconds: chains must dare to accept that."""
+_FULL = 0.95
+"""How full the servers of a group are with the layers, so that no smaller group will do."""
+_SAMPLES = 16
+_ACTIVATION_BYTES = 4 << 20
+_ADAPTER_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class SecondTopology:
+    """The plan: `topology`, why it was chosen, and the AllReduces of an iteration, groups before all servers."""
+
+    topology: Topology
+    demands: tuple[AllReduceDemand, ...]
+    why: str
+
+
+def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
+    """Return the topology for fine-tuning in the groups that `first` serves worst, planned with links of `rate_gbps`.
+
+    None where no groups of three or more divide the servers, where `first` joins all of them directly, or where
+    the planner keeps it.
+    """
+    group = farthest_group(first.nodes, routes)
+    if group is None:
+        return None
+    cluster = Cluster(first.nodes)
+    job = fine_tuning(first.nodes, group, cluster)
+    found = optimise(
+        job,
+        cluster,
+        first.degree,
+        rate_gbps,
+        simplex=first.simplex,
+        seed=_SEED,
+        steps=_STEPS,
+        finalists=_FINALISTS,
+        alpha=_ALPHA,
+    )
+    if found.finding.topology.edges == first.edges:
+        return None
+    graph = iteration(job, found.strategy, cluster)
+    standing = fabric_by_name("direct", first.nodes, first.degree, rate_gbps, topology=first)
+    before_ms = simulate_on(standing.as_fluid(), graph).iteration_s * 1e3
+    demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
+    return SecondTopology(found.finding.topology, tuple(demands), _told(job, found, before_ms))
+
+
+def farthest_group(nodes: int, routes: Routes) -> int | None:
+    """Return the size of evenly spaced groups whose neighbours are farthest apart.
+
+    None when none is or all are joined.
+    """
+    sizes = [size for size in range(3, nodes) if nodes % size == 0]
+    farthest = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
+    return farthest if farthest and routes.hops(0, nodes // farthest) > 1 else None
+
+
+def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
+    """Return adapters on frozen layers that fill the memory of `group` servers."""
+    layers = Operator(
+        name="layers",
+        kind="transformer",
+        forward_flops=2e10,
+        backward_flops=2e10,
+        parameter_bytes=int(_FULL * group * cluster.memory_bytes),
+        output_bytes=1 << 16,
+        forward_reduce_bytes=_ACTIVATION_BYTES,
+        backward_reduce_bytes=_ACTIVATION_BYTES,
+        ways=("tensor",),
+    )
+    adapters = Operator(
+        name="adapters",
+        kind="dense",
+        forward_flops=1e8,
+        backward_flops=2e8,
+        parameter_bytes=_ADAPTER_BYTES,
+        output_bytes=1 << 16,
+        gradient_bytes=_ADAPTER_BYTES,
+        ways=("data",),
+    )
+    origin = "LoRA (Hu et al. 2022) on a model larger than a server; sizes are made up"
+    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _SAMPLES * nodes, origin=origin)
+
+
+def _told(job: Workload, found: Found, before_ms: float) -> str:
+    size_gb = job.parameter_bytes / 1e9
+    after_ms = found.predicted.iteration_s * 1e3
+    return " ".join(
+        (
+            f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
+            *found.why[:2],
+            f"On the topology that stands an iteration is predicted to take {before_ms:.1f} ms, here {after_ms:.1f}.",
+        )
+    )

@@ -1,0 +1,1 @@
+"""Topologies: strides, rings, demands, and topologies found for them."""

@@ -1,0 +1,181 @@
+"""Find the topology: who should have light to whom, for so many nodes, NICs and demands.
+
+TopologyFinder (TopoOpt, NSDI 2023) for AllReduce demands: each group gets rings in proportion to its bytes,
+rings are strides on Z_n, and the union of the strides is the topology.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from testbed.design.model import Topology
+from testbed.design.topology.demand import AllReduceDemand, check_group
+from testbed.design.topology.distance import diameter, mean_hops
+from testbed.design.topology.shares import Shares, share_rings
+from testbed.design.topology.strides import (
+    Method,
+    directed_strides,
+    half_range,
+    prime_steps,
+    select_permutations,
+    totient_perms,
+)
+from testbed.errors import TopologyError
+
+__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
+
+
+def find_topology(
+    nodes: int,
+    degree: int,
+    *,
+    simplex: bool = False,
+    method: Method = "geometric",
+    demands: Sequence[AllReduceDemand] = (),
+    shares: Shares = "averages",
+    primes: bool = False,
+) -> Topology:
+    """Return a connected topology of `nodes` nodes with `degree` NICs each.
+
+    Duplex (the default): every stride p is cabled both ways, +p and -p; an odd degree adds the
+    antipodal matching n/2. Simplex: strides are one-way rings and a NIC's transmitter and receiver
+    may face different nodes.
+
+    Without demands, one AllReduce over all nodes is meant. With demands, rings are shared in proportion
+    to the bytes that members send, the group of all nodes first, so that the graph is connected.
+    `method` chooses among the strides of one group after the other. A stride is used once as long as
+    another one serves; only the antipodal stride of groups of two is doubled, where an even degree
+    leaves no other way. `shares` is the rule by which groups share rings; `primes` keeps to strides
+    that are 1 or a prime number of steps of their group, n / ln n of n, as far as they suffice.
+
+    Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
+
+    >>> find_topology(12, 4).strides
+    (1, 5)
+    >>> find_topology(12, 4, demands=[AllReduceDemand(12, 2**20), AllReduceDemand(4, 2**20)]).strides
+    (1, 3)
+    """
+    check_possible(nodes, degree, simplex=simplex)
+    weights = _bytes_by_group(nodes, demands)
+    search = _Search(nodes, degree, simplex, method, shares, primes)
+    strides = _strides(search, weights)
+    if math.gcd(nodes, *strides) != 1:
+        whole = _Search(nodes, degree, simplex, method, "averages", primes)
+        strides = _strides(whole, {nodes: 0.0} | weights)
+    steps = directed_strides(nodes, strides, simplex=simplex)
+    return Topology(nodes, degree, simplex, strides, circulant_edges(nodes, steps))
+
+
+def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
+    """Raise `TopologyError` unless a connected topology of this size exists."""
+    if nodes < 2:
+        raise TopologyError(f"{nodes} nodes: a topology joins at least 2; give more nodes")
+    if degree < 1:
+        raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
+    if degree >= nodes:
+        raise TopologyError(
+            f"degree {degree} with {nodes} nodes: a node has only {nodes - 1} other{'s' if nodes > 2 else ''} to "
+            f"face; lower the degree to at most {nodes - 1}"
+        )
+    if not simplex and nodes * degree % 2:
+        raise TopologyError(
+            f"degree {degree} with {nodes} nodes, duplex: {nodes * degree} NICs cannot be paired, their number "
+            f"is odd; use an even degree, an even number of nodes, or simplex links"
+        )
+    if not simplex and degree == 1 and nodes > 2:
+        raise TopologyError(
+            f"degree 1 with {nodes} nodes, duplex: one NIC a node only joins nodes in pairs, the graph is not "
+            f"connected; use a degree of 2 or more"
+        )
+
+
+def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the sorted directed edges (i, i+step) of every node and one-way stride."""
+    return tuple(sorted((node, (node + step) % nodes) for step in steps for node in range(nodes)))
+
+
+def as_json(topology: Topology) -> dict[str, Any]:
+    """Return the topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
+
+    Raises `TopologyError` when some node cannot be reached.
+    """
+    return {
+        "nodes": topology.nodes,
+        "degree": topology.degree,
+        "simplex": topology.simplex,
+        "strides": list(topology.strides),
+        "links": [list(link) for link in topology.links],
+        "diameter": diameter(topology),
+        "mean_hops": round(mean_hops(topology), 6),
+    }
+
+
+def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int, float]:
+    """Return bytes a member sends, for each size of group, heaviest first."""
+    weights: dict[int, float] = {}
+    for demand in demands or (AllReduceDemand(nodes, 1),):
+        check_group(nodes, demand)
+        weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
+    return dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
+
+
+class _Search(NamedTuple):
+    """Ways to search for strides."""
+
+    nodes: int
+    degree: int
+    simplex: bool
+    method: Method
+    shares: Shares
+    primes: bool
+
+    def select(self, count: int, pool: Sequence[int], given: Sequence[int]) -> tuple[int, ...]:
+        """Return the best `count` strides of a pool beside those given."""
+        return select_permutations(self.nodes, count, pool, self.method, simplex=self.simplex, given=given)
+
+
+def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
+    """Return strides that spend exactly `degree` NICs a node on the groups, then on what serves everybody."""
+    nodes, simplex = search.nodes, search.simplex
+    strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
+    rings = search.degree if simplex else search.degree // 2
+    pools = {group: _candidates(search, group, strides) for group in weights}
+    room = {group: len(pool) for group, pool in pools.items()}
+    shares = share_rings(rings, nodes, weights, room, search.shares)
+    for group, share in shares.items():
+        chosen = search.select(share, pools[group], strides)
+        strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
+    strides += _fill(search, rings - sum(shares.values()), strides)
+    return tuple(sorted(strides))
+
+
+def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
+    """Return strides that can still serve a group; duplex strides in the half range."""
+    strides = totient_perms(search.nodes, group)
+    if not search.simplex:
+        strides = half_range(search.nodes, strides)
+    if search.primes:
+        strides = prime_steps(search.nodes, group, strides)
+    return tuple(stride for stride in strides if stride not in taken)
+
+
+def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
+    """Return what a ring's NICs are spent on: two a node when duplex, so the antipodal stride comes twice."""
+    return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
+
+
+def _fill(search: _Search, spare: int, taken: Sequence[int]) -> list[int]:
+    """Return strides for NICs that no group can use: rings over all nodes first, then any unused stride."""
+    everything = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
+    unused = [stride for stride in everything if stride not in taken]
+    pools = (
+        [stride for stride in unused if math.gcd(stride, search.nodes) == 1],
+        [stride for stride in unused if math.gcd(stride, search.nodes) != 1],
+    )
+    strides: list[int] = []
+    for pool in pools:
+        count = min(spare - len(strides), len(pool))
+        strides += search.select(count, pool, (*taken, *strides))
+    return strides

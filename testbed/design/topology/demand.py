@@ -1,0 +1,161 @@
+"""Demand of a job in an iteration: AllReduce in groups, and bytes between pairs of nodes.
+
+Everything is checked here, once, so that the search behind it may trust its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from testbed.design.topology.strides import totient_perms
+from testbed.errors import DemandError, TopologyError
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceDemand:
+    """AllReduce of `size_bytes` inside each group of `group` nodes {s, s + n/k, s + 2n/k, ...}."""
+
+    group: int
+    size_bytes: int
+
+    @property
+    def bytes_sent(self) -> float:
+        """Bytes every member sends in a ring AllReduce: 2(k-1)/k times the size."""
+        return 2 * (self.group - 1) / self.group * self.size_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """The traffic of one iteration among `nodes` nodes.
+
+    `source`, `target` and `size_bytes` have one entry a pair (model-parallel, one way, each pair once, sorted).
+    Use `demand_of` or `demand_of_matrix`, which check. One node has no demand that needs a link.
+    """
+
+    nodes: int
+    allreduce: tuple[AllReduceDemand, ...]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    size_bytes: NDArray[np.float64]
+
+    @property
+    def allreduce_bytes(self) -> float:
+        """Bytes that all members of all groups send, together."""
+        return self.nodes * sum(demand.bytes_sent for demand in self.allreduce)
+
+    @property
+    def pair_bytes(self) -> float:
+        """Bytes between pairs, together."""
+        return float(self.size_bytes.sum())
+
+
+def demand_of(
+    nodes: int,
+    allreduce: Iterable[AllReduceDemand] = (),
+    pairs: Iterable[tuple[int, int, float]] = (),
+) -> Demand:
+    """Return a demand from AllReduce groups and triples (source, target, bytes); equal pairs are added up.
+
+    Raises `DemandError` for a size that is negative or not a number, a node that does not exist, and
+    a group that does not divide the nodes; bytes of a node to itself need no link and are dropped.
+    """
+    triples = list(pairs)
+    source = np.array([pair[0] for pair in triples], dtype=np.int64)
+    target = np.array([pair[1] for pair in triples], dtype=np.int64)
+    return demand_of_arrays(nodes, allreduce, source, target, [pair[2] for pair in triples])
+
+
+def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = ()) -> Demand:
+    """Return a demand from a square matrix: entry (s, t) is the bytes from s to t. Raises as `demand_of`."""
+    table = np.asarray(matrix, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
+        raise DemandError(f"a demand matrix of shape {table.shape}: give one row and one column a node")
+    if np.isnan(table).any():
+        row, column = np.argwhere(np.isnan(table))[0]
+        raise DemandError(f"demand from node {row} to node {column} is not a number: give bytes of 0 or more")
+    source, target = np.nonzero(table)
+    return demand_of_arrays(len(table), allreduce, source, target, table[source, target])
+
+
+def demand_of_arrays(
+    nodes: int,
+    allreduce: Iterable[AllReduceDemand],
+    source: ArrayLike,
+    target: ArrayLike,
+    size_bytes: ArrayLike,
+) -> Demand:
+    """Return a demand from three arrays of equal length. Raises as `demand_of`."""
+    if nodes < 1:
+        raise DemandError(f"{nodes} nodes: a job runs on at least 1")
+    froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
+    sizes = np.asarray(size_bytes, dtype=np.float64)
+    _check_pairs(nodes, froms, tos, sizes)
+    groups = tuple(demand for demand in allreduce if demand.group != 1)
+    for demand in groups:
+        check_group(nodes, demand)
+    key, place = np.unique(froms * nodes + tos, return_inverse=True)
+    summed = np.bincount(place, weights=sizes, minlength=len(key))
+    wanted = (summed > 0) & (key // nodes != key % nodes)
+    return Demand(nodes, groups, key[wanted] // nodes, key[wanted] % nodes, summed[wanted])
+
+
+def group_demand(nodes: int, groups: Sequence[Sequence[int]], size_bytes: int) -> AllReduceDemand:
+    """Return an AllReduce of `size_bytes` in each of the given groups of node numbers.
+
+    Rings are strides, so groups must be evenly spaced: {s, s + n/k, ...}, all of one size and together
+    all nodes. Raises `DemandError` naming what is otherwise.
+    """
+    size = len(groups[0]) if groups else 0
+    demand = AllReduceDemand(size, size_bytes)
+    check_group(nodes, demand)
+    step = nodes // size
+    for members in groups:
+        start = min(members)
+        if sorted(members) != list(range(start, start + size * step, step)) or start >= step:
+            raise DemandError(
+                f"a group of nodes {', '.join(map(str, sorted(members)))} among {nodes}: its members are not joined "
+                f"by a stride; number the nodes so that a group of {size} is every {step}th node"
+            )
+    if sorted(min(members) for members in groups) != list(range(step)):
+        raise DemandError(
+            f"{len(groups)} groups of {size} among {nodes} nodes: groups of one size must hold every node once, "
+            f"which takes {step} groups; give the missing ones, or each of several once"
+        )
+    return demand
+
+
+def check_group(nodes: int, demand: AllReduceDemand) -> None:
+    """Raise `DemandError` unless evenly spaced groups of that size exist and the size is one in bytes."""
+    if demand.group > nodes:
+        raise DemandError(
+            f"a group of {demand.group} nodes in a job of {nodes}: a group has no more members than there are nodes"
+        )
+    try:
+        totient_perms(nodes, demand.group)
+    except TopologyError as error:
+        raise DemandError(str(error)) from error
+    if not np.isfinite(demand.size_bytes) or demand.size_bytes < 0:
+        raise DemandError(f"AllReduce of {demand.size_bytes} bytes: give a size of 0 or more")
+
+
+def _check_pairs(
+    nodes: int, source: NDArray[np.int64], target: NDArray[np.int64], sizes: NDArray[np.float64]
+) -> None:
+    if not len(source) == len(target) == len(sizes):
+        raise DemandError(f"{len(source)} sources, {len(target)} targets, {len(sizes)} sizes: give one each")
+    wrong = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
+    if len(wrong):
+        at = wrong[0]
+        raise DemandError(
+            f"demand from node {source[at]} to node {target[at]} is {sizes[at]} bytes: give a number of 0 or more"
+        )
+    outside = np.flatnonzero((np.minimum(source, target) < 0) | (np.maximum(source, target) >= nodes))
+    if len(outside):
+        at = outside[0]
+        raise DemandError(
+            f"demand from node {source[at]} to node {target[at]}: there are nodes 0 to {nodes - 1} only"
+        )

@@ -1,0 +1,263 @@
+"""Ring permutations: which strides a group may use, which of them to take, and how far they reach.
+
+A ring of stride p visits s, s+p, s+2p, ... modulo the number of nodes. A graph made of such rings is a
+circulant: it looks the same from every node, so everything about it follows from node 0.
+The rules are those of TopoOpt (NSDI 2023): TotientPerms, SelectPermutations and CoinChangeMod.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from testbed.errors import TopologyError
+
+Method = Literal["geometric", "exhaustive"]
+
+#: How many sets of strides `exhaustive` is willing to look at (about 10 microseconds each).
+EXHAUSTIVE_LIMIT = 250_000
+
+#: Times each sequence is chosen again on the load of all others.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reach:
+    """Reach of a circulant from node 0; smaller is better, compared field by field.
+
+    `unreached` nodes have no path at all; `total_hops` is the sum of distances to the reached ones.
+    """
+
+    unreached: int
+    diameter: int
+    total_hops: int
+
+
+def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
+    """Return strides whose rings visit exactly a group of `group` nodes {s, s + n/k, s + 2n/k, ...}.
+
+    TotientPerms: p = j * n/k for 1 <= j < k with gcd(j, k) = 1, which are phi(k) strides.
+    Without `group`, the group is all nodes. Raises `TopologyError` when k does not divide n.
+
+    >>> totient_perms(12)
+    (1, 5, 7, 11)
+    >>> totient_perms(12, 4)
+    (3, 9)
+    """
+    size = nodes if group is None else group
+    if size < 2 or nodes % size:
+        raise TopologyError(
+            f"a group of {size} nodes in a job of {nodes}: groups are evenly spaced, so their size must "
+            f"divide {nodes} and be at least 2; use one of {', '.join(map(str, _divisors(nodes)))}"
+        )
+    return tuple(j * (nodes // size) for j in range(1, size) if math.gcd(j, size) == 1)
+
+
+def _divisors(nodes: int) -> list[int]:
+    return [size for size in range(2, nodes + 1) if nodes % size == 0]
+
+
+def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
+    """Return strides up to a turn of direction: the smaller of p and n-p, each once, ascending.
+
+    >>> half_range(12, (1, 5, 7, 11))
+    (1, 5)
+    """
+    return tuple(sorted({min(stride, nodes - stride) for stride in strides}))
+
+
+def prime_steps(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
+    """Return strides of a group that are 1 or a prime number of its steps n/k (the paper's cut at scale).
+
+    >>> prime_steps(12, 12, (1, 5, 7, 11)), prime_steps(32, 32, range(1, 16, 2))
+    ((1, 5, 7, 11), (1, 3, 5, 7, 11, 13))
+    """
+    step = nodes // group
+    return tuple(stride for stride in strides if stride == step or _is_prime(stride // step))
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
+
+
+def directed_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
+    """Return the one-way strides of a topology, in its order: p, and when duplex n-p after it.
+
+    The antipodal stride n/2 is its own opposite and appears once for each time it is given.
+
+    >>> directed_strides(12, (1, 5, 6), simplex=False)
+    (1, 11, 5, 7, 6)
+    """
+    if simplex:
+        return tuple(strides)
+    return tuple(
+        step
+        for stride in strides
+        for step in ((stride,) if 2 * stride == nodes else (stride, nodes - stride))
+    )
+
+
+def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
+    """Return nodes first reached after 0, 1, 2, ... hops from node 0, each level a set of bits (bit i: node i).
+
+    >>> [level.bit_count() for level in hop_levels(12, (1, 5, 7, 11))]
+    [1, 4, 5, 2]
+    """
+    distinct = sorted(set(steps))
+    everyone = (1 << nodes) - 1
+    reached = frontier = 1
+    levels = []
+    while frontier:
+        levels.append(frontier)
+        moved = 0
+        for step in distinct:
+            moved |= frontier << step | frontier >> (nodes - step)
+        frontier = moved & everyone & ~reached
+        reached |= frontier
+    return tuple(levels)
+
+
+def reach(nodes: int, steps: Iterable[int]) -> Reach:
+    """Return how far the circulant with one-way strides `steps` reaches.
+
+    >>> reach(12, (1, 5, 7, 11))
+    Reach(unreached=0, diameter=3, total_hops=20)
+    """
+    counts = [level.bit_count() for level in hop_levels(nodes, steps)]
+    return Reach(nodes - sum(counts), len(counts) - 1, sum(hops * count for hops, count in enumerate(counts)))
+
+
+def select_permutations(
+    nodes: int,
+    count: int,
+    candidates: Sequence[int],
+    method: Method = "geometric",
+    *,
+    simplex: bool = False,
+    given: Sequence[int] = (),
+) -> tuple[int, ...]:
+    """Choose `count` different strides out of `candidates`, ascending.
+
+    `geometric` takes the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
+    `exhaustive` takes the set that, together with the strides `given`, has the smallest diameter,
+    then the smallest mean distance, then comes first in the dictionary; it is exact and raises
+    `TopologyError` beyond `EXHAUSTIVE_LIMIT` sets. Duplex candidates stand for both directions and
+    must lie in the half range.
+    """
+    if count > len(candidates):
+        raise TopologyError(
+            f"{count} rings wanted and only {len(candidates)} strides to choose from "
+            f"({', '.join(map(str, candidates)) or 'none'}): lower the degree or choose another number of nodes"
+        )
+    if method == "geometric":
+        return _geometric(nodes, count, candidates)
+    if method == "exhaustive":
+        return _exhaustive(nodes, count, candidates, simplex=simplex, given=given)
+    raise TopologyError(f"unknown method {method!r}: choose 'geometric' or 'exhaustive'")
+
+
+def _geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, ...]:
+    """Return the stride nearest to each of 1, x, x^2, ... that is not taken yet; the smaller of two as near.
+
+    The powers are multiplied up, as published. Where x^i is exactly between two strides the rounding
+    of that product decides, the same on every IEEE machine: at n = 1024 the target 32 falls to 31 for
+    8 one-way rings and to 33 for 4 duplex ones, as in the published tables.
+    """
+    ratio = nodes ** (1 / max(count, 1))
+    left = sorted(candidates)
+    taken = []
+    target = 1.0
+    for _ in range(count):
+        choice = min(left, key=lambda stride: (abs(stride - target), stride))
+        left.remove(choice)
+        taken.append(choice)
+        target *= ratio
+    return tuple(sorted(taken))
+
+
+def _exhaustive(
+    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the best set by (reach, dictionary order) over all sets that could be best."""
+    always, free = _settled_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
+    sets = math.comb(len(free), count - len(always))
+    if sets > EXHAUSTIVE_LIMIT:
+        raise TopologyError(
+            f"exhaustive search over {sets} sets of strides ({count} of {len(candidates)}, {nodes} nodes) is beyond "
+            f"its limit of {EXHAUSTIVE_LIMIT}: use method 'geometric' or a smaller degree"
+        )
+    choices = (always + rest for rest in combinations(free, count - len(always)))
+    return min(
+        choices,
+        key=lambda choice: (
+            reach(nodes, directed_strides(nodes, (*given, *choice), simplex=simplex)),
+            choice,
+        ),
+    )
+
+
+def _settled_by_symmetry(
+    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
+) -> tuple[tuple[int, ...], Sequence[int]]:
+    """Return strides every search may take for granted, and those left to choose from.
+
+    When all totatives are candidates and nothing is given, multiplying a set by the inverse of one
+    of its members renames the nodes and keeps all distances; the new set contains 1. So the best
+    set that comes first in the dictionary contains 1.
+    """
+    totatives = totient_perms(nodes)
+    whole = totatives if simplex else half_range(nodes, totatives)
+    if given or count == 0 or tuple(candidates) != whole:
+        return (), candidates
+    return (candidates[0],), candidates[1:]
+
+
+def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
+    """Return for each distance 1..n-1 a shortest sequence of strides that covers it (CoinChangeMod).
+
+    Sequences are consistent hop by hop: what follows the first stride of m is the sequence of the
+    rest of m, so a node needs to know only where a packet goes. Among shortest sequences the one
+    whose strides carry least is taken, then the smaller first stride: the same each time.
+    Raises `TopologyError` when some distance cannot be covered.
+
+    >>> coin_change(12, (1, 5, 7, 11))[4]
+    (5, 11)
+    """
+    distinct = sorted(set(coins))
+    hops = hop_distances(nodes, distinct)
+    if min(hops) < 0:
+        raise TopologyError(
+            f"strides {', '.join(map(str, distinct))} do not reach all {nodes} nodes: add a stride so that "
+            f"their greatest common divisor with {nodes} is 1"
+        )
+    load = dict.fromkeys(distinct, 0)
+    sequences: dict[int, tuple[int, ...]] = {0: ()}
+    for _ in range(_ROUNDS):
+        for distance in sorted(range(1, nodes), key=lambda node: (hops[node], node)):
+            _count(sequences.get(distance, ()), load, -1)
+            shortest = (
+                (coin, *sequences[(distance - coin) % nodes])
+                for coin in distinct
+                if hops[(distance - coin) % nodes] == hops[distance] - 1
+            )
+            sequences[distance] = min(shortest, key=lambda coins: (sum(load[c] ** 2 for c in coins), coins))
+            _count(sequences[distance], load, +1)
+    return {distance: sequences[distance] for distance in range(1, nodes)}
+
+
+def _count(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
+    for coin in sequence:
+        load[coin] += sign
+
+
+def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
+    """Return hops from node 0 to each node of a circulant, -1 where there is no path."""
+    hops = [-1] * nodes
+    for count, level in enumerate(hop_levels(nodes, steps)):
+        for node in range(nodes):
+            if level >> node & 1:
+                hops[node] = count
+    return hops

@@ -1,0 +1,99 @@
+"""A workload as people name it: a model of the catalogue or a file, its settings, and the devices it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.design.workloads.catalogue import parameters_of, workload
+from testbed.design.workloads.catalogue.models import settings_of
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.profile import read_profile
+from testbed.design.workloads.roofline import DEVICES, Cluster
+from testbed.errors import WorkloadError
+
+FILE_SUFFIXES = (".onnx",)
+DEFAULT_DEVICE = "a100"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChoice:
+    """Enough to build the workload again. Settings are texts, as on a command line; empty texts are defaults.
+
+    `name` may be an ONNX file. `profile` is a file of measured computing times.
+    """
+
+    name: str
+    preset: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
+    profile: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as a document."""
+        return {
+            "name": self.name,
+            "preset": self.preset,
+            "settings": dict(self.settings),
+            "device": self.device,
+            "profile": self.profile,
+        }
+
+    @property
+    def is_file(self) -> bool:
+        """True if the model is in a file."""
+        return self.name.endswith(FILE_SUFFIXES)
+
+    def workload(self, nodes: int) -> Workload:
+        """Return the workload on so many servers. Raises `WorkloadError`, `OSError`."""
+        if self.is_file:
+            return self._from_file(nodes)
+        return workload(self.name, nodes, preset=self.preset or None, **settings_of(self.name, self.settings))
+
+    def cluster(self, nodes: int) -> Cluster:
+        """Return servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
+        device = self.device or DEFAULT_DEVICE
+        if device not in DEVICES:
+            raise WorkloadError(f"no device {device!r}: there are {', '.join(DEVICES)}")
+        profile = read_profile(self.profile) if self.profile else None
+        return Cluster(nodes, DEVICES[device], self._devices_per_server(), profile=profile)
+
+    def _from_file(self, nodes: int) -> Workload:
+        """Return an ONNX model: settings are the batch, and sizes of the dimensions that the file leaves open."""
+        from testbed.design.workloads.imports import import_onnx
+
+        if self.preset:
+            raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
+        sizes = self._sizes()
+        each, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
+        batch = sizes.pop("batch", 0) or each * devices * nodes
+        training = bool(sizes.pop("training", 1))
+        return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
+
+    def _sizes(self) -> dict[str, int]:
+        wrong = [name for name, text in self.settings.items() if not text.isdecimal()]
+        if wrong:
+            raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give a whole number")
+        return {name: int(text) for name, text in self.settings.items()}
+
+    def _devices_per_server(self) -> int:
+        if self.is_file:
+            return self._sizes().get("devices_per_server", 4)
+        settings = settings_of(self.name, self.settings)
+        return parameters_of(self.name, self.preset or None, **settings).devices_per_server
+
+
+def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return `["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` that shows the form.
+
+    >>> parse_settings(["batch=64", "top=1024-1"])
+    {'batch': '64', 'top': '1024-1'}
+    """
+    settings = {}
+    for text in texts or ():
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise WorkloadError(f"--set {text!r} is not KEY=VALUE; write for example --set batch=64")
+        settings[name] = value
+    return settings

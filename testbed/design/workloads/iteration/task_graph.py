@@ -1,0 +1,244 @@
+"""One iteration of a workload under a strategy as a task graph for the network simulator.
+
+For each microbatch every server computes its operators forward in their order; outputs travel as soon as they are
+there. Where nothing follows, the backward pass begins once all microbatches have passed (GPipe: Huang et al., 2019)
+and goes through the operators in reverse. An operator's gradients are summed among its replicas as soon as all of
+them are done with it, while the rest of the backward pass goes on. Devices take what is ready, first come, first
+served; with several microbatches a stage begins one when it is done with the one before, see `stages`. The update of
+the parameters itself takes no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
+from testbed.design.workloads.iteration.bundles import Between, Bundle, bundle_resharding, edge_bundles
+from testbed.design.workloads.iteration.dependencies import Tasks, exchange, join, send, settled
+from testbed.design.workloads.iteration.totals import traffic
+from testbed.design.workloads.model import Edge, Workload
+from testbed.design.workloads.profile import check_profile
+from testbed.design.workloads.roofline import Cluster, operator_seconds
+from testbed.design.workloads.sharding.resharding import (
+    Resharding,
+    backward_resharding,
+    cut,
+    dispatch_resharding,
+    forward_resharding,
+    reversed_resharding,
+    row_samples,
+)
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
+from testbed.design.workloads.sharding.stages import Stage, pipeline_stages
+from testbed.design.workloads.sharding.steps import (
+    Bucket,
+    fused_steps,
+    gradient_buckets,
+    microbatch_samples,
+    single_steps,
+    trainable,
+)
+from testbed.design.workloads.strategies.strategies import check_strategy
+from testbed.errors import StrategyError
+
+__all__ = ["BUCKET_BYTES", "iteration", "traffic"]
+
+BUCKET_BYTES = 64 * 2**20
+"""Gradients summed together at most: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more rounds of
+messages than a search has time to simulate; with larger ones the sum overlaps less with the backward pass."""
+
+
+def iteration(
+    workload: Workload,
+    strategy: Strategy,
+    cluster: Cluster,
+    *,
+    bucket_bytes: float | None = BUCKET_BYTES,
+    fuse: bool = True,
+) -> TaskGraph:
+    """Return the task graph of one iteration; devices are servers.
+
+    `bucket_bytes` bounds what one AllReduce of gradients sums, None gives every operator its own; `fuse` runs
+    neighbouring operators as one task where nothing happens between them, see `steps.fused_steps`.
+    Raises `StrategyError`; whether it fits into memory is for `roofline.check_memory`. Raises `WorkloadError` for a
+    profile that does not belong to the workload.
+    """
+    if bucket_bytes is not None and not bucket_bytes >= 0:
+        raise StrategyError(f"{workload.name}: buckets of {bucket_bytes} bytes: give 0 or more, or None")
+    check_profile(workload, cluster.profile)
+    check_strategy(workload, strategy, cluster.nodes)
+    return _Iteration(workload, strategy, cluster, bucket_bytes, fuse=fuse).graph()
+
+
+class _Iteration:
+    """A task graph on its way: what is done where, by step and microbatch."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        strategy: Strategy,
+        cluster: Cluster,
+        bucket_bytes: float | None,
+        *,
+        fuse: bool,
+    ) -> None:
+        self._workload, self._strategy, self._cluster = workload, strategy, cluster
+        self._builder = TaskGraphBuilder(cluster.nodes)
+        self._samples = microbatch_samples(workload.batch, strategy.microbatches)
+        self._buckets = gradient_buckets(workload, strategy, bucket_bytes)
+        self._steps = fused_steps(workload, strategy, self._buckets) if fuse else single_steps(workload)
+        self._step_of = {place: step for step, places in enumerate(self._steps) for place in places}
+        self._trainable = trainable(workload)
+        self._known_seconds: dict[tuple[int, int, int], float] = {}
+        self._forward: dict[tuple[int, int], Tasks] = {}
+        self._backward: dict[tuple[int, int], Tasks] = {}
+        self._computed: dict[tuple[int, int, int], dict[int, int]] = {}
+        self._gates: dict[int, Tasks] = {}
+        self._arrived: dict[tuple[Bundle, int], Tasks] = {}
+        self._bundles = edge_bundles(workload, strategy)
+
+    def graph(self) -> TaskGraph:
+        stages = self._stages([True] * len(self._steps))
+        for microbatch in range(len(self._samples)):
+            self._close_gates(stages, microbatch, direction=0)
+            for step in range(len(self._steps)):
+                self._forward[step, microbatch] = self._pass_forward(step, microbatch)
+        learns = [any(self._trainable[place] for place in places) for places in self._steps]
+        stages = [Stage(first=stage.last, last=stage.first) for stage in self._stages(learns)]
+        for microbatch in range(len(self._samples)):
+            self._close_gates(stages, microbatch, direction=1)
+            for step in reversed(range(len(self._steps))):
+                if learns[step]:
+                    self._backward[step, microbatch] = self._pass_backward(step, microbatch)
+        if self._workload.training:
+            for bucket in self._buckets:
+                self._sum_gradients(bucket)
+        return self._builder.build()
+
+    def _stages(self, taking_part: Sequence[bool]) -> Sequence[Stage]:
+        if len(self._samples) == 1:
+            return ()
+        return pipeline_stages(self._workload, self._strategy, self._steps, taking_part)
+
+    def _close_gates(self, stages: Sequence[Stage], microbatch: int, *, direction: int) -> None:
+        """Let the first steps of each stage wait until its servers are through with the microbatch before."""
+        self._gates = {}
+        for stage in stages if microbatch else ():
+            waits: Tasks = {}
+            for step in stage.last:
+                for server, task in self._computed[step, microbatch - 1, direction].items():
+                    waits.setdefault(server, []).append(task)
+            self._gates |= dict.fromkeys(stage.first, settled(self._builder, waits))
+
+    def _pass_forward(self, step: int, microbatch: int) -> Tasks:
+        """Collect inputs, send samples to their experts, compute, bring them back, sum among shards."""
+        places, samples = self._steps[step], self._samples[microbatch]
+        ready: Tasks = {}
+        for bundle in self._bundles[places[0]]:
+            done: Tasks = {}
+            join(done, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
+            resharding = self._resharding(forward_resharding, bundle, samples)
+            senders = set(resharding.source[resharding.source != resharding.target].tolist())
+            done |= settled(self._builder, {server: done[server] for server in senders})
+            send(self._builder, resharding, done, ready)
+        last = self._workload.operators[places[-1]]
+        return self._compute(step, microbatch, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
+
+    def _pass_backward(self, step: int, microbatch: int) -> Tasks:
+        """Collect gradients of the outputs, then as forward."""
+        places = self._steps[step]
+        ready = {server: list(tasks) for server, tasks in self._forward[step, microbatch].items()}
+        following = [edge for edge in self._workload.edges if edge[0] == places[-1]]
+        for edge in following:
+            join(ready, [self._gradients(edge, microbatch)])
+        if not following:
+            join(ready, (self._forward[step, other] for other in range(len(self._samples))))
+        first = self._workload.operators[places[0]]
+        return self._compute(step, microbatch, ready, direction=1, reduce_bytes=first.backward_reduce_bytes)
+
+    def _gradients(self, edge: Edge, microbatch: int) -> Tasks:
+        """Return what has to happen before the producer of an edge has the gradients of its output."""
+        bundle = next(bundle for bundle in self._bundles[edge[1]] if edge in bundle)
+        bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
+        if (bundle, microbatch) not in self._arrived:
+            ready = self._arrived[bundle, microbatch] = {}
+            resharding = self._resharding(backward_resharding, bundle, self._samples[microbatch])
+            send(self._builder, resharding, self._backward[self._step_of[edge[1]], microbatch], ready)
+        return self._arrived[bundle, microbatch]
+
+    def _resharding(self, between: Between, bundle: Bundle, samples: int) -> Resharding:
+        return bundle_resharding(
+            between, self._workload, self._strategy, bundle, samples, self._cluster.nodes
+        )
+
+    def _compute(
+        self, step: int, microbatch: int, ready: Tasks, *, direction: int, reduce_bytes: int
+    ) -> Tasks:
+        sharding, samples = self._strategy.shardings[self._steps[step][0]], self._samples[microbatch]
+        dispatch = self._dispatch(step, samples) if sharding.way == "expert" else None
+        if dispatch is not None:
+            ready = exchange(self._builder, dispatch, ready)
+        join(ready, [self._gates.get(step, {})])
+        computed = {
+            server: self._builder.compute(
+                server, self._seconds(step, row, direction), after=ready.get(server)
+            )
+            for server, row in zip(sharding.servers, row_samples(sharding, samples).tolist(), strict=True)
+        }
+        self._computed[step, microbatch, direction] = computed
+        done = {server: [task] for server, task in computed.items()}
+        if dispatch is not None:
+            done = exchange(self._builder, reversed_resharding(dispatch), done)
+        return self._sum_activations(sharding, samples, done, reduce_bytes)
+
+    def _seconds(self, step: int, samples: int, direction: int) -> float:
+        """Return seconds of one shard of a step; few numbers of samples are asked for again and again."""
+        known = self._known_seconds.get((step, samples, direction))
+        if known is None:
+            known = self._known_seconds[step, samples, direction] = sum(
+                operator_seconds(
+                    self._workload.operators[place],
+                    samples,
+                    self._strategy.shardings[place].shards,
+                    self._cluster,
+                )[direction]
+                for place in self._steps[step]
+                if direction == 0 or self._trainable[place]
+            )
+        return known
+
+    def _dispatch(self, step: int, samples: int) -> Resharding:
+        place = self._steps[step][0]
+        operator = self._workload.operators[place]
+        return dispatch_resharding(
+            self._strategy.shardings[place], samples, operator.output_bytes * operator.routed
+        )
+
+    def _sum_activations(self, sharding: Sharding, samples: int, done: Tasks, sample_bytes: int) -> Tasks:
+        """Return AllReduce among the shards of each replica of a tensor-parallel step."""
+        if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
+            return done
+        summed = dict(done)
+        for row, count in zip(sharding.grid, np.diff(cut(samples, sharding.replicas)).tolist(), strict=True):
+            if count:
+                task = self._allreduce(row, count * sample_bytes, [done[server][0] for server in row])
+                summed.update({server: [task] for server in row})
+        return summed
+
+    def _sum_gradients(self, bucket: Bucket) -> None:
+        for size_bytes, members in zip(bucket.size_bytes, bucket.groups, strict=True):
+            after = [
+                task
+                for step in sorted({self._step_of[place] for place in bucket.operators})
+                for microbatch in range(len(self._samples))
+                for server in members
+                for task in self._backward[step, microbatch][server]
+            ]
+            if size_bytes:
+                self._allreduce(members, size_bytes, after)
+
+    def _allreduce(self, members: tuple[int, ...], size_bytes: int, after: list[int]) -> int:
+        local_s = self._cluster.local_reduce_seconds(size_bytes)
+        return self._builder.allreduce(members, size_bytes, time_s=local_s, after=after)

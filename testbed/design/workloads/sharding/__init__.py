@@ -1,0 +1,1 @@
+"""Shardings of operators, and the data that passes between operators that are sharded differently."""

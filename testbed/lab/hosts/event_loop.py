@@ -1,0 +1,74 @@
+"""An event loop in a thread of its own, so that a synchronous program can have many sessions at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread; `call` runs a coroutine there and waits for it."""
+
+    _loop: asyncio.AbstractEventLoop
+    _thread: threading.Thread
+
+    def start(self) -> None:
+        """Begin; nothing may be called before."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`; when the caller is interrupted, `work` is cancelled on the loop."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def soon(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the loop without waiting for it."""
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    def stop(self) -> None:
+        """Cancel what is left, end the thread and close the loop."""
+        self.call(_cancel_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
+    """Await all at once; results and failures, each by host."""
+    results = await asyncio.gather(*work.values(), return_exceptions=True)
+    done: dict[str, T] = {}
+    failed: dict[str, Exception] = {}
+    for host, result in zip(work, results, strict=True):
+        if isinstance(result, Exception):
+            failed[host] = result
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            done[host] = result
+    return done, failed
+
+
+async def within(work: Awaitable[object], timeout_s: float) -> None:
+    """Wait for `work` at most `timeout_s`: closing must never hang on a host that is gone."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await work
+    except TimeoutError:
+        pass
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

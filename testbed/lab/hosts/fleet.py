@@ -1,0 +1,254 @@
+"""All hosts of a lab as one: run a command everywhere, copy files everywhere, follow what runs there.
+
+`SshFleet` keeps one SSH connection per host and talks to all hosts at once. Its face is synchronous; the
+connections live on an event loop in a thread of their own, so that Ctrl-C in the caller never leaves a
+half-written packet behind. Failures of a fan-out are collected: the error names every host concerned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import secrets
+import shlex
+import tarfile
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from testbed.errors import HostError
+from testbed.lab.hosts.event_loop import LoopThread, gather, within
+from testbed.lab.hosts.launch import (
+    CONNECT_TIMEOUT_S,
+    Completed,
+    Launch,
+    SshLaunch,
+    end_marked,
+    marked,
+    reason,
+    unfinished,
+)
+from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    import asyncssh
+
+__all__ = ["Completed", "Fleet", "Launch", "SshFleet", "SshLaunch"]
+
+KEEPALIVE_S = 5.0
+# Relative to the home directory, where SSH starts commands: simulated hosts may share /tmp, never a home.
+PRIVATE_DIRECTORY = ".cache/lightbed"
+
+
+class Fleet(Protocol):
+    """The hosts of a lab and what can be done to all of them at once."""
+
+    hosts: tuple[LabHost, ...]
+
+    def run(
+        self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
+    ) -> dict[str, Completed]:
+        """Run one command per host (`{host: command}`), all at once, and collect what became of them.
+
+        A non-zero exit status is returned, not raised. Raises `HostError` naming every host that cannot
+        be reached or did not finish in time.
+        """
+        ...
+
+    def put(self, files: Mapping[str, bytes]) -> str:
+        """Copy files (`{name: content}`) to a private directory on every host and return its path.
+
+        The path is the same everywhere and relative to the home directory, where commands start.
+        """
+        ...
+
+    def start(self, commands: Mapping[str, str]) -> Launch:
+        """Start one long-running command per host (`{host: command}`)."""
+        ...
+
+
+class SshFleet:
+    """A `Fleet` over SSH: a context manager that connects to every host of `lab` and keeps the connections.
+
+    Raises `HostError` naming every host that cannot be reached.
+    """
+
+    def __init__(self, lab: Lab) -> None:
+        self.hosts = lab.hosts
+        self._options = _connection_options(lab)
+        self._loop = LoopThread()
+        self._connections: dict[str, asyncssh.SSHClientConnection] = {}
+        self._directories: list[str] = []
+        self._endings: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Self:
+        self._loop.start()
+        try:
+            self._loop.call(self._connect_all())
+        except BaseException:
+            self._loop.call(self._abort_all())
+            self._loop.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._loop.call(self._disconnect_all())
+        finally:
+            self._loop.stop()
+
+    def run(
+        self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
+    ) -> dict[str, Completed]:
+        """Run a command on each host given, and return the results by host."""
+        inputs = {host: text.encode() for host, text in (stdin or {}).items()}
+        return self._loop.call(self._run_all(commands, inputs, timeout_s))
+
+    def put(self, files: Mapping[str, bytes]) -> str:
+        """Copy files to a directory on every host, in one round trip each; it goes when the fleet is closed."""
+        directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
+        command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
+        archive = _archive(files)
+        names = [host.name for host in self.hosts]
+        self._directories.append(directory)
+        done = self._loop.call(
+            self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
+        )
+        _demand_success(done, "copying files")
+        return directory
+
+    def start(self, commands: Mapping[str, str]) -> SshLaunch:
+        """Start a command per host; raise `HostError` naming every host where that is not possible."""
+        launch = SshLaunch(self._loop)
+        try:
+            self._loop.call(launch.open({host: self._connection(host) for host in commands}, commands))
+        except BaseException:
+            launch.__exit__()
+            raise
+        return launch
+
+    def _connection(self, host: str) -> asyncssh.SSHClientConnection:
+        try:
+            return self._connections[host]
+        except KeyError:
+            known = ", ".join(h.name for h in self.hosts)
+            message = f"no connection to host {host!r}; the open fleet has {known}"
+            raise HostError(message, host=host) from None
+
+    async def _connect_all(self) -> None:
+        import asyncssh  # takes longer to import than all the rest of a `plan`, which needs no host
+
+        async def connect(host: LabHost) -> None:
+            self._connections[host.name] = await asyncssh.connect(
+                str(host.management), port=host.ssh_port, username=host.user, **self._options
+            )
+
+        _, failed = await gather({host.name: connect(host) for host in self.hosts})
+        if failed:
+            raise _unreachable(failed, {host.name: str(host.management) for host in self.hosts})
+
+    async def _abort_all(self) -> None:
+        """Drop what has been opened when the rest cannot be, or when somebody interrupts."""
+        for connection in self._connections.values():
+            connection.abort()
+        await self._all_closed()
+
+    async def _all_closed(self) -> None:
+        closings = [connection.wait_closed() for connection in self._connections.values()]
+        await within(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        self._connections.clear()
+
+    async def _disconnect_all(self) -> None:
+        if self._directories:
+            command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
+            removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
+            await within(gather(removals), CONNECT_TIMEOUT_S)
+        await within(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        for connection in self._connections.values():
+            connection.close()
+        await self._all_closed()
+
+    async def _run_all(
+        self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float
+    ) -> dict[str, Completed]:
+        async def run(host: str, command: str) -> Completed:
+            async with asyncio.timeout(timeout_s):
+                return await self._run_until_cancelled(host, command, inputs.get(host, b""))
+
+        done, failed = await gather({host: run(host, command) for host, command in commands.items()})
+        if failed:
+            raise unfinished(failed, timeout_s)
+        return done
+
+    async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
+        """Run a command; when we give up on it, it is ended on the host, which nobody waits for until we leave."""
+        connection = self._connection(host)
+        mark = secrets.token_hex(8)
+        try:
+            return await _run_one(host, connection, marked(command, mark), stdin)
+        except asyncio.CancelledError:
+            self._endings.add(asyncio.create_task(end_marked(connection, mark)))
+            raise
+
+
+def _connection_options(lab: Lab) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "client_keys": [str(lab.ssh_key)],
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "login_timeout": CONNECT_TIMEOUT_S,
+        "keepalive_interval": KEEPALIVE_S,
+    }
+    if lab.simulated:
+        # Simulated hosts make new host keys at every start and live on a network inside this machine:
+        # there is nothing to compare with and nobody in between. A user's own SSH set-up stays out of it.
+        options |= {"known_hosts": None, "config": None, "agent_path": None}
+    return options
+
+
+async def _run_one(
+    host: str, connection: asyncssh.SSHClientConnection, command: str, stdin: bytes
+) -> Completed:
+    process = await connection.create_process(command, encoding=None)
+    try:
+        with suppress(OSError):  # the command may have ended already
+            process.stdin.write(stdin)
+            process.stdin.write_eof()  # `communicate` would leave an empty input open
+        stdout, stderr = await process.communicate()
+    except asyncio.CancelledError:
+        process.close()
+        raise
+    status = process.exit_status
+    return Completed(host, -1 if status is None else status, _text(stdout), _text(stderr))
+
+
+def _text(data: bytes | str | None) -> str:
+    return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the files as a tar archive, readable by their owner only."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _demand_success(done: Mapping[str, Completed], what: str) -> None:
+    failed = [result for result in done.values() if result.exit_status != 0]
+    if failed:
+        said = "; ".join(
+            f"{r.host}: exit {r.exit_status}, {r.stderr.strip() or 'no message'}" for r in failed
+        )
+        raise HostError(f"{what} failed on {said}", host=failed[0].host)
+
+
+def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) -> HostError:
+    said = "; ".join(f"{host} ({addresses[host]}): {reason(error)}" for host, error in failed.items())
+    hint = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
+    return HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))

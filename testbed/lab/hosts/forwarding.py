@@ -1,0 +1,177 @@
+"""Hosts forward for one another: addresses, routes and neighbours of every host for one wiring.
+
+Planning is pure: a wiring, its routes and the MAC addresses give one `ip -batch` text per host. Next hops are
+addresses of NICs, not of hosts, so that a route names the very link it takes; their neighbours are permanent,
+because a one-way link carries no ARP reply and because after a switch change the learnt ones point at the wrong
+peer until they time out.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, Any
+
+from testbed.design.model import Link, Routes, Wiring
+from testbed.errors import HostError
+from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Completed, Fleet
+
+Macs = Mapping[str, Mapping[str, str]]
+"""MAC addresses by host and NIC."""
+
+ROUTE_PROTOCOL = 107  # marks our routes, so that exactly these can be flushed; unassigned in rt_protos
+NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
+
+# Linux takes the larger of `all` and the interface for these, so both are set; `default` covers NICs to come.
+_PER_INTERFACE = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 0, "send_redirects": 0}
+_PER_HOST = {"net/ipv4/ip_forward": 1, "net/ipv4/tcp_no_metrics_save": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class HostForwarding:
+    """Configuration of one host: kernel settings and the lines of one `ip -batch`."""
+
+    host: str
+    sysctls: tuple[str, ...]
+    batch: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """One shell command that does it all; `text` is its standard input."""
+        return f"sysctl -q -w {' '.join(map(shlex.quote, self.sysctls))} && ip -batch -"
+
+    @property
+    def text(self) -> str:
+        """The batch as text."""
+        return "".join(f"{line}\n" for line in self.batch)
+
+
+def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dict[str, HostForwarding]:
+    """Return what every host needs so that all pairs reach one another along `routes`.
+
+    Node i of the wiring is host i of the lab; `macs` comes from `read_macs`.
+    """
+    return {
+        lab.hosts[node].name: HostForwarding(
+            lab.hosts[node].name,
+            tuple(_sysctls(lab.hosts[node])),
+            (
+                *_addresses(lab, lab.hosts[node]),
+                *_neighbours(lab, wiring, node, macs),
+                *_routes(lab, wiring, routes, node),
+            ),
+        )
+        for node in range(wiring.nodes)
+    }
+
+
+def _sysctls(host: LabHost) -> Iterator[str]:
+    """Yield settings as `path=value`; with slashes, because interface names may hold dots."""
+    for path, value in _PER_HOST.items():
+        yield f"{path}={value}"
+    for interface in ("all", "default", *(nic.name for nic in host.nics)):
+        for key, value in _PER_INTERFACE.items():
+            yield f"net/ipv4/conf/{interface}/{key}={value}"
+
+
+def _addresses(lab: Lab, host: LabHost) -> Iterator[str]:
+    """Leave nothing of an earlier epoch on our NICs, then give them their addresses; only what is ours is touched."""
+    yield f"route flush proto {ROUTE_PROTOCOL}"
+    yield f"addr flush dev lo label {NODE_LABEL}"
+    yield f"addr replace {host.address}/32 dev lo label {NODE_LABEL}"
+    for nic in host.nics:
+        yield f"link set dev {nic.name} mtu {lab.link.mtu} up"
+        yield f"neigh flush dev {nic.name} nud all"
+        yield f"addr flush dev {nic.name}"
+        yield f"addr replace {nic.address}/32 dev {nic.name}"
+
+
+def _neighbours(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str]:
+    for link in _links_from(wiring, node):
+        peer = lab.nic(link.target)
+        mac = macs[lab.hosts[link.target.node].name][peer.name]
+        interface = lab.nic(link.source).name
+        yield f"neigh replace {peer.address} lladdr {mac} nud permanent dev {interface}"
+
+
+def _routes(lab: Lab, wiring: Wiring, routes: Routes, node: int) -> Iterator[str]:
+    """Yield the far NIC of each link over that very link; every other address of a host by the planned first link."""
+    source = lab.hosts[node].address
+    direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
+    for peer, link in direct.items():
+        yield _route(lab, peer, link, f"scope link src {source}")
+    for other in range(wiring.nodes):
+        if other == node:
+            continue
+        link = routes.first_link[node, other]
+        via = lab.nic(link.target).address
+        for address in _all_addresses(lab.hosts[other]):
+            if address not in direct:
+                yield _route(lab, address, link, f"via {via} onlink src {source}")
+
+
+def _route(lab: Lab, address: IPv4Address, link: Link, how: str) -> str:
+    return f"route replace {address}/32 dev {lab.nic(link.source).name} {how} proto {ROUTE_PROTOCOL}"
+
+
+def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:
+    return (link for link in wiring.links if link.source.node == node)
+
+
+def _all_addresses(host: LabHost) -> Iterator[IPv4Address]:
+    yield host.address
+    yield from (nic.address for nic in host.nics)
+
+
+def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:
+    """Return the MAC address of every NIC of the lab file, by host and NIC.
+
+    Raises `HostError` when a host lacks an interface, or when one of them carries the management address:
+    forwarding would flush it and cut us off.
+    """
+    done = fleet.run({host.name: "ip -j address show" for host in fleet.hosts})
+    _demand(done, "interfaces cannot be listed")
+    return {host.name: _macs_of(host, json.loads(done[host.name].stdout)) for host in fleet.hosts}
+
+
+def _macs_of(host: LabHost, listed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    interfaces = {entry["ifname"]: entry for entry in listed}
+    return {nic.name: _mac(host, nic.name, interfaces) for nic in host.nics}
+
+
+def _mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
+    entry = interfaces.get(nic)
+    if entry is None:
+        there = ", ".join(sorted(interfaces))
+        raise HostError(
+            f"host {host.name} has no interface {nic} (it has {there}); correct the lab file", host=host.name
+        )
+    if str(host.management) in (held.get("local") for held in entry.get("addr_info", ())):
+        what = f"interface {nic} of host {host.name} carries the management address {host.management}"
+        raise HostError(f"{what}; name the NICs of the optical links in the lab file", host=host.name)
+    return str(entry["address"])
+
+
+def install(fleet: Fleet, plan: Mapping[str, HostForwarding]) -> None:
+    """Tell every host its part, one command each, all at once. Raises `HostError` naming every host that failed."""
+    commands = {host: part.command for host, part in plan.items()}
+    done = fleet.run(commands, stdin={host: part.text for host, part in plan.items()})
+    _demand(done, "routes cannot be installed")
+
+
+def _demand(done: Mapping[str, Completed], what: str) -> None:
+    failed = {host: result for host, result in done.items() if result.exit_status != 0}
+    if failed:
+        said = "; ".join(f"{host}: {_last_line(result)}" for host, result in failed.items())
+        raise HostError(f"{what} on {said}; log in there and run `ip` by hand", host=next(iter(failed)))
+
+
+def _last_line(result: Completed) -> str:
+    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+    return lines[-1] if lines else f"exit status {result.exit_status}, no message"

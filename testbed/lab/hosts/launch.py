@@ -1,0 +1,223 @@
+"""Long-running commands on several hosts, followed together."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from testbed.errors import HostError
+from testbed.lab.hosts.event_loop import LoopThread, gather
+
+if TYPE_CHECKING:
+    import asyncssh
+
+CONNECT_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 3.0
+MARK = "LIGHTBED_COMMAND"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Result of one command on one host. `exit_status` is -1 when it ended by a signal or was cut off."""
+
+    host: str
+    exit_status: int
+    stdout: str
+    stderr: str
+
+
+class Launch(Protocol):
+    """Long-running commands, at most one per host, followed together."""
+
+    def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """Yield lines of standard output as `(host, line)`, until all commands ended or `timeout_s` passed.
+
+        May be called again to go on where the last iteration stopped.
+        """
+        ...
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Hosts whose command has not ended."""
+        ...
+
+    def send(self, text: str, host: str | None = None) -> None:
+        """Write to the standard input of one host's command, or of all."""
+        ...
+
+    def close_input(self) -> None:
+        """End the standard input of all commands."""
+        ...
+
+    def wait(self, timeout_s: float) -> dict[str, Completed]:
+        """Return what became of each command; raises `HostError` naming those that run on after `timeout_s`."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None:
+        """Close the inputs and end what is left."""
+        ...
+
+
+class SshLaunch:
+    """A `Launch` over the connections of an `SshFleet`; made by `SshFleet.start`."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self._loop = loop
+        self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+        self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}
+        self._followers: dict[str, asyncio.Task[Completed]] = {}
+        self._connections: Mapping[str, asyncssh.SSHClientConnection] = {}
+        self._mark = secrets.token_hex(8)
+
+    async def open(
+        self, connections: Mapping[str, asyncssh.SSHClientConnection], commands: Mapping[str, str]
+    ) -> None:
+        """Start the commands (on the loop). Raises `HostError` naming every host that refuses."""
+        self._connections = connections
+        creations = {
+            host: connections[host].create_process(marked(command, self._mark))
+            for host, command in commands.items()
+        }
+        self._processes, failed = await gather(creations)
+        for host, process in self._processes.items():
+            follower = asyncio.create_task(self._follow(host, process))
+            # Wakes who waits for lines, only when `running` knows of the end: earlier, it would wait on in vain.
+            follower.add_done_callback(lambda _: self._lines.put(None))
+            self._followers[host] = follower
+        if failed:
+            raise unfinished(failed, CONNECT_TIMEOUT_S)
+
+    async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> Completed:
+        import asyncssh
+
+        errors = asyncio.create_task(_read_all(process.stderr))
+        stdout: list[str] = []
+        try:
+            while line := await process.stdout.readline():  # iterating gives an empty line at the end
+                stdout.append(line)
+                self._lines.put((host, line.rstrip("\n")))
+        except (asyncssh.Error, OSError) as error:
+            stdout.append(f"connection lost: {error}\n")
+        await process.wait_closed()
+        status = process.exit_status
+        return Completed(host, -1 if status is None else status, "".join(stdout), await errors)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Hosts whose command has not ended."""
+        return tuple(host for host, follower in self._followers.items() if not follower.done())
+
+    def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """Yield `(host, line)` until all commands ended or `timeout_s` passed."""
+        deadline = time.monotonic() + timeout_s
+        while self.running or not self._lines.empty():
+            try:
+                item = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return
+            if item is not None:
+                yield item
+
+    def send(self, text: str, host: str | None = None) -> None:
+        """Write to the standard input of a command, or of all; those that have ended are passed over."""
+        for name, process in self._processes.items():
+            if host in (None, name):
+                self._loop.soon(_write, process, text)
+
+    def close_input(self) -> None:
+        """End the standard input of all commands."""
+        for process in self._processes.values():
+            self._loop.soon(_write_eof, process)
+
+    def wait(self, timeout_s: float) -> dict[str, Completed]:
+        """Return the results by host; raise `HostError` naming hosts whose command runs on after `timeout_s`."""
+        return self._loop.call(self._wait(timeout_s))
+
+    async def _wait(self, timeout_s: float) -> dict[str, Completed]:
+        if self._followers:
+            await asyncio.wait(self._followers.values(), timeout=timeout_s)
+        if self.running:
+            names = ", ".join(self.running)
+            message = f"the command on {names} still runs after {timeout_s:g} s; end it or allow more time"
+            raise HostError(message, host=self.running[0])
+        return {host: follower.result() for host, follower in self._followers.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._loop.call(self._end())
+
+    async def _end(self) -> None:
+        for process in self._processes.values():
+            _write_eof(process)
+        await self._settle(2.0)
+        await gather({host: end_marked(self._connections[host], self._mark) for host in self.running})
+        await self._settle(1.0)
+        for host in self.running:
+            self._processes[host].close()
+        await self._settle(1.0)
+
+    async def _settle(self, timeout_s: float) -> None:
+        if self.running:
+            await asyncio.wait(self._followers.values(), timeout=timeout_s)
+
+
+def marked(command: str, mark: str) -> str:
+    """Return the command with a variable in its environment by which it and all that it starts can be found again."""
+    return f"export {MARK}={mark}; {command}"
+
+
+async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> None:
+    """Kill what runs under that mark; a host that does not answer is left to the command's own deadline.
+
+    SSH's own way, the signal request, is refused by OpenSSH when one logs in as root.
+    """
+    import asyncssh
+
+    find = f"grep -lzsxF {MARK}={mark} /proc/[0-9]*/environ | cut -d/ -f3"
+    with suppress(asyncssh.Error, OSError, TimeoutError):
+        async with asyncio.timeout(END_TIMEOUT_S):
+            await connection.run(f"{find} | xargs -r kill -9")
+
+
+async def _read_all(stream: asyncssh.SSHReader[str]) -> str:
+    import asyncssh
+
+    try:
+        return await stream.read()
+    except (asyncssh.Error, OSError) as error:
+        return f"connection lost: {error}"
+
+
+def _write(process: asyncssh.SSHClientProcess[str], text: str) -> None:
+    if not process.is_closing():
+        process.stdin.write(text)
+
+
+def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
+    if not process.is_closing() and process.stdin.can_write_eof():
+        process.stdin.write_eof()
+
+
+def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
+    """Return the error that names every host where a command could not be run or did not end in time."""
+    said = "; ".join(
+        f"{host}: " + (f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error))
+        for host, error in failed.items()
+    )
+    message = f"the command could not be run on {said}. Check these hosts, or allow more time."
+    return HostError(message, host=next(iter(failed)))
+
+
+def reason(error: Exception) -> str:
+    """Return what an error says, or at least its kind."""
+    return str(error) or type(error).__name__

@@ -1,0 +1,115 @@
+"""Probe the fibres: every NIC says who it is, every NIC reports whom it hears, in one direction at a time."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from testbed.errors import HostError
+from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet, Launch
+
+READY_TIMEOUT_S = 20.0
+
+
+class Frame(NamedTuple):
+    """Sender that a probe frame names, and in which epoch it was sent."""
+
+    host: str
+    nic: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NicReport:
+    """Report of one NIC: whether it has carrier, how many frames it could send, whom it heard."""
+
+    carrier: bool
+    sent: int
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """One probe of a whole lab: by (host, NIC), what was heard in `epoch`."""
+
+    epoch: int
+    nics: Mapping[tuple[str, str], NicReport]
+
+
+def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) -> ProbeReport:
+    """Run the probe on all hosts at once: nobody speaks before all listen, nobody stops before all spoke.
+
+    `window_s` is how long hosts listen on after the last one has spoken. Raises `HostError` naming the hosts
+    where the probe does not run.
+    """
+    program = resources.files("testbed.node").joinpath("probe.py").read_bytes()
+    path = f"{fleet.put({'probe.py': program})}/probe.py"
+    commands = {host.name: _command(host, path, epoch) for host in lab.hosts}
+    with fleet.start(commands) as launch:
+        _collect(launch, "ready", set(commands))
+        launch.send("go\n")
+        _collect(launch, "sent", set(commands))
+        for _ in launch.lines(window_s):
+            pass  # nobody says anything now; a host that ends is missed below
+        launch.close_input()
+        reports = _collect(launch, "heard", set(commands))
+    return ProbeReport(epoch, _nic_reports(reports))
+
+
+def _command(host: LabHost, path: str, epoch: int) -> str:
+    words = [host.python, "-IS", path, "--host", host.name, "--epoch", str(epoch)]
+    return shlex.join([*words, *(nic.name for nic in host.nics)])
+
+
+def _collect(launch: Launch, event: str, hosts: set[str]) -> dict[str, dict[str, Any]]:
+    """Return one `event` of every host, or `HostError` naming those that did not say it."""
+    said: dict[str, dict[str, Any]] = {}
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    for host, line in launch.lines(READY_TIMEOUT_S):
+        message = _message(line)
+        if message.get("event") == event:
+            said[host] = message
+        if len(said) == len(hosts) or time.monotonic() > deadline:
+            break
+    silent = sorted(hosts - said.keys())
+    if silent:
+        raise HostError(_silence(launch, event, silent), host=silent[0])
+    return said
+
+
+def _message(line: str) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def _silence(launch: Launch, event: str, silent: list[str]) -> str:
+    """Name the hosts and, for those whose program ended, its last words."""
+    launch.close_input()
+    try:
+        done = launch.wait(2.0)
+    except HostError:
+        done = {}
+    words = [f"{host} ({done[host].stderr.strip()[-200:]})" if host in done else host for host in silent]
+    what = f"the link probe is not '{event}' on {', '.join(words)}"
+    return f"{what}; it needs root, Python 3 and the NICs of the lab file"
+
+
+def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicReport]:
+    return {
+        (host, nic): NicReport(
+            bool(found["carrier"]), int(found["sent"]), tuple(Frame(*frame) for frame in found["frames"])
+        )
+        for host, report in reports.items()
+        for nic, found in report["nics"].items()
+    }

@@ -1,0 +1,254 @@
+"""The schema of a lab file: its keys, their types and defaults. What they mean together is checked elsewhere.
+
+Pydantic finds what is wrong; `read_schema` says it in the words of the file, with line and hint.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from testbed.errors import LabFileError
+from testbed.lab.document import Document, Location
+
+DEFAULT_FIBRE_LOSS_DB = 0.3
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", text):
+        raise ValueError(f"{text!r} is not a name of at most 31 lower-case letters, digits and '-'")
+    return text
+
+
+def _interface(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]{0,14}", text):
+        raise ValueError(f"{text!r} is not an interface name of the kernel (at most 15 letters and digits)")
+    return text
+
+
+def _user(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", text):
+        raise ValueError(f"{text!r} is not the name of a user")
+    return text
+
+
+def _path(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError(f"{text!r} is not a path")
+    return text
+
+
+def _address(value: object) -> IPv4Address:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not an IPv4 address like 10.99.0.11")  # noqa: TRY004, pydantic's protocol
+    return IPv4Address(value)
+
+
+def _network(value: object) -> IPv4Network:
+    if not isinstance(value, str) or "/" not in value:
+        raise ValueError(f"{value!r} is not an IPv4 network like 10.99.0.0/24")
+    return IPv4Network(value)
+
+
+def _fibre(value: object) -> object:
+    """Return `ocs1:17` is short for `{port: 'ocs1:17'}`."""
+    return {"port": value} if isinstance(value, str) else value
+
+
+def _switch_port(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}:[0-9]{1,6}", text):
+        raise ValueError(f"{text!r} is not SWITCH:PORT like 'ocs1:17'")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Interface = Annotated[str, AfterValidator(_interface)]
+User = Annotated[str, AfterValidator(_user)]
+PathText = Annotated[str, AfterValidator(_path)]
+Address = Annotated[IPv4Address, BeforeValidator(_address)]
+Network = Annotated[IPv4Network, BeforeValidator(_network)]
+Decibels = Annotated[float, Field(ge=0)]
+TcpPort = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Schema(BaseModel):
+    """No unknown keys, no silent conversions, no infinities."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class FibreSchema(Schema):
+    """End of a fibre, and its loss."""
+
+    port: Annotated[str, AfterValidator(_switch_port)]
+    loss_db: Decibels = DEFAULT_FIBRE_LOSS_DB
+
+    @property
+    def switch(self) -> str:
+        """The switch it ends at."""
+        return self.port.rpartition(":")[0]
+
+    @property
+    def number(self) -> int:
+        """The port in the switch's own numbers."""
+        return int(self.port.rpartition(":")[2])
+
+
+Fibre = Annotated[FibreSchema, BeforeValidator(_fibre)]
+
+
+class NicSchema(Schema):
+    """One interface."""
+
+    name: Interface
+    address: Address
+    transmit: Fibre
+    receive: Fibre
+
+
+class SshSchema(Schema):
+    """Access to hosts; each value may be given for all hosts and again for one."""
+
+    user: User | None = None
+    port: TcpPort | None = None
+    python: PathText | None = None
+    key: PathText | None = None
+
+
+class HostSshSchema(Schema):
+    """Access to one host, where it differs."""
+
+    user: User | None = None
+    port: TcpPort | None = None
+    python: PathText | None = None
+
+
+class HostSchema(Schema):
+    """One host."""
+
+    name: Name
+    management: Address
+    address: Address
+    nics: Annotated[list[NicSchema], Field(min_length=1)]
+    ssh: HostSshSchema = HostSshSchema()
+
+
+class TwinSchema(Schema):
+    """Behaviour of the simulated switch."""
+
+    tl1_port: TcpPort = 3082
+    control_port: TcpPort = 7025
+    switch_time_s: Annotated[float, Field(ge=0, le=3600)] = 0.02
+    boot_mode: Literal["DARK", "RESTORE", "AUTOSAVE"] = "DARK"
+
+
+class SwitchSchema(Schema):
+    """One optical switch."""
+
+    name: Name
+    address: str
+    inputs: Annotated[int, Field(ge=1, le=100_000)]
+    outputs: Annotated[int, Field(ge=1, le=100_000)]
+    insertion_loss_db: Decibels = 1.2
+    twin: TwinSchema | None = None
+
+
+class LinkSchema(Schema):
+    """Properties of every link."""
+
+    rate_mbps: Annotated[float, Field(gt=0)]
+    represents_gbps: Annotated[float, Field(gt=0)] | None = None
+    mtu: Annotated[int, Field(ge=576, le=9216)] = 9000
+    transmit_power_dbm: Annotated[float, Field(ge=-60, le=30)] = 0.0
+    fit_rate: bool = False
+
+
+class LabSchema(Schema):
+    """The whole file."""
+
+    name: Name
+    simulated: bool = False
+    management: Network
+    link: LinkSchema
+    switches: Annotated[list[SwitchSchema], Field(min_length=1)]
+    ssh: SshSchema = SshSchema()
+    hosts: Annotated[list[HostSchema], Field(min_length=1)]
+
+
+_SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
+    (): LabSchema,
+    ("link",): LinkSchema,
+    ("switches",): SwitchSchema,
+    ("switches", "twin"): TwinSchema,
+    ("ssh",): SshSchema,
+    ("hosts",): HostSchema,
+    ("hosts", "ssh"): HostSshSchema,
+    ("hosts", "nics"): NicSchema,
+    ("hosts", "nics", "transmit"): FibreSchema,
+    ("hosts", "nics", "receive"): FibreSchema,
+}
+
+
+def read_schema(document: Document) -> LabSchema:
+    """Return the document as a `LabSchema`. Raises `LabFileError` for the first thing that does not fit."""
+    try:
+        return LabSchema.model_validate(document.data)
+    except ValidationError as error:
+        details = min(error.errors(), key=lambda each: _urgency(document, each))
+        raise _explain(document, details) from None
+
+
+def _urgency(document: Document, details: ErrorDetails) -> tuple[bool, int]:
+    """Return a misspelt key first: it is also why another one is missing. Then from top to bottom."""
+    return details["type"] != "extra_forbidden", document.line(details["loc"])
+
+
+def _explain(document: Document, details: ErrorDetails) -> LabFileError:
+    where, kind = details["loc"], details["type"]
+    key = where[-1] if where else ""
+    if kind == "extra_forbidden":
+        return document.error(where, f"unknown key '{key}'{_suggestion(where)}", _allowed(where))
+    if kind == "missing":
+        return document.error(where, f"'{key}' is missing{_of(where)}", f"add '{key}: ...'")
+    what = _explanation(details)
+    return document.error(where, f"'{_dotted(where)}': {what}", "correct the value")
+
+
+def _explanation(details: ErrorDetails) -> str:
+    """Return what the value should have been, and what it is when that fits on a line."""
+    message = details["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:] if message.startswith("Input") else message
+    value: Any = details["input"]
+    if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | None):
+        return message
+    hint = " (quote it to keep it a word)" if details["type"] == "string_type" else ""
+    return f"{message}, not {value!r}{hint}"
+
+
+def _keys(where: Location) -> list[str]:
+    schema = _SCHEMAS.get(tuple(part for part in where[:-1] if isinstance(part, str)))
+    return list(schema.model_fields) if schema else []
+
+
+def _suggestion(where: Location) -> str:
+    near = difflib.get_close_matches(str(where[-1]), _keys(where), n=1, cutoff=0.5)
+    return f", did you mean '{near[0]}'?" if near else ""
+
+
+def _allowed(where: Location) -> str:
+    return f"allowed here: {', '.join(_keys(where))}"
+
+
+def _of(where: Location) -> str:
+    return f" in '{_dotted(where[:-1])}'" if where[:-1] else ""
+
+
+def _dotted(where: Location) -> str:
+    """Return `hosts[2].nics[0].address`, counted from 0 as in the file's lists."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
+    return text.removeprefix(".")

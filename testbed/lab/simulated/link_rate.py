@@ -1,0 +1,145 @@
+"""The rate of a simulated lab's links that this machine can carry on all of them at once.
+
+All packets of a simulated lab are moved by the processors of one machine. Where these are the limit, a measurement
+says nothing of the links; links of a lower rate, which stand for the same, are filled with less.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a processor moves between two sockets is so many times what it carries of an AllReduce on four rings
+# (`benchmarks/collectives.py`: copy_over_carried).
+COPY_OVER_CARRIED = 7.5
+# The rings wait for one another: they stop to fill their links before the processors are full.
+USED_SHARE = 0.6
+# However busy a processor is, the hosts get about this share of it: they ask for it in short pieces.
+LEAST_FREE = 0.5
+# Rates come in coarse steps, so that two starts on one machine give the same one.
+STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
+
+_LOOK_S = 0.5
+_COPY_S = 0.03
+_COPIES = 3
+_PIECE_BYTES = 1 << 16
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The means of a machine to carry packets.
+
+    `processors` are those that we may use, `free` how many of them nobody else used, `copy_mbps` what one of them
+    moves between two sockets.
+    """
+
+    processors: float
+    free: float
+    copy_mbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRate:
+    """The rate of the links, the one asked for, what the machine could carry on every NIC, and the machine."""
+
+    rate_mbps: float
+    asked_mbps: float
+    carried_mbps: float
+    machine: Machine
+
+    @property
+    def is_lowered(self) -> bool:
+        """True where the links run slower than asked for."""
+        return self.rate_mbps < self.asked_mbps
+
+    def describe(self) -> str:
+        """Return one sentence for people."""
+        machine = self.machine
+        why = (
+            f"{machine.free:.1f} of {machine.processors:g} processors free, "
+            f"which carry {self.carried_mbps:.0f} Mbit/s on every NIC at once"
+        )
+        if self.is_lowered:
+            return f"links at {self.rate_mbps:g} Mbit/s instead of {self.asked_mbps:g}: {why}"
+        return f"links at {self.rate_mbps:g} Mbit/s: {why}"
+
+
+def fitted_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
+    """Return the highest step of the asked rate that a machine carries on `nics` NICs at once, else the lowest.
+
+    >>> fitted_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps
+    100
+    >>> fitted_rate(100, Machine(processors=2, free=1, copy_mbps=37000), nics=48).rate_mbps
+    50.0
+    """
+    free = max(machine.free, LEAST_FREE * machine.processors)
+    carried = USED_SHARE * free * machine.copy_mbps / COPY_OVER_CARRIED / nics
+    step = next((step for step in STEPS if step * asked_mbps <= carried), STEPS[-1])
+    return LinkRate(asked_mbps if step == 1 else step * asked_mbps, asked_mbps, carried, machine)
+
+
+def look_at_machine() -> Machine:
+    """Measure this machine, in about 0.7 s."""
+    ours = os.sched_getaffinity(0)
+    before = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
+    time.sleep(_LOOK_S)
+    after = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
+    processors = min(float(len(ours)), read_quota())
+    free = min(processors, sum(idle_share(before[one], after[one]) for one in ours if one in before))
+    return Machine(processors, free, max(copy_mbps(time.process_time) for _ in range(_COPIES)))
+
+
+def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
+    r"""Return idle ticks and all ticks of each processor, from the text of /proc/stat; waiting for disks is idle.
+
+    >>> read_ticks("cpu  9 9\ncpu1 10 0 20 65 5 0 0 0 0 0\nintr 5\n")
+    {1: (70, 100)}
+    """
+    lines = (line.split() for line in stat.splitlines())
+    ticks = {
+        int(words[0][3:]): [int(word) for word in words[1:9]]
+        for words in lines
+        if words and words[0].startswith("cpu") and words[0][3:].isdigit()
+    }
+    return {processor: (values[3] + values[4], sum(values)) for processor, values in ticks.items()}
+
+
+def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
+    """Return the share of an interval in which a processor was idle; a clock that stood still counts as idle.
+
+    >>> idle_share((10, 100), (40, 200))
+    0.3
+    """
+    whole = after[1] - before[1]
+    return (after[0] - before[0]) / whole if whole > 0 else 1.0
+
+
+def read_quota(path: Path = _CPU_QUOTA) -> float:
+    """Return the number of processors that the control group of this process may use; infinite without a limit."""
+    with suppress(OSError, ValueError):
+        quota, period = path.read_text(encoding="ascii").split()
+        return int(quota) / int(period)
+    return float("inf")
+
+
+def copy_mbps(processor_time: Callable[[], float]) -> float:
+    """Return mbit that one processor moves from a socket to another in a second of its own time."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as source,
+        server.accept()[0] as target,
+    ):
+        piece, room, moved = bytes(_PIECE_BYTES), bytearray(_PIECE_BYTES), 0
+        begin = processor_time()
+        while (used := processor_time() - begin) < _COPY_S:
+            left = source.send(piece)  # what the buffers take, so that one thread can do both ends
+            moved += left
+            while left:
+                left -= target.recv_into(room, left)
+    return moved * 8 / 1e6 / used

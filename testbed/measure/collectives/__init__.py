@@ -1,0 +1,6 @@
+"""AllReduces and transfers measured on the hosts of a lab, or modelled where there are none."""
+
+from testbed.measure.collectives.ranks import Ranks, run_collectives
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration
+
+__all__ = ["CollectiveSpec", "Configuration", "Ranks", "run_collectives"]

@@ -1,0 +1,199 @@
+"""Reports of the ranks of one launch and their guards, and, when it failed, whose fault it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.design.model import Nic, Wiring
+from testbed.errors import CollectiveError, CollectiveTimeout
+from testbed.lab.hosts.fleet import Completed
+from testbed.lab.model import Lab
+
+NAMED_AT_MOST = 4
+
+
+@dataclass(slots=True)
+class RankReports:
+    """Messages by host; the order of `errors` and `guards` is that of arrival.
+
+    `ready_again` are ranks that wait for another job after this one, `processor_s` is what all have used.
+
+    `never_began` are hosts where the launch ended by itself before the rank was ready.
+    """
+
+    ready: dict[str, dict[str, Any]] = field(default_factory=dict)
+    last_at: dict[str, str] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    done: set[str] = field(default_factory=set)
+    errors: dict[str, str] = field(default_factory=dict)
+    guards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    never_began: set[str] = field(default_factory=set)
+    ready_again: dict[str, dict[str, Any]] = field(default_factory=dict)
+    processor_s: float = 0.0
+
+    def take(self, host: str, line: str) -> str:
+        """Note one line; gives the kind of event, empty for a line that is none."""
+        try:
+            message = json.loads(line)
+            event = str(message["event"])
+        except (ValueError, KeyError, TypeError):
+            return ""
+        match event:
+            case "ready":
+                self.processor_s += message.get("processor_s", 0.0)
+                (self.ready_again if host in self.done else self.ready)[host] = message
+            case "at":
+                self.last_at[host] = f"{message['configuration']}, {message['size']} B"
+            case "row":
+                self.rows.append(message)
+            case "done":
+                self.done.add(host)
+                self.processor_s += message.get("processor_s", 0.0)
+            case "error":
+                self.errors[host] = message["message"]
+            case "guard":
+                self.guards[host] = message
+        return event
+
+    @property
+    def failed(self) -> bool:
+        """True if a rank is lost, so that the others wait in vain."""
+        ended = self.guards.values()
+        return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in ended)
+
+    @property
+    def deadline_passed(self) -> bool:
+        """True if a guard ended its rank because the time was up."""
+        return any(guard["reason"] == "deadline" for guard in self.guards.values())
+
+    @property
+    def killed(self) -> Iterator[str]:
+        """Hosts whose rank was ended by a signal that was not ours."""
+        return (
+            host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
+        )
+
+    @property
+    def given_up(self) -> Iterator[str]:
+        """Hosts whose rank ended by itself, and not well."""
+        return (
+            host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
+        )
+
+
+class Diagnosis:
+    """Turns what was said into the error that tells an operator where to look."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        wiring: Wiring,
+        reports: RankReports,
+        completed: Mapping[str, Completed],
+        deadline_s: float,
+    ) -> None:
+        self.lab = lab
+        self.wiring = wiring
+        self.reports = reports
+        self.completed = completed
+        self.deadline_s = deadline_s
+        self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
+
+    def not_ready(self) -> CollectiveError:
+        """Return the error when some ranks did not get ready: it names those that ended by themselves, else the late.
+
+        When the deadline was too short even for that, it is the timeout of `failure`.
+        """
+        if self.reports.deadline_passed:
+            return self.failure()
+        missing = [host for host in self.nodes if host not in self.reports.ready]
+        names = [host for host in missing if host in self.reports.never_began] or missing
+        words = "; ".join(f"{self._rank(host)}: {self._last_words(host)}" for host in names[:NAMED_AT_MOST])
+        what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
+        hint = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
+        return CollectiveError(f"{what}, so none ran: {words}{_more(names)}. {hint}{self._unconfirmed()}")
+
+    def failure(self) -> CollectiveError:
+        """Return the error when ranks did not finish: a timeout with the dark links, or the first report of failure."""
+        silent = [
+            host for host in self.nodes if host not in self.reports.guards and host not in self.completed
+        ]
+        if silent and self.reports.guards:
+            words = ", ".join(map(self._place, silent[:NAMED_AT_MOST])) + _more(silent)
+            return CollectiveTimeout(
+                f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
+                f"and at these hosts; {self._end()}"
+            )
+        dark = list(self._dark())
+        if dark:
+            words = "; ".join(dark[:NAMED_AT_MOST]) + _more(dark)
+            return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._end()}")
+        if self.reports.deadline_passed:
+            late = [host for host in self.nodes if host not in self.reports.ready]
+            lost = late or [host for host in self.nodes if host not in self.reports.done]
+            words = ", ".join(map(self._place, lost[:NAMED_AT_MOST])) + _more(lost)
+            return CollectiveTimeout(
+                f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
+                f"carrier. Look with `testbed verify`, or allow more time. {self._end()}"
+            )
+        return CollectiveError(f"the AllReduce failed: {self._culprit()}. {self._end()}")
+
+    def _dark(self) -> Iterator[str]:
+        """Yield each rank that its guard saw without carrier on a NIC that a link should light."""
+        into = self.wiring.link_into
+        for node, host in enumerate(self.lab.hosts):
+            dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
+            for index, nic in enumerate(host.nics):
+                link = into.get(Nic(node, index))
+                if link is not None and nic.name in dark_nics:
+                    yield f"{self._place(host.name)} has no light on {self.lab.link_label(link)}"
+
+    def _culprit(self) -> str:
+        """Return the rank that failed first: who was killed says nothing, and makes the others fail."""
+        for host in self.reports.killed:
+            return f"{self._place(host)} was ended by signal {-self.reports.guards[host]['status']}"
+        for host, words in self.reports.errors.items():
+            return f"{self._place(host)}: {words}"
+        silent = [host for host in self.nodes if host not in self.reports.guards]
+        for host in (*self.reports.given_up, *silent, *self.nodes):
+            return f"{self._place(host)}: {self._last_words(host)}"
+        raise AssertionError("a launch without ranks cannot fail")
+
+    def _rank(self, host: str) -> str:
+        return f"rank {self.nodes[host]} ({host})"
+
+    def _place(self, host: str) -> str:
+        return f"rank {self.nodes[host]} ({host}, at {self.reports.last_at.get(host, 'the start')})"
+
+    def _last_words(self, host: str) -> str:
+        completed = self.completed.get(host)
+        if completed is None:
+            return "nothing is heard from it"
+        # Torch's warnings ([W...) are about other things.
+        lines = [line for line in completed.stderr.strip().splitlines() if not line.startswith("[W")]
+        if lines:
+            return lines[-1][-300:]
+        if completed.exit_status < 0:
+            return "it was killed, or the host is gone"
+        return f"it said nothing (exit status {completed.exit_status})"
+
+    def _end(self) -> str:
+        return "All ranks were ended" + self._unconfirmed()
+
+    def _unconfirmed(self) -> str:
+        """Return hosts that did not confirm the end of their rank.
+
+        Their guards end it at the deadline at the latest.
+        """
+        silent = [
+            host for host in self.nodes if host not in self.reports.guards and host not in self.completed
+        ]
+        return f"; no word of that from {', '.join(silent)}" if silent else ""
+
+
+def _more(names: list[str]) -> str:
+    rest = len(names) - NAMED_AT_MOST
+    return f" and {rest} more" if rest > 0 else ""

@@ -1,0 +1,270 @@
+"""Run AllReduce and exchanges on all hosts and bring back what they took: one launch a topology, all ranks or none.
+
+`testbed/node/collective.py` runs on every host under `testbed/node/guard.py`, which ends it at the deadline or
+when we disconnect. What goes wrong comes back as a typed error that names rank and link.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from importlib import resources
+from typing import Any, Self
+
+from testbed.design.model import Routes, Wiring
+from testbed.errors import CollectiveError, HostError
+from testbed.lab.hosts.fleet import Completed, Fleet, Launch
+from testbed.lab.model import Lab, LabHost
+from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
+from testbed.measure.collectives.rows import nic_bytes_of, timing_of
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
+from testbed.measure.model import CollectiveResult, Timing
+
+__all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "doubling_sizes", "run_collectives"]
+
+READY_TIMEOUT_S = 120.0
+# How long after the deadline the guards' last words are waited for, and how often we look who still runs.
+GRACE_S = 1.5
+LOOK_S = 0.5
+
+Progress = Callable[[int, int, str], None]
+
+
+def run_collectives(
+    fleet: Fleet,
+    lab: Lab,
+    wiring: Wiring,
+    routes: Routes,
+    spec: CollectiveSpec,
+    *,
+    deadline_s: float = 60.0,
+    on_progress: Progress = lambda _done, _total, _text: None,
+    on_row: Callable[[Timing], None] = lambda _timing: None,
+) -> CollectiveResult:
+    """Measure all configurations of `spec` in one launch.
+
+    Raises `CollectiveTimeout` naming rank and link at the latest 2 s after `deadline_s` (counted from the launch),
+    `on_row` is given each timing as soon as it is measured, so that a failure loses none.
+    `WrongResult`, `CollectiveError` when a rank fails, `HostError` when hosts cannot be reached. No rank is left
+    behind.
+    """
+    with Ranks(fleet, lab, deadline_s, kept=False) as ranks:
+        return ranks.measure(wiring, routes, spec, on_progress=on_progress, on_row=on_row)
+
+
+class Ranks:
+    """One rank on every host, kept from one measurement to the next: to start one costs seconds of a processor.
+
+    A context manager; leaving it ends them. They start with the first measurement, and again when the deadline
+    passed between two.
+    """
+
+    def __init__(self, fleet: Fleet, lab: Lab, deadline_s: float, *, kept: bool = True) -> None:
+        self._fleet = fleet
+        self._lab = lab
+        self._deadline_s = deadline_s
+        self._kept = kept
+        self._hosts = {host.name for host in lab.hosts}
+        self._folder = ""
+        self._launch: Launch | None = None
+        self._resources = ExitStack()
+        self._reports = RankReports()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all ranks. Safe to call again."""
+        self._launch = None
+        self._resources.close()
+
+    def measure(
+        self,
+        wiring: Wiring,
+        routes: Routes,
+        spec: CollectiveSpec,
+        *,
+        on_progress: Progress = lambda _done, _total, _text: None,
+        on_row: Callable[[Timing], None] = lambda _timing: None,
+    ) -> CollectiveResult:
+        """Measure all configurations of `spec`, as `run_collectives` does; the deadline counts for each measurement.
+
+        Raises what `run_collectives` raises; all ranks are ended then.
+        """
+        try:
+            reports = self._measure(wiring, routes, spec, on_progress, on_row)
+        except BaseException:
+            self.close()
+            raise
+        if not self._kept:
+            self.close()
+        return _result(self._lab, wiring, routes, spec, reports)
+
+    def _measure(
+        self,
+        wiring: Wiring,
+        routes: Routes,
+        spec: CollectiveSpec,
+        on_progress: Progress,
+        on_row: Callable[[Timing], None],
+    ) -> RankReports:
+        ends_at = time.monotonic() + self._deadline_s + GRACE_S
+        launch, reports = self._started()
+        ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
+        if ready:
+            ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._kept else ends_at
+            job = _job(self._lab, spec, reports, self._deadline_s) | {"more": self._kept}
+            launch.send(json.dumps(job) + "\n")
+            for row in _follow(launch, reports, spec, ends_at, on_progress, kept=self._kept):
+                on_row(timing_of(self._lab, wiring, routes, spec, row))
+            if self._kept and reports.done == self._hosts:
+                return reports
+        launch.close_input()
+        completed = _completed(launch)
+        for host, line in launch.lines(0):
+            reports.take(host, line)
+        diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
+        if not ready:
+            raise diagnosis.not_ready()
+        if reports.done != self._hosts:
+            raise diagnosis.failure()
+        return reports
+
+    def _started(self) -> tuple[Launch, RankReports]:
+        """Return the ranks that are there, or new ones, and the reports of their next job."""
+        if self._launch is not None and set(self._launch.running) == self._hosts:
+            self._reports = RankReports(ready=self._reports.ready_again)
+            return self._launch, self._reports
+        self.close()
+        if not self._folder:
+            names = ("guard.py", "collective.py")
+            programs = {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names}
+            self._folder = self._fleet.put(programs)
+        commands = {host.name: self._command(host, node) for node, host in enumerate(self._lab.hosts)}
+        self._launch = self._resources.enter_context(self._fleet.start(commands))
+        self._reports = RankReports()
+        return self._launch, self._reports
+
+    def _command(self, host: LabHost, node: int) -> str:
+        nics = [word for nic in host.nics for word in ("--nic", nic.name)]
+        rank = [host.python, "-I", f"{self._folder}/collective.py", str(node)]
+        guard = [host.python, "-IS", f"{self._folder}/guard.py", "--deadline", f"{self._deadline_s:g}"]
+        return shlex.join([*guard, *(["--renew"] if self._kept else []), *nics, "--", *rank])
+
+
+def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: float) -> bool:
+    """Return whether all ranks got ready; False as soon as one has ended instead."""
+    if reports.ready.keys() == hosts:
+        return True
+    for _event in _events(launch, reports, until):
+        if reports.ready.keys() == hosts:
+            return True
+        gone = reports.guards.keys() | (hosts - set(launch.running))
+        reports.never_began = gone - reports.ready.keys()
+        if gone:
+            return False
+    return False
+
+
+def _follow(
+    launch: Launch,
+    reports: RankReports,
+    spec: CollectiveSpec,
+    until: float,
+    on_progress: Progress,
+    *,
+    kept: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yield rows as they come, until all have ended, or are done if they are kept.
+
+    Disconnects as soon as one is lost: the others would wait in vain.
+    """
+    for event in _events(launch, reports, until):
+        if event == "row":
+            row = reports.rows[-1]
+            text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
+            on_progress(len(reports.rows), spec.rows, text)
+            yield row
+        if reports.failed or (reports.ready.keys() - reports.done) - set(launch.running):
+            launch.close_input()
+        elif kept and reports.done == reports.ready.keys():
+            return
+
+
+def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
+    """Yield kinds of event as they come, an empty one now and then, until all have ended or the time has come."""
+    while launch.running and (left_s := until - time.monotonic()) > 0:
+        for host, line in launch.lines(min(LOOK_S, left_s)):
+            yield reports.take(host, line)
+        yield ""
+    for host, line in launch.lines(0):
+        yield reports.take(host, line)
+
+
+def _completed(launch: Launch) -> dict[str, Completed]:
+    """Return what became of the commands; empty when some do not end by themselves (leaving the launch ends them)."""
+    try:
+        return launch.wait(GRACE_S)
+    except HostError:
+        return {}
+
+
+def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:
+    first = lab.hosts[0]
+    return {
+        "nodes": len(lab.hosts),
+        "backend": _backend(spec, reports.ready),
+        "store": f"{first.management}:{reports.ready[first.name]['store_port']}",
+        "addresses": [str(host.address) for host in lab.hosts],
+        "nics": [[nic.name for nic in host.nics] for host in lab.hosts],
+        "timeout_s": deadline_s,
+        "min_time_s": spec.min_time_s,
+        "min_iterations": spec.min_iterations,
+        "max_iterations": spec.max_iterations,
+        "max_time_s": spec.max_time_s,
+        "configurations": [_described(configuration) for configuration in spec.configurations],
+    }
+
+
+def _described(configuration: Configuration) -> dict[str, Any]:
+    named = {"name": configuration.name, "sizes": configuration.sizes}
+    if configuration.pairs:
+        return {**named, "pairs": configuration.pairs}
+    return {**named, "rings": [ring.order for ring in configuration.rings]}
+
+
+def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the backend that all ranks use.
+
+    Raises `CollectiveError` when NCCL is asked for and a host or a case cannot.
+    """
+    exchanges = [each.name for each in spec.configurations if not each.collective.on_gpus]
+    if exchanges and spec.backend == "nccl":
+        raise CollectiveError(
+            f"{exchanges[0]}: transfers between pairs are measured with the backend 'gloo' only; choose it"
+        )
+    without = [host for host, message in ready.items() if not message["gpus"]]
+    if spec.backend == "auto":
+        return "gloo" if without or exchanges else "nccl"
+    if spec.backend == "nccl" and without:
+        names = ", ".join(sorted(without))
+        raise CollectiveError(
+            f"no GPU that torch can use on {names}: choose the backend 'gloo', or 'auto' to use what all hosts have"
+        )
+    return spec.backend
+
+
+def _result(
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, reports: RankReports
+) -> CollectiveResult:
+    timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in reports.rows)
+    nic_bytes = tuple(entry for row in reports.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
+    backend = _backend(spec, reports.ready)
+    versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
+    return CollectiveResult(timings, nic_bytes, versions, reports.processor_s)

@@ -1,0 +1,122 @@
+"""Rows that rank 0 reported, as timings and as bytes that prove the rings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from testbed.design.model import Nic, Routes, Wiring
+from testbed.errors import WrongResult
+from testbed.lab.model import Lab
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration
+from testbed.measure.model import NicBytes, Timing
+
+# A size is limited by the hosts' processors when the links were not full and processors were short on some host: all
+# together, or the one that the rank had, were this busy; the hypervisor kept this share of them; or the rank's
+# threads were ready and waited for one for this share of the time.
+BUSY_PROCESSOR = 0.75
+STOLEN_SHARE = 0.05
+WAITED_SHARE = 0.1
+FULL_LINK = 0.9
+
+# How far the bytes of a NIC may be from the ring arithmetic, and how much an idle NIC may send beside a busy one.
+RING_TOLERANCE = 0.05
+IDLE_TOLERANCE = 0.02
+# Below this size, acknowledgements and headers outweigh the payload and the bytes prove nothing.
+PROVING_SIZE_BYTES = 1 << 20
+
+
+def timing_of(
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
+) -> Timing:
+    """Return one row as a timing. Raises `WrongResult` naming the ranks that hold wrong elements."""
+    configuration = _configuration(spec, row)
+    wrong = {rank: count for rank, count in enumerate(row["wrong"]) if count}
+    if wrong:
+        who = ", ".join(f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong.items())
+        raise WrongResult(
+            f"{configuration.name}, {row['size']} B: wrong elements: {who}; "
+            "the network or a host corrupts data: do not trust this run"
+        )
+    collective = configuration.collective
+    limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
+    algbw = row["size"] * 8 / row["time_us"]
+    busbw = algbw * collective.bus_factor(configuration.ranks)
+    return Timing(
+        run_id=spec.run_id,
+        topology=spec.topology,
+        configuration=configuration.name,
+        collective=collective.name,
+        ranks=configuration.ranks,
+        rings=configuration.rings_per_node,
+        size_bytes=row["size"],
+        iterations=row["iterations"],
+        time_us=row["time_us"],
+        min_us=row["min_us"],
+        max_us=row["max_us"],
+        algbw_mbps=algbw,
+        busbw_mbps=busbw,
+        limit_mbps=limit,
+        wrong=0,
+        cpu_limited=busbw < FULL_LINK * limit and lacked_processors(row),
+        simulated=lab.simulated,
+        hosts=spec.hosts,
+        low_us=row["low_us"],
+        high_us=row["high_us"],
+        processor_s=row["processor_s"],
+    )
+
+
+def lacked_processors(row: Mapping[str, Any]) -> bool:
+    """Return True where the ranks of a row had to share or to wait for processors, whoever used them."""
+    return bool(
+        row["processor_busy"] >= BUSY_PROCESSOR
+        or row["processor_stolen"] >= STOLEN_SHARE
+        or row["processor_waited"] >= WAITED_SHARE
+    )
+
+
+def nic_bytes_of(
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
+) -> Iterator[NicBytes]:
+    """Yield what each NIC sent, and the payload that the collective puts on its link."""
+    configuration = _configuration(spec, row)
+    shares = configuration.collective.link_shares(wiring, routes, configuration)
+    for node, host in enumerate(lab.hosts):
+        for index, nic in enumerate(host.nics):
+            link = wiring.link_from.get(Nic(node, index))
+            yield NicBytes(
+                topology=spec.topology,
+                configuration=configuration.name,
+                size_bytes=row["size"],
+                host=host.name,
+                nic=nic.name,
+                sent_bytes=row["sent_bytes"][node][nic.name],
+                expected_bytes=shares.get(link, 0.0) * row["size"] * row["iterations"] if link else 0.0,
+            )
+
+
+def misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
+    """Return the NICs whose counters contradict the plan, at sizes that can prove it.
+
+    A NIC on a ring must send the ring's bytes within 5 %, every other less than 2 % of what a ring puts on one link.
+    """
+    full: dict[tuple[str, str, int], float] = {}
+    for entry in nic_bytes:
+        full[_row_of(entry)] = max(full.get(_row_of(entry), 0.0), entry.expected_bytes)
+    proving = (entry for entry in nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES)
+    return tuple(entry for entry in proving if not _is_placed(entry, full[_row_of(entry)]))
+
+
+def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
+    if entry.expected_bytes:
+        return abs(entry.sent_bytes / entry.expected_bytes - 1) <= RING_TOLERANCE
+    return entry.sent_bytes < IDLE_TOLERANCE * full_link_bytes
+
+
+def _row_of(entry: NicBytes) -> tuple[str, str, int]:
+    return entry.topology, entry.configuration, entry.size_bytes
+
+
+def _configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuration:
+    return next(c for c in spec.configurations if c.name == row["configuration"])

@@ -1,0 +1,88 @@
+"""Measurements to make: AllReduces and exchanges, their message sizes, and how long each is timed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal
+
+from testbed.design.collectives.performance import Pair
+from testbed.design.collectives.table import Collective, collective_of
+from testbed.design.model import RingOrder
+
+Backend = Literal["auto", "gloo", "nccl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One way to run an AllReduce: `rings` over all nodes, or over groups of them side by side; or an exchange.
+
+    Every node must be in as many rings as every other: its tensor is split evenly over them. Without rings, every
+    (source, target) of `pairs` is sent to at once, and a node's tensor is split evenly over its targets; all pairs
+    are an all-to-all.
+    """
+
+    name: str
+    rings: tuple[RingOrder, ...]
+    sizes: tuple[int, ...]
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def collective(self) -> Collective:
+        """The collective whose rings or pairs these are."""
+        return collective_of(self)
+
+    @property
+    def ranks(self) -> int:
+        """Nodes that share one sum, or that send and receive."""
+        return len({node for pair in self.pairs for node in pair}) or len(self.rings[0].order)
+
+    @property
+    def rings_per_node(self) -> int:
+        """Over how many rings each node splits its tensor; an exchange has none."""
+        return max(Counter(node for ring in self.rings for node in ring.order).values(), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveSpec:
+    """Measurements of a launch: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
+
+    Where these take longer than `max_time_s`, three are enough.
+    The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere.
+    """
+
+    run_id: str
+    topology: str
+    configurations: tuple[Configuration, ...]
+    hosts: str = "kernel"
+    backend: Backend = "auto"
+    min_time_s: float = 0.5
+    min_iterations: int = 5
+    max_iterations: int = 20
+    max_time_s: float = 8.0
+
+    @property
+    def rows(self) -> int:
+        """Number of timings that it gives."""
+        return sum(len(configuration.sizes) for configuration in self.configurations)
+
+
+def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
+    """Return every node sends an equal part of its tensor to every other.
+
+    >>> all_to_all("x", 3, (1024,)).pairs
+    ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
+    """
+    return Configuration(name, (), sizes, tuple(permutations(range(nodes), 2)))
+
+
+def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
+    """Return message sizes from `smallest` to `largest` bytes, each twice the one before.
+
+    >>> doubling_sizes(1024, 8192)
+    (1024, 2048, 4096, 8192)
+    """
+    steps = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
+    return tuple(smallest << step for step in range(steps + 1))

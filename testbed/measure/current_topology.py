@@ -1,0 +1,153 @@
+"""Measure on the circuits that stand: our own collectives, or nccl-tests where the hosts have GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from testbed.design.model import RingOrder
+from testbed.design.topology.rings import rings_of
+from testbed.errors import CollectiveError, VerifyFailed
+from testbed.lab.model import Lab
+from testbed.measure.collectives.modelled import model_collectives
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Progress, Ranks, run_collectives
+from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, misplaced
+from testbed.measure.model import CollectiveResult, Timing
+from testbed.measure.nccl.document import nccl_document
+from testbed.measure.nccl.launch import NcclSettings, NcclTest, run_nccl
+from testbed.measure.nccl.log import RingFinding, check_rings
+from testbed.measure.nccl.table import NcclTable, table_json
+from testbed.measure.results.run import Run
+from testbed.operate.session import Design, LabSession
+
+ONE_RING = "one ring"
+Backend = Literal["auto", "gloo", "nccl"]
+_NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTestsResult:
+    """Timings by nccl-tests, and where NCCL's rings differ from the planned ones."""
+
+    table: NcclTable
+    rings: tuple[RingFinding, ...]
+
+
+def all_rings_name(rings: Sequence[RingOrder]) -> str:
+    """Return `four rings`: how a configuration over all rings of a topology is called."""
+    return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
+
+
+def node_configurations(design: Design, sizes: tuple[int, ...]) -> tuple[Configuration, ...]:
+    """Return AllReduce over all nodes: on one ring, and split over all rings of the topology."""
+    rings = rings_of(design.topology)
+    one = Configuration(ONE_RING, rings[:1], sizes)
+    return (one, Configuration(all_rings_name(rings), rings, sizes)) if len(rings) > 1 else (one,)
+
+
+def collect(
+    session: LabSession,
+    design: Design,
+    spec: CollectiveSpec,
+    *,
+    deadline_s: float,
+    on_progress: Progress,
+    on_row: Callable[[Timing], None] = lambda _timing: None,
+    ranks: Ranks | None = None,
+) -> CollectiveResult:
+    """Measure on the hosts, or ask the flow model where hosts are only modelled; `on_row` gets rows as they come.
+
+    With `ranks` on these, which stay for the next measurement and have a deadline of their own.
+    """
+    if session.fleet is None:
+        result = model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
+        for timing in result.timings:
+            on_row(timing)
+        return result
+    if ranks is not None:
+        return ranks.measure(design.wiring, design.routes, spec, on_progress=on_progress, on_row=on_row)
+    return run_collectives(
+        session.fleet,
+        session.lab,
+        design.wiring,
+        design.routes,
+        spec,
+        deadline_s=deadline_s,
+        on_progress=on_progress,
+        on_row=on_row,
+    )
+
+
+def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
+    """Put a measurement on record beside its rows: byte counters, versions, a document of nccl-tests' form each."""
+    run.add_nic_bytes(result.nic_bytes)
+    run.add_versions(result.versions)
+    for configuration in spec.configurations:
+        rows = [row for row in result.timings if row.configuration == configuration.name]
+        document = nccl_document(lab, rows, result.versions)
+        run.add_nccl(f"{spec.topology}-{configuration.name}", document)
+    run.add_phase(f"ring proof {spec.topology}", ring_proof(result))
+
+
+def ring_proof(result: CollectiveResult) -> dict[str, int]:
+    """Return how many NIC counters, at sizes that prove it, show the bytes of the planned rings, and how many not."""
+    wrong = misplaced(result.nic_bytes)
+    proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
+    return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
+
+
+def measure_current(
+    session: LabSession,
+    design: Design,
+    run: Run,
+    sizes: tuple[int, ...],
+    deadline_s: float,
+    *,
+    hosts: str,
+    backend: Backend = "auto",
+    on_progress: Progress,
+) -> CollectiveResult:
+    """Return one ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
+    check_in_force(session, design)
+    spec = CollectiveSpec(
+        run.run_id, design.name, node_configurations(design, sizes), hosts=hosts, backend=backend
+    )
+    result = collect(
+        session,
+        design,
+        spec,
+        deadline_s=deadline_s,
+        on_progress=on_progress,
+        on_row=lambda timing: run.add_timings([timing]),
+    )
+    record(run, session.lab, spec, result)
+    return result
+
+
+def measure_nccl_tests(
+    session: LabSession, design: Design, run: Run, settings: NcclSettings, test: NcclTest
+) -> NcclTestsResult:
+    """Run real nccl-tests over all hosts and compare the rings NCCL built with the planned ones.
+
+    Raises `CollectiveError` saying why when the hosts have no GPUs or programs, `VerifyFailed` when the
+    topology is not in force.
+    """
+    if session.fleet is None:
+        raise CollectiveError("nccl-tests run on hosts with GPUs; the hosts of this lab are only modelled")
+    check_in_force(session, design)
+    rings = rings_of(design.topology)
+    done = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
+    run.add_nccl(f"{design.name}-{test.program}", table_json(done.table))
+    return NcclTestsResult(done.table, check_rings(rings, done.rings))
+
+
+def check_in_force(session: LabSession, design: Design) -> None:
+    """Raise `VerifyFailed` unless switches, light and fibres are as the design wants them."""
+    verified = session.verify(session.plan(design))
+    if not verified.ok:
+        first = verified.findings[0]
+        raise VerifyFailed(
+            f"the topology is not in force, {len(verified.findings)} findings, the first: "
+            f"{first.kind}: {first.subject}: {first.detail}. Apply this topology first, then measure"
+        )

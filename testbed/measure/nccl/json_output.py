@@ -1,0 +1,264 @@
+"""The JSON that nccl-tests write with `-J`, document versions 1 to 3, whole or cut off.
+
+Its traps: booleans are the words "true" and "false" (and real booleans in our own documents), `root` is a
+padded word, `okay` may be "unchecked", not-a-number is the word "nan" and infinity the bare word `inf`,
+`nwrong` is null when unchecked, and `env` holds the whole environment of whoever ran the test.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
+
+from testbed.errors import ResultsError
+from testbed.measure.nccl.table import (
+    JSON_VERSION,
+    IterationSpread,
+    NcclDevice,
+    NcclRow,
+    NcclTable,
+    NcclTiming,
+    nccl_version_text,
+)
+
+T = TypeVar("T")
+
+_BARE_NUMBERS = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)(?=\s*[,}\]])")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
+
+
+def parse_json(text: str, name: str = "output") -> NcclTable:
+    """Return the table that the document holds; `name` (a file) begins messages.
+
+    What is cut off or malformed becomes a sentence in `problems`, as long as there is one whole row.
+    Raises `ResultsError`, naming the line, when it is no document of nccl-tests or has no row.
+    """
+    document, cut = _load(text, name)
+    results = document.get("results")
+    if not isinstance(results, list):
+        if cut and "nccl_version" in document:
+            raise ResultsError(f"{name}:{_lines(text)}: cut off before the first result. Run the test again")
+        raise ResultsError(
+            f"{name}:1: not a document of nccl-tests: it has no list `results`. "
+            f"Give the file that a test wrote with -J, or its standard output"
+        )
+    problems = _complaints(document, cut=cut)
+    rows = [row for place, entry in enumerate(results) if (row := _row(entry, place, problems))]
+    if not rows:
+        why = "; ".join(problems) or "`results` is empty"
+        raise ResultsError(f"{name}:{_lines(text)}: no whole row of results: {why}. Run the test again")
+    return _table(document, rows, problems, cut=cut)
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + 1
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)
+
+
+def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
+    """Return the document, and whether it had to be closed because it is cut off."""
+    text = _BARE_NUMBERS.sub("null", text)
+    attempts: tuple[Callable[[], str], ...] = (lambda: text, lambda: close_document(text))
+    failure = None
+    for place, attempt in enumerate(attempts):
+        try:
+            document = json.loads(attempt())
+        except (json.JSONDecodeError, RecursionError) as error:
+            failure = failure or error
+            continue
+        if isinstance(document, dict):
+            return document, place > 0
+    line = failure.lineno if isinstance(failure, json.JSONDecodeError) else 1
+    what = failure.msg if isinstance(failure, json.JSONDecodeError) else "no object at the top"
+    raise ResultsError(
+        f"{name}:{line}: not a JSON document ({what}). Give the file that a test wrote with -J"
+    )
+
+
+def close_document(text: str) -> str:
+    """Return a document that was cut off, ended after its last whole element.
+
+    >>> close_document('{"a":[{"b":1},{"b":2},{"b')
+    '{"a":[{"b":1},{"b":2}]}'
+    """
+    closers: list[str] = []
+    best = ""
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if mark in "[{":
+            closers.append("]" if mark == "[" else "}")
+            best = best or mark + closers[0]
+        elif mark in "]}":
+            if not closers or closers.pop() != mark:
+                break
+            best = text[: token.end()] + "".join(reversed(closers))
+        elif mark == ",":
+            best = text[: token.start()] + "".join(reversed(closers))
+    return best
+
+
+def _complaints(document: Mapping[str, Any], *, cut: bool) -> list[str]:
+    problems = []
+    if cut:
+        problems.append("the document is cut off: the run was ended, or had not finished")
+    version = document.get("version")
+    if isinstance(version, int) and version > JSON_VERSION:
+        problems.append(f"document version {version} is newer than the {JSON_VERSION} known here")
+    problems.extend(f"error: {error}" for error in _errors(document))
+    own = document.get("problems")
+    return [*problems, *map(str, own)] if _is_list(own) and own else problems
+
+
+def _errors(document: Mapping[str, Any]) -> list[str]:
+    errors = document.get("errors")
+    return [str(error) for error in errors if error] if _is_list(errors) else []
+
+
+def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
+    """Return one entry of `results`, or None and a complaint when it is not whole."""
+    try:
+        if not isinstance(entry, Mapping):
+            raise TypeError("no object")
+        in_place = _timing(entry, "in_place")
+        if in_place is None:
+            raise KeyError("in_place")
+        return NcclRow(
+            size_bytes=int(entry["size"]),
+            count=int(entry["count"]),
+            type=str(entry["type"]),
+            redop=_optional(str, entry.get("redop")),
+            root=_optional(int, entry.get("root")),
+            out_of_place=_timing(entry, "out_of_place"),
+            in_place=in_place,
+            timestamp=_optional(str, entry.get("timestamp")),
+            iterations=_optional(int, entry.get("actual_iterations")),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        problems.append(f"results[{place}] is not whole and was left out: {type(error).__name__} {error}")
+        return None
+
+
+def _optional(convert: Callable[[Any], T], value: object) -> T | None:
+    return None if value is None else convert(value)
+
+
+def _timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
+    figures = entry[half]
+    if figures is None:
+        return None
+    wrong = _number(figures["nwrong"])
+    return NcclTiming(
+        time_us=_number(figures["cpu_time"] if "cpu_time" in figures else figures["time"]),
+        algbw_gbytes_per_s=_number(figures["alg_bw"]),
+        busbw_gbytes_per_s=_number(figures["bus_bw"]),
+        wrong=None if wrong is None else int(wrong),
+        largest_error=_number(figures.get("max_error")),
+        copy_gbytes_per_s=_number(figures.get("copy_bw")),
+        spread=_spread(entry.get(f"{half}_per_iter")),
+    )
+
+
+def _spread(figures: Mapping[str, Any] | None) -> IterationSpread | None:
+    if not figures:
+        return None
+    return IterationSpread(*(_number(figures[key]) for key in ("min_us", "max_us", "p99_us", "cv_pct")))
+
+
+def _number(value: object) -> float | None:
+    """Return a number; None for null, for the word "nan" and for infinity."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float | str):
+        raise TypeError(f"{value!r} is no number")
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _boolean(value: object) -> bool | None:
+    """Return a boolean from nccl-tests' words; None for "unchecked" and for nothing."""
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(str(value).strip().lower())
+
+
+def _table(
+    document: Mapping[str, Any], rows: Sequence[NcclRow], problems: Sequence[str], *, cut: bool
+) -> NcclTable:
+    bounds, average = _mapping(document, "out_of_bounds"), _mapping(document, "average_bus_bandwidth")
+    bounds_ok, average_ok = _boolean(bounds.get("okay")), _boolean(average.get("okay"))
+    devices = tuple(_devices(_mapping(document, "config").get("devices")))
+    uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
+    failed = bool(_errors(document)) or document.get("failed") is True
+    return NcclTable(
+        source="json",
+        rows=tuple(rows),
+        version=_optional(str, document.get("nccl_tests_version")),
+        nccl_version=_version_text(document.get("nccl_version")),
+        collective=_collective(document),
+        devices=devices,
+        time_kind="cpu" if uses_cpu_time else "gpu",
+        average_busbw_gbytes_per_s=_lenient(average.get("bandwidth")),
+        average_ok=average_ok,
+        out_of_bounds=_whole(bounds.get("count")),
+        out_of_bounds_ok=bounds_ok,
+        complete=not cut and "average_bus_bandwidth" in document and document.get("complete") is not False,
+        failed=failed or bounds_ok is False or average_ok is False,
+        problems=tuple(problems),
+        json_path=_optional(str, document.get("json_path")),
+    )
+
+
+def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _lenient(value: object) -> float | None:
+    try:
+        return _number(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _whole(value: object) -> int | None:
+    number = _lenient(value)
+    return None if number is None else int(number)
+
+
+def _version_text(code: object) -> str | None:
+    return nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code)
+
+
+def _collective(document: Mapping[str, Any]) -> str | None:
+    """Return the collective's name: our own key, else the program's name at the head of the arguments."""
+    if isinstance(document.get("collective"), str):
+        return str(document["collective"])
+    arguments = document.get("args")
+    return str(arguments[0]).rpartition("/")[2] if _is_list(arguments) and arguments else None
+
+
+def _devices(entries: object) -> list[NcclDevice]:
+    """Return the devices that are described whole; the others are no reason to lose the results."""
+    found = []
+    for entry in entries if isinstance(entries, list) else ():
+        try:
+            found.append(
+                NcclDevice(
+                    rank=int(entry["rank"]),
+                    group=_optional(int, entry.get("group")),
+                    pid=int(entry["pid"]),
+                    host=str(entry["hostname"]),
+                    device=int(entry["device"]),
+                    bus_id=str(entry.get("device_hex", "")),
+                    name=str(entry["device_info"]),
+                )
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return found

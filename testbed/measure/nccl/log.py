@@ -1,0 +1,200 @@
+"""NCCL's own account of its rings (`NCCL_DEBUG=INFO`, subsystems INIT and GRAPH), held against the plan.
+
+The lines are undocumented and may change: this reads those of NCCL 2.4 to 2.29.
+
+    host:pid:tid [0] NCCL INFO ... rank 3 nranks 12 ... commId 0x5d - Init START      since 2023
+    host:pid:tid [0] NCCL INFO Ring 00 : 11 -> 0 -> 1                                 every rank, GRAPH
+    host:pid:tid [0] NCCL INFO Channel 00/04 :  0  1  2 ...                           rank 0, cut at 127 characters
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal
+
+from testbed.design.model import RingOrder
+
+_THREAD = re.compile(r"(?P<thread>\S+:\d+:\d+) \[-?\d+\] NCCL INFO (?P<said>.*\S)")
+_START = re.compile(r".*\bnranks (?P<ranks>\d+)\b.*\bcommId (?P<id>0x[0-9a-f]+)\b.* - Init START")
+_RING = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)$")
+_CHANNEL = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<cut>\s*\S*\.\.\.)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRing:
+    """One ring that NCCL built: the ranks in the order data moves, from the lowest.
+
+    `communicator` is NCCL's id, empty where the log names none.
+    """
+
+    communicator: str
+    channel: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RingLog:
+    """The rings of a log, communicators in the order they appeared, and what could not be told."""
+
+    rings: tuple[FoundRing, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def communicators(self) -> tuple[str, ...]:
+        """Ids in the order in which they appeared."""
+        return tuple(dict.fromkeys(ring.communicator for ring in self.rings))
+
+
+@dataclass(frozen=True, slots=True)
+class RingFinding:
+    """One way in which the rings are not as planned; `order` is the ring concerned, as nodes."""
+
+    kind: Literal["missing", "reversed", "unplanned"]
+    order: tuple[int, ...]
+    detail: str
+
+
+@dataclass(slots=True)
+class _Channel:
+    """State of one ring while reading: who follows whom, and the whole order if it was printed."""
+
+    after: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    printed: tuple[int, ...] = ()
+    is_cut: bool = False
+    contradictory: bool = False
+
+
+def parse_rings(text: str) -> RingLog:
+    """Return the rings in a log of one or all ranks; lines of other kinds are passed over.
+
+    Lines of single ranks count more than the whole ring that rank 0 prints, which may be cut.
+    """
+    communicator_of: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    channels: dict[tuple[str, int], _Channel] = {}
+    for line in text.splitlines():
+        found = _THREAD.search(line)
+        if not found:
+            continue
+        thread, said = found["thread"], found["said"]
+        start = _START.match(said)
+        if start:
+            communicator_of[thread] = start["id"]
+            sizes[start["id"]] = int(start["ranks"])
+        else:
+            _read_ring(channels, communicator_of.get(thread, ""), said)
+    return _ring_log(channels, sizes)
+
+
+def check_rings(
+    planned: Sequence[RingOrder], found: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
+) -> tuple[RingFinding, ...]:
+    """Return what differs between planned rings and found ones; nothing when every planned ring was used alone.
+
+    Rings are equal when one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in
+    the k-th communicator to appear; without it, rank r is node r. Neighbouring ranks of one node count
+    once.
+    """
+    used = {_turned(_as_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
+    wanted = {_turned(ring.order): ring for ring in planned}
+    findings = [_absent(ring, used) for order, ring in wanted.items() if order not in used]
+    explained = set(wanted) | {
+        _turned(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
+    }
+    unplanned = sorted(used - explained)
+    return (
+        *findings,
+        *(RingFinding("unplanned", order, f"NCCL used the ring {_ring_text(order)}") for order in unplanned),
+    )
+
+
+def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, said: str) -> None:
+    ring, whole = _RING.match(said), _CHANNEL.match(said)
+    if ring:
+        channel = channels.setdefault((communicator, int(ring["channel"])), _Channel())
+        rank, before, after = int(ring["rank"]), int(ring["before"]), int(ring["after"])
+        same = channel.after.setdefault(rank, after) == after
+        channel.contradictory |= not (channel.before.setdefault(rank, before) == before and same)
+    elif whole:
+        channel = channels.setdefault((communicator, int(whole["channel"])), _Channel())
+        channel.is_cut = whole["cut"] is not None
+        channel.printed = () if channel.is_cut else tuple(map(int, whole["ranks"].split()))
+
+
+def _ring_log(channels: dict[tuple[str, int], _Channel], sizes: dict[str, int]) -> RingLog:
+    rings, problems = [], []
+    for (communicator, number), channel in channels.items():
+        order = _order(channel, sizes.get(communicator))
+        if isinstance(order, str):
+            named = f" of communicator {communicator}" if communicator else ""
+            problems.append(f"channel {number}{named}: {order}")
+        else:
+            rings.append(FoundRing(communicator, number, order))
+    return RingLog(tuple(rings), tuple(problems))
+
+
+def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
+    """Return the ring from its lowest rank, or a sentence saying why it cannot be told."""
+    if channel.contradictory:
+        return "ranks contradict each other: two communicators in one log that names none of them"
+    order = _followed(channel.after)
+    if order and len(order) == (size or len(order)) and _agrees(channel, order):
+        return order
+    if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
+        return _turned(channel.printed)
+    if channel.after and len(channel.after) == (size or len(channel.after)):
+        return "the neighbours that ranks name form no ring"
+    if channel.after:
+        return f"only these ranks spoke: {', '.join(map(str, sorted(channel.after)))}; collect the logs of all ranks"
+    return "the line is cut; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank names its neighbours"
+
+
+def _followed(after: dict[int, int]) -> tuple[int, ...]:
+    """Return the closed walk from the lowest rank over all ranks, or nothing when there is none."""
+    if not after:
+        return ()
+    order = [min(after)]
+    while len(order) < len(after) and after[order[-1]] in after:
+        order.append(after[order[-1]])
+    closed = len(set(order)) == len(after) and after[order[-1]] == order[0]
+    return tuple(order) if closed else ()
+
+
+def _agrees(channel: _Channel, order: tuple[int, ...]) -> bool:
+    return all(
+        channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
+    )
+
+
+def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    place = log.communicators.index(ring.communicator)
+    if place >= len(nodes_of_ranks):
+        return ring.order
+    nodes = [node for node, _ in groupby(nodes_of_ranks[place][rank] for rank in ring.order)]
+    if len(nodes) > 1 and nodes[0] == nodes[-1]:
+        nodes.pop()
+    return tuple(nodes)
+
+
+def _turned(order: Iterable[int]) -> tuple[int, ...]:
+    """Return the rotation that begins with the lowest number."""
+    ring = tuple(order)
+    start = ring.index(min(ring)) if ring else 0
+    return ring[start:] + ring[:start]
+
+
+def _absent(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFinding:
+    if _turned(ring.order[::-1]) in used:
+        detail = f"the ring of stride {ring.stride} was used the other way round"
+        return RingFinding("reversed", ring.order, detail)
+    detail = f"the ring of stride {ring.stride} ({_ring_text(ring.order)}) was not used"
+    return RingFinding("missing", ring.order, detail)
+
+
+def _ring_text(order: Sequence[int]) -> str:
+    shown = [str(node) for node in order[:8]]
+    return " -> ".join([*shown, "..."] if len(order) > len(shown) else shown)

@@ -1,0 +1,209 @@
+"""Results of nccl-tests as one table, whichever way they were printed.
+
+`table_json` gives the form that nccl-tests itself writes with `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`,
+`nwrong`; microseconds and 10^9 bytes a second), with real booleans, and three keys more:
+`complete`, `failed` and `problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+JSON_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IterationSpread:
+    """Spread of single iterations (`-I 1`): least, most and 99th percentile, and deviation over mean."""
+
+    least_us: float | None
+    most_us: float | None
+    p99_us: float | None
+    variation_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTiming:
+    """One half of a row, out-of-place or in-place. Bandwidths in GB/s, that is 10^9 bytes a second.
+
+    `wrong` is None where it was not checked; `largest_error` is what versions before August 2022 print
+    instead; `copy_gbytes_per_s` is the copy bandwidth that versions of 2024-2025 may add.
+    """
+
+    time_us: float | None
+    algbw_gbytes_per_s: float | None
+    busbw_gbytes_per_s: float | None
+    wrong: int | None = None
+    largest_error: float | None = None
+    copy_gbytes_per_s: float | None = None
+    spread: IterationSpread | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NcclRow:
+    """One size. `redop` and `root` are None where the collective has none or the version prints none."""
+
+    size_bytes: int
+    count: int
+    type: str
+    redop: str | None
+    root: int | None
+    out_of_place: NcclTiming | None
+    in_place: NcclTiming | None
+    timestamp: str | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NcclDevice:
+    """One line of "Using devices": which rank runs where."""
+
+    rank: int
+    group: int | None
+    pid: int
+    host: str
+    device: int
+    bus_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTable:
+    """All that one output says.
+
+    `time_kind` is `cpu` when the times are the processor's (`-C 1`). `complete` says that the footer was
+    reached, `failed` that the tests or NCCL reported a failure; `problems` are sentences for a person.
+    `json_path` is where the output says its JSON went, which may not be where it was asked to go.
+    """
+
+    source: Literal["text", "json"]
+    rows: tuple[NcclRow, ...]
+    version: str | None = None
+    nccl_version: str | None = None
+    collective: str | None = None
+    devices: tuple[NcclDevice, ...] = ()
+    time_kind: Literal["gpu", "cpu"] = "gpu"
+    average_busbw_gbytes_per_s: float | None = None
+    average_ok: bool | None = None
+    out_of_bounds: int | None = None
+    out_of_bounds_ok: bool | None = None
+    complete: bool = True
+    failed: bool = False
+    problems: tuple[str, ...] = ()
+    json_path: str | None = None
+
+    @property
+    def ranks(self) -> int | None:
+        """Number of ranks that took part, if the devices were listed."""
+        return len(self.devices) or None
+
+
+def nccl_version_text(code: int) -> str:
+    """Return NCCL's version number as people write it; versions before 2.9 use a narrower code.
+
+    >>> nccl_version_text(22907), nccl_version_text(2708)
+    ('2.29.7', '2.7.8')
+    """
+    wide = code >= 10_000
+    major, rest = divmod(code, 10_000 if wide else 1_000)
+    minor, patch = divmod(rest, 100)
+    return f"{major}.{minor}.{patch}"
+
+
+def table_json(table: NcclTable) -> dict[str, Json]:
+    """Return the table as a document of nccl-tests' form, with one entry a size in `results`."""
+    return {
+        "version": JSON_VERSION,
+        "source": table.source,
+        "nccl_tests_version": table.version,
+        "nccl_version": table.nccl_version,
+        "collective": table.collective,
+        "ranks": table.ranks,
+        "config": {"devices": [_device_json(device) for device in table.devices]},
+        "results": [_row_json(row, table.time_kind) for row in table.rows],
+        "out_of_bounds": {"count": table.out_of_bounds, "okay": table.out_of_bounds_ok},
+        "average_bus_bandwidth": {
+            "bandwidth": table.average_busbw_gbytes_per_s,
+            "okay": "unchecked" if table.average_ok is None else table.average_ok,
+        },
+        "json_path": table.json_path,
+        "complete": table.complete,
+        "failed": table.failed,
+        "problems": list(table.problems),
+    }
+
+
+def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return column names and cells for people: one row a size, both halves side by side; empty where unknown."""
+    columns = ("size (B)", "type", "redop", "root")
+    figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
+    names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))
+    return names, tuple(_row_text(row) for row in table.rows)
+
+
+def _row_text(row: NcclRow) -> tuple[str, ...]:
+    before = (row.size_bytes, row.type, row.redop, row.root)
+    cells: list[object] = list(before)
+    for half in (row.out_of_place, row.in_place):
+        figures = (
+            (half.time_us, half.algbw_gbytes_per_s, half.busbw_gbytes_per_s, half.wrong)
+            if half
+            else (None,) * 4
+        )
+        cells.extend(figures)
+    return tuple(
+        "" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in cells
+    )
+
+
+def _device_json(device: NcclDevice) -> dict[str, Json]:
+    return {
+        "rank": device.rank,
+        "group": device.group,
+        "pid": device.pid,
+        "hostname": device.host,
+        "device": device.device,
+        "device_hex": device.bus_id,
+        "device_info": device.name,
+    }
+
+
+def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
+    document: dict[str, Json] = {
+        "size": row.size_bytes,
+        "count": row.count,
+        "type": row.type,
+        "redop": row.redop,
+        "root": row.root,
+    }
+    for name, half in (("out_of_place", row.out_of_place), ("in_place", row.in_place)):
+        document[name] = _timing_json(half, time_kind) if half else None
+        if half and half.spread:
+            document[f"{name}_per_iter"] = _spread_json(half.spread)
+    document["timestamp"] = row.timestamp
+    document["actual_iterations"] = row.iterations
+    return document
+
+
+def _timing_json(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
+    optional: Mapping[str, Json] = {"max_error": half.largest_error, "copy_bw": half.copy_gbytes_per_s}
+    return {
+        "cpu_time" if time_kind == "cpu" else "time": half.time_us,
+        "alg_bw": half.algbw_gbytes_per_s,
+        "bus_bw": half.busbw_gbytes_per_s,
+        "nwrong": half.wrong,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _spread_json(spread: IterationSpread) -> dict[str, Json]:
+    return {
+        "min_us": spread.least_us,
+        "max_us": spread.most_us,
+        "p99_us": spread.p99_us,
+        "cv_pct": spread.variation_percent,
+    }

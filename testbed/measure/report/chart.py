@@ -1,0 +1,267 @@
+"""Bus bandwidth against message size (logarithmic) with link-limit lines. Inline SVG, styled by the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from math import log2
+
+from testbed.measure.model import Timing
+from testbed.measure.report.markup import Markup, tag
+from testbed.measure.units import number_text, round_ticks, seconds_text, size_text
+
+_WIDTH, _HEIGHT = 900, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 176, 26, 54
+_PLOT_WIDTH = _WIDTH - _LEFT - _RIGHT
+_PLOT_HEIGHT = _HEIGHT - _TOP - _BOTTOM
+_MOST_SIZE_LABELS = 8
+_LABEL_HEIGHT = 17.0
+_BAND_LABEL_WIDTH = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of the chart: the timings of one configuration, ascending in size, and what to call it."""
+
+    label: str
+    timings: tuple[Timing, ...]
+
+    @property
+    def limit_mbps(self) -> float:
+        """The link limit of the configuration (the same at every size)."""
+        return max(timing.limit_mbps for timing in self.timings)
+
+    @classmethod
+    def of(cls, label: str, timings: Iterable[Timing]) -> Series:
+        """Return a series in ascending order of size."""
+        return cls(label, tuple(sorted(timings, key=lambda timing: timing.size_bytes)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """Axes: places of sizes and bandwidths in the drawing."""
+
+    sizes: tuple[int, ...]
+    ticks: Sequence[float]
+    scale: float
+
+    @property
+    def _octaves(self) -> tuple[float, float]:
+        low, high = log2(max(self.sizes[0], 1)), log2(max(self.sizes[-1], 1))
+        return (low - 0.5, high + 0.5)
+
+    def x_of_octave(self, octave: float) -> float:
+        low, high = self._octaves
+        return _LEFT + (min(max(octave, low), high) - low) / (high - low) * _PLOT_WIDTH
+
+    def x(self, size_bytes: int) -> float:
+        return self.x_of_octave(log2(max(size_bytes, 1)))
+
+    def y(self, mbps: float) -> float:
+        return _TOP + (1 - mbps / self.ticks[-1]) * _PLOT_HEIGHT
+
+
+def draw_bandwidth(
+    series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
+) -> Markup:
+    """Return the chart of several configurations; `key` makes ids unique, `scale` adds what the links stand for.
+
+    Raises `ValueError` when there is nothing to draw.
+    """
+    if not any(one.timings for one in series):
+        raise ValueError("no timings to draw")
+    axes = _axes(series, scale)
+    return tag(
+        "svg",
+        tag("title", title, id=f"{key}-title"),
+        tag("desc", describe(series), id=f"{key}-desc"),
+        _shade(series, axes),
+        _grid(axes),
+        _limit_lines(series, axes),
+        tag("g", (_line(index, one, axes) for index, one in enumerate(series))),
+        _end_labels(series, axes),
+        tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark") if simulated else "",
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        aria_labelledby=f"{key}-title {key}-desc",
+        class_="chart",
+    )
+
+
+def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
+    """Return for each configuration concerned, the sizes at which the hosts' processors set the pace, in words."""
+    found = []
+    for one in series:
+        runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
+        sizes = [[timing.size_bytes for timing in run] for limited, run in runs if limited]
+        ranges = [
+            size_text(run[0]) if len(run) == 1 else f"{size_text(run[0])} to {size_text(run[-1])}"
+            for run in sizes
+        ]
+        if ranges:
+            found.append(f"{one.label} at {', '.join(ranges)}")
+    return found
+
+
+def describe(series: Sequence[Series]) -> str:
+    """Return the chart in words, for those who cannot see it."""
+    sentences = []
+    for one in series:
+        best, last = max(one.timings, key=lambda timing: timing.busbw_mbps), one.timings[-1]
+        sentences.append(
+            f"{one.label}: {number_text(last.busbw_mbps)} Mbit/s at {size_text(last.size_bytes)}, "
+            f"at most {number_text(best.busbw_mbps)} at {size_text(best.size_bytes)}, "
+            f"link limit {number_text(one.limit_mbps)}."
+        )
+    return " ".join(sentences)
+
+
+def _axes(series: Sequence[Series], scale: float) -> _Axes:
+    timings = [timing for one in series for timing in one.timings]
+    largest = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
+    sizes = sorted({timing.size_bytes for timing in timings})
+    return _Axes(tuple(sizes), round_ticks(largest), scale)
+
+
+def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
+    """Return bands behind the sizes at which some configuration was limited by the hosts' processors."""
+    limited = {timing.size_bytes for one in series for timing in one.timings if timing.cpu_limited}
+    bands = [_band(axes, size) for size in axes.sizes if size in limited]
+    merged: list[tuple[float, float]] = []
+    for start, end in bands:
+        if merged and abs(merged[-1][1] - start) < 0.5:  # half a pixel: the same border
+            start = merged.pop()[0]  # noqa: PLW2901 - the band grows
+        merged.append((start, end))
+    return tag("g", (_band_markup(start, end) for start, end in merged))
+
+
+def _band(axes: _Axes, size: int) -> tuple[float, float]:
+    """Return the band from half way to the size before to half way to the size after, in octaves."""
+    place = axes.sizes.index(size)
+    octaves = [log2(max(one, 1)) for one in axes.sizes]
+    before = (octaves[place - 1] + octaves[place]) / 2 if place else octaves[0] - 0.5
+    after = (octaves[place] + octaves[place + 1]) / 2 if place + 1 < len(octaves) else octaves[-1] + 0.5
+    return axes.x_of_octave(before), axes.x_of_octave(after)
+
+
+def _band_markup(start: float, end: float) -> Markup:
+    rectangle = tag("rect", x=start, y=_TOP, width=end - start, height=_PLOT_HEIGHT, class_="cpu-band")
+    if end - start < _BAND_LABEL_WIDTH:
+        return tag("g", rectangle)
+    return tag(
+        "g",
+        rectangle,
+        tag("text", "limited by the hosts’ CPU", x=(start + end) / 2, y=_TOP + 17, class_="band-label"),
+    )
+
+
+def _grid(axes: _Axes) -> Markup:
+    bottom, right = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
+    step = -(-len(axes.sizes) // _MOST_SIZE_LABELS)
+    lines = [tag("line", x1=_LEFT, x2=right, y1=axes.y(t), y2=axes.y(t), class_="grid") for t in axes.ticks]
+    rates = [
+        tag("text", number_text(t), x=_LEFT - 8, y=axes.y(t) + 4.5, class_="tick end") for t in axes.ticks
+    ]
+    marks = [
+        tag("line", x1=axes.x(s), x2=axes.x(s), y1=bottom, y2=bottom + 5, class_="axis") for s in axes.sizes
+    ]
+    sizes = [
+        tag("text", size_text(s), x=axes.x(s), y=bottom + 20, class_="tick middle")
+        for s in list(reversed(axes.sizes))[::step]
+    ]
+    return tag(
+        "g",
+        (*lines, *rates, *marks, *sizes),
+        tag("line", x1=_LEFT, x2=right, y1=bottom, y2=bottom, class_="axis"),
+        tag("text", "bus bandwidth, Mbit/s", x=_LEFT - 56, y=_TOP - 12, class_="axis-title"),
+        tag(
+            "text",
+            "message size (logarithmic)",
+            x=_LEFT + _PLOT_WIDTH / 2,
+            y=bottom + 42,
+            class_="axis-title middle",
+        ),
+    )
+
+
+def _limit_lines(series: Sequence[Series], axes: _Axes) -> Markup:
+    """Return one line a limit: in the colour of its configuration, or in grey when several share it."""
+    users: dict[float, list[int]] = {}
+    for index, one in enumerate(series):
+        users.setdefault(one.limit_mbps, []).append(index)
+    right = _LEFT + _PLOT_WIDTH
+    return tag(
+        "g",
+        (
+            tag(
+                "line",
+                x1=_LEFT,
+                x2=right,
+                y1=axes.y(limit),
+                y2=axes.y(limit),
+                class_=f"limit c{indices[0] % 8}" if len(indices) == 1 else "limit shared",
+            )
+            for limit, indices in users.items()
+        ),
+    )
+
+
+def _line(index: int, one: Series, axes: _Axes) -> Markup:
+    points = [(axes.x(timing.size_bytes), axes.y(timing.busbw_mbps)) for timing in one.timings]
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    marks = [
+        _mark(index, x, y, timing, one.label) for (x, y), timing in zip(points, one.timings, strict=True)
+    ]
+    return tag("g", tag("path", d=path, class_=f"line c{index % 8}"), marks)
+
+
+def _mark(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
+    """Return a point; its shape tells configurations apart without colour, hollow says limited by CPU."""
+    note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
+    tooltip = (
+        f"{label}, {size_text(timing.size_bytes)}: {number_text(timing.busbw_mbps)} Mbit/s, "
+        f"{seconds_text(timing.time_us / 1e6)}{note}"
+    )
+    style = f"mark c{index % 8}{' hollow' if timing.cpu_limited else ''}"
+    return tag("g", tag("title", tooltip), _shape(index, x, y, style))
+
+
+def _shape(index: int, x: float, y: float, style: str) -> Markup:
+    shapes = (
+        "",
+        f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
+        f"M{x:.1f} {y - 5.6:.1f}l5.6 5.6l-5.6 5.6l-5.6 -5.6z",
+        f"M{x:.1f} {y - 5.2:.1f}l5.4 9.2h-10.8z",
+    )
+    outline = shapes[index % len(shapes)]
+    if not outline:
+        return tag("circle", cx=x, cy=y, r=4.4, class_=style)
+    return tag("path", d=outline, class_=style)
+
+
+def _end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
+    """Return names at the right: each configuration beside its last point, each link limit beside its line."""
+    wanted: list[tuple[float, str, str]] = []
+    for index, one in enumerate(series):
+        last = one.timings[-1]
+        wanted.append((axes.y(last.busbw_mbps), one.label, f"end-label c{index % 8}"))
+    for limit in sorted({one.limit_mbps for one in series}):
+        stands_for = f" ≙ {number_text(limit * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
+        wanted.append((axes.y(limit), f"limit {number_text(limit)}{stands_for}", "limit-label"))
+    x = _LEFT + _PLOT_WIDTH + 12
+    return tag("g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread(wanted)))
+
+
+def _spread(wanted: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
+    """Move labels apart, keeping their order from top to bottom and staying inside the plot."""
+    ordered = sorted(wanted)
+    heights = [y for y, _, _ in ordered]
+    for place in range(1, len(heights)):
+        heights[place] = max(heights[place], heights[place - 1] + _LABEL_HEIGHT)
+    excess = heights[-1] - (_TOP + _PLOT_HEIGHT)
+    if excess > 0:
+        heights[-1] -= excess
+        for lower, upper in pairwise(range(len(heights) - 1, -1, -1)):
+            heights[upper] = min(heights[upper], heights[lower] - _LABEL_HEIGHT)
+    return [(y, text, style) for y, (_, text, style) in zip(heights, ordered, strict=True)]

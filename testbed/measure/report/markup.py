@@ -1,0 +1,57 @@
+"""HTML and SVG as nested calls: `tag("p", "a < b", class_="note")`. Text is escaped, markup is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import TypeAlias
+
+Content: TypeAlias = "Markup | str | Iterable[Markup]"
+Attribute: TypeAlias = "str | int | float | bool | None"
+
+_VOID = frozenset({"meta", "br", "col"})
+
+
+class Markup(str):
+    """Text that is markup already and must not be escaped again."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
+    """Return one element. `class_` loses its underscore, `stroke_width` becomes `stroke-width`; numbers are rounded.
+
+    `True` gives a bare attribute, `False` and `None` none.
+
+    >>> tag("a", "x < y", href="?a&b", class_="link")
+    '<a href="?a&amp;b" class="link">x &lt; y</a>'
+    >>> tag("g", tag("circle", r=2.0), (tag("path", d=d) for d in "ab"))
+    '<g><circle r="2"></circle><path d="a"></path><path d="b"></path></g>'
+    """
+    opening = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    if name in _VOID:
+        return Markup(opening)
+    return Markup(f"{opening}{''.join(map(_text, content))}</{name}>")
+
+
+def join(*content: Content) -> Markup:
+    """Return several pieces as one."""
+    return Markup("".join(map(_text, content)))
+
+
+def _text(content: Content) -> str:
+    if isinstance(content, Markup):
+        return content
+    if isinstance(content, str):
+        return escape(content, quote=False)
+    return "".join(content)
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    if value is True:
+        return f" {name}"
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return f' {name}="{escape(text)}"'

@@ -1,0 +1,183 @@
+"""One run as one HTML file: no network, no script, no font from elsewhere; light, dark and paper.
+
+Everything in it comes from the store (`StoredRun`): it can be written again at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
+from testbed.measure.report.header import header
+from testbed.measure.report.markup import Markup, join, tag
+from testbed.measure.report.style import STYLE
+from testbed.measure.report.tables import (
+    bytes_table,
+    circuit_tables,
+    environment_table,
+    repeat_section,
+    table,
+    timing_table,
+)
+from testbed.measure.report.topology import draw_topology
+from testbed.measure.results.records import Repatch, StoredRun, StoredTopology
+from testbed.measure.units import number_text, seconds_text
+
+CPU_NOTE = " (limited by the hosts’ CPU)"
+
+
+def write_report(stored: StoredRun, path: Path | str) -> None:
+    """Write the report of a run; the file appears whole or not at all."""
+    path = Path(path)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(render_report(stored), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def render_report(stored: StoredRun) -> str:
+    """Return the report of a run as HTML text."""
+    summary = stored.summary
+    title = f"{summary.lab}, run {summary.run_id}{' (SIMULATED)' if summary.simulated else ''}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        tag("style", Markup(STYLE)),
+    )
+    body = tag("body", tag("header", header(stored)), tag("main", _sections(stored)), _footer(stored))
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _sections(stored: StoredRun) -> Markup:
+    sections = [
+        _section("Bus bandwidth", _bandwidth_section(stored)) if stored.timings else "",
+        _section("Topologies", _topology_section(stored)) if stored.topologies else "",
+        *(_section(f"Re-patch to {one.target}", _repatch_section(stored, one)) for one in stored.repatches),
+        _section("Timings", timing_table(stored)) if stored.timings else "",
+        _section("Bytes on the interfaces", bytes_table(stored.nic_bytes)) if stored.nic_bytes else "",
+        _section("Circuits", circuit_tables(stored)) if stored.circuits else "",
+        _section("Versions, seeds, machine", environment_table(stored)),
+        _section("How to repeat", repeat_section(stored)),
+    ]
+    return join(*sections)
+
+
+def _section(heading: str, content: Markup) -> Markup:
+    return tag("section", tag("h2", heading), content)
+
+
+def _series_of(stored: StoredRun, topology: str) -> list[Series]:
+    """Return the configurations measured on a topology, in the order measured."""
+    timings = [timing for timing in stored.timings if timing.topology == topology]
+    names = dict.fromkeys(timing.configuration for timing in timings)
+    return [Series.of(name, (one for one in timings if one.configuration == name)) for name in names]
+
+
+def _bandwidth_section(stored: StoredRun) -> Markup:
+    names = dict.fromkeys(timing.topology for timing in stored.timings)
+    return join(
+        _chart(stored, _series_of(stored, name), f"bandwidth-{place}", f"On topology {name}")
+        for place, name in enumerate(names)
+    )
+
+
+def _chart(stored: StoredRun, series: Sequence[Series], key: str, heading: str) -> Markup:
+    summary = stored.summary
+    drawing = draw_bandwidth(
+        series,
+        key,
+        title=f"Bus bandwidth against message size: {heading}",
+        scale=stored.lab.scale if summary.simulated else 1.0,
+        simulated=summary.simulated,
+    )
+    caption = tag("figcaption", join(Markup(" ").join(_caption(stored, series))))
+    return join(tag("h3", heading), tag("figure", drawing, caption))
+
+
+def _caption(stored: StoredRun, series: Sequence[Series]) -> Iterable[str]:
+    yield "Broken lines: link limits; grey where configurations share one."
+    limited = cpu_limited_sizes(series)
+    if limited:
+        yield f"Shaded: the hosts’ CPU, not the links, set the pace (hollow points): {'; '.join(limited)}."
+    if stored.summary.hosts == "model":
+        yield "hosts: model: computed, not measured."
+
+
+def _topology_section(stored: StoredRun) -> Markup:
+    return tag(
+        "div",
+        (
+            _topology_figure(topology, stored.lab.host_names, f"topology-{place}")
+            for place, topology in enumerate(stored.topologies)
+        ),
+        class_="pair",
+    )
+
+
+def _topology_figure(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
+    kind = "one-way" if topology.simplex else "two-way"
+    facts = (
+        f"{topology.nodes} nodes, degree {topology.degree}, {len(topology.links)} {kind} links; "
+        f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}. {topology.reason}"
+    )
+    return tag(
+        "figure",
+        tag("h3", topology.name),
+        draw_topology(topology, names, key),
+        tag("figcaption", facts),
+    )
+
+
+def _repatch_section(stored: StoredRun, repatch: Repatch) -> Markup:
+    costs = [
+        ("Circuits moved", str(repatch.circuits_moved)),
+        ("Dark time, the switch’s own", seconds_text(repatch.outage_s)),
+        ("Whole change, until routes stood again", seconds_text(repatch.total_s)),
+        ("Longest gap of a TCP stream across it", seconds_text(repatch.stall_s)),
+        ("Usual gap of that stream", seconds_text(repatch.usual_gap_s)),
+    ]
+    cost_rows = (tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in costs)
+    return join(
+        tag("p", f"From {repatch.source} to {repatch.target}. {repatch.reason}"),
+        tag("h3", "What it gave"),
+        _comparison_table(repatch) if repatch.comparisons else tag("p", "No figure was compared."),
+        *_comparison_charts(stored, repatch),
+        tag("h3", "What it cost"),
+        table("From the first byte to the switch until traffic was back.", ("Cost", "Figure"), cost_rows),
+    )
+
+
+def _comparison_table(repatch: Repatch) -> Markup:
+    rows = (
+        tag(
+            "tr",
+            tag("th", one.label, scope="row"),
+            tag("td", f"{number_text(one.before)} {one.unit}"),
+            tag("td", f"{number_text(one.after)} {one.unit}"),
+            tag("td", f"{one.gain:.2f}×{CPU_NOTE if one.cpu_limited else ''}", class_="gain"),
+        )
+        for one in repatch.comparisons
+    )
+    columns = ("Figure", f"Before: {repatch.source}", f"After: {repatch.target}", "Gain")
+    return table("A gain above 1 is an improvement, whichever way the figure runs.", columns, rows)
+
+
+def _comparison_charts(stored: StoredRun, repatch: Repatch) -> Iterable[Markup]:
+    """Yield a chart for each configuration measured before and after the change."""
+    before = {one.label: one for one in _series_of(stored, repatch.source)}
+    after = {one.label: one for one in _series_of(stored, repatch.target)}
+    for place, name in enumerate(name for name in before if name in after):
+        series = (
+            Series(f"before: {repatch.source}", before[name].timings),
+            Series(f"after: {repatch.target}", after[name].timings),
+        )
+        yield _chart(
+            stored, series, f"change-{repatch.target}-{place}".replace(" ", "-"), f"{name}, before and after"
+        )
+
+
+def _footer(stored: StoredRun) -> Markup:
+    simulated = "Every figure is SIMULATED. " if stored.summary.simulated else ""
+    return tag("footer", f"{simulated}Written by lightbed from {stored.summary.directory}.")

@@ -1,0 +1,195 @@
+"""The tables of a report: timings, bytes on the NICs, circuits, what ran and how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import cast
+
+from testbed.measure.model import NicBytes, Timing
+from testbed.measure.report.markup import Markup, join, tag
+from testbed.measure.results.records import Json, StoredRun
+from testbed.measure.units import number_text, size_text
+
+_TIMING_COLUMNS = (
+    "Size",
+    "Iterations",
+    "Median time, ms",
+    "Quartiles, ms",
+    "Least, ms",
+    "Most, ms",
+    "Algorithm bandwidth, Mbit/s",
+    "Bus bandwidth, Mbit/s",
+    "Share of link limit",
+    "Wrong elements",
+    "Limited by the hosts’ CPU",
+)
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1) -> Markup:
+    """Return a table with a caption and column headers; the first `text_columns` columns hold words."""
+    heads = (
+        tag("th", name, scope="col", class_="text" if place < text_columns else None)
+        for place, name in enumerate(columns)
+    )
+    body = tag("table", tag("caption", caption), tag("thead", tag("tr", heads)), tag("tbody", rows))
+    return tag("div", body, class_="scroll", tabindex="0")
+
+
+def timing_table(stored: StoredRun) -> Markup:
+    """Return every timing, grouped by topology and configuration in the order measured."""
+    groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
+    rows = [row for key, timings in groups for row in _timing_group(key, list(timings))]
+    caption = (
+        "Times are the slowest rank’s, over the iterations of one size; bandwidths are of the median. "
+        "Bus bandwidth is nccl-tests’: for AllReduce, algorithm bandwidth times 2(n−1)/n."
+    )
+    return table(caption, _TIMING_COLUMNS, rows)
+
+
+def _timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Markup]:
+    first = timings[0]
+    about = (
+        f"{key[0]}, {key[1]}: {first.collective}, {first.ranks} ranks, "
+        f"{first.rings} ring{'s' if first.rings > 1 else ''}, "
+        f"link limit {number_text(first.limit_mbps)} Mbit/s"
+    )
+    head = tag(
+        "tr", tag("th", about, colspan=len(_TIMING_COLUMNS), scope="colgroup", class_="text"), class_="group"
+    )
+    return [head, *map(_timing_row, timings)]
+
+
+def _timing_row(timing: Timing) -> Markup:
+    share = timing.busbw_mbps / timing.limit_mbps if timing.limit_mbps else 0.0
+    cells = (
+        str(timing.iterations),
+        f"{timing.time_us / 1000:.2f}",
+        f"{timing.low_us / 1000:.2f} to {timing.high_us / 1000:.2f}" if timing.low_us else "",
+        *(f"{us / 1000:.2f}" for us in (timing.min_us, timing.max_us)),
+        f"{timing.algbw_mbps:.1f}",
+        f"{timing.busbw_mbps:.1f}",
+        f"{share:.0%}",
+        str(timing.wrong),
+        "yes" if timing.cpu_limited else "",
+    )
+    return tag(
+        "tr",
+        tag("th", size_text(timing.size_bytes), scope="row"),
+        (tag("td", cell) for cell in cells),
+        class_="limited" if timing.cpu_limited else None,
+    )
+
+
+def bytes_table(rows: Sequence[NicBytes]) -> Markup:
+    """Return what the NICs' own byte counters say of the rings: for each configuration and size, the worst NIC."""
+    by_case: dict[tuple[str, str, int], list[NicBytes]] = {}
+    for row in rows:
+        by_case.setdefault((row.topology, row.configuration, row.size_bytes), []).append(row)
+    columns = (
+        "Topology",
+        "Configuration",
+        "Size",
+        "NICs on the rings",
+        "Sent by them",
+        "Largest deviation",
+        "Largest share on any other NIC",
+    )
+    return table(
+        "Bytes counted by the interfaces during the timed iterations, against the arithmetic of the rings: "
+        "2(n−1)/n of each ring’s share on each of its links, nothing elsewhere.",
+        columns,
+        [_bytes_row(key, case) for key, case in by_case.items()],
+        text_columns=2,
+    )
+
+
+def _bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
+    on_ring = [row for row in rows if row.expected_bytes > 0]
+    idle = [row for row in rows if row.expected_bytes <= 0]
+    expected = max((row.expected_bytes for row in on_ring), default=0.0)
+    deviations = [(row.sent_bytes - row.expected_bytes) / row.expected_bytes for row in on_ring]
+    worst = max(deviations, key=abs, default=0.0)
+    other = f"{max(row.sent_bytes for row in idle) / expected:.1%}" if idle and expected else "no other NIC"
+    return tag(
+        "tr",
+        tag("th", key[0], scope="row"),
+        tag("td", key[1], class_="text"),
+        tag("td", size_text(key[2])),
+        tag("td", str(len(on_ring))),
+        tag("td", size_text(sum(row.sent_bytes for row in on_ring))),
+        tag("td", f"{worst:+.1%}"),
+        tag("td", other),
+    )
+
+
+def circuit_tables(stored: StoredRun) -> Markup:
+    """Return the circuits of each topology, folded away."""
+    return join(_circuit_details(stored, name) for name in stored.circuits)
+
+
+def _circuit_details(stored: StoredRun, name: str) -> Markup:
+    circuits = stored.circuits[name]
+    rows = (
+        tag(
+            "tr",
+            tag("th", circuit.source, scope="row"),
+            tag("td", circuit.target, class_="text"),
+            tag("td", circuit.switch, class_="text"),
+            tag("td", str(circuit.input_port)),
+            tag("td", str(circuit.output_port)),
+        )
+        for circuit in circuits
+    )
+    body = table(
+        f"Cross-connects of {name}, one for each direction of each link.",
+        ("From", "To", "Switch", "Input port", "Output port"),
+        rows,
+        text_columns=3,
+    )
+    return tag("details", tag("summary", f"{name}: {len(circuits)} circuits"), body)
+
+
+def environment_table(stored: StoredRun) -> Markup:
+    """Return versions, seeds and everything else that was recorded, one fact a row."""
+    facts = [
+        (f"{name}: {key}" if key else name, value)
+        for name, recorded in stored.environment.items()
+        if name != "arguments"
+        for key, value in _flattened(recorded)
+    ]
+    if not stored.environment.get("seeds"):
+        facts.append(("seeds", "none: nothing that is planned or measured here is random"))
+    rows = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="wrap")) for name, value in facts)
+    return table("What ran, and with which seeds.", ("Fact", "Value"), rows, text_columns=2)
+
+
+def _flattened(value: Json) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        return [(str(key), _value_text(one)) for key, one in value.items()]
+    return [("", _value_text(value))]
+
+
+def _value_text(value: Json) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_value_text, value))
+    return str(value)
+
+
+def repeat_section(stored: StoredRun) -> Markup:
+    """Return the commands that repeat the run, show it again and read its rows."""
+    arguments = [str(one) for one in cast("Sequence[Json]", stored.environment.get("arguments", ()))]
+    command = shlex.join([Path(arguments[0]).name, *arguments[1:]]) if arguments else "testbed demo LAB"
+    run_id = stored.summary.run_id
+    rows = stored.summary.directory / "timings.parquet"
+    lines = (
+        f"{command}\n"
+        f"testbed report {run_id}\n"
+        f"python -c \"import pyarrow.parquet as pq; print(pq.read_table('{rows}'))\""
+    )
+    return join(
+        tag("p", "The same run again, this report again, and the rows of its timings:"),
+        tag("pre", tag("code", lines)),
+    )

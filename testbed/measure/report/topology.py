@@ -1,0 +1,153 @@
+"""A topology as a drawing: nodes on a circle, links coloured by stride. Inline SVG, styled by the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import cos, hypot, pi, sin
+
+from testbed.measure.report.markup import Markup, tag
+from testbed.measure.results.records import StoredTopology
+
+_SIZE = 400
+_CENTRE = _SIZE / 2
+_RADIUS = 150.0
+_NODE_RADIUS = 15.0
+_ROW_HEIGHT = 24
+_BEND = 26.0  # how far parallel links bow apart
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """One link to draw: its ends, its stride, and how far it bows to leave room for parallel links."""
+
+    source: int
+    target: int
+    stride: int
+    bend: float
+
+
+def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
+    """Return the ring permutation a link belongs to: target - source mod n, for duplex links the smaller way round.
+
+    >>> stride_of((0, 11), 12, simplex=False), stride_of((0, 11), 12, simplex=True)
+    (1, 11)
+    """
+    forwards = (link[1] - link[0]) % nodes
+    return forwards if simplex else min(forwards, nodes - forwards)
+
+
+def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
+    """Return the drawing with its legend; `key` makes the ids of this drawing unique in the page."""
+    strides = sorted({stride_of(link, topology.nodes, simplex=topology.simplex) for link in topology.links})
+    colours = {stride: index % 8 for index, stride in enumerate(strides)}
+    height = _SIZE + _ROW_HEIGHT * len(strides) + 8
+    return tag(
+        "svg",
+        tag("title", f"Topology {topology.name}", id=f"{key}-title"),
+        tag("desc", _describe(topology, strides), id=f"{key}-desc"),
+        _arrowheads(key) if topology.simplex else "",
+        tag("g", (_link(drawn, topology, colours, key) for drawn in _drawn_links(topology))),
+        tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(_names(topology, names)))),
+        tag("g", (_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
+        viewBox=f"0 0 {_SIZE} {height}",
+        role="img",
+        aria_labelledby=f"{key}-title {key}-desc",
+        class_="topology",
+    )
+
+
+def _describe(topology: StoredTopology, strides: Sequence[int]) -> str:
+    kind = "one-way" if topology.simplex else "two-way"
+    return (
+        f"{topology.nodes} nodes on a circle, {len(topology.links)} {kind} links, "
+        f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
+        f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}."
+    )
+
+
+def _names(topology: StoredTopology, names: Sequence[str]) -> Sequence[str]:
+    return names if len(names) == topology.nodes else [str(node) for node in range(topology.nodes)]
+
+
+def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
+    angle = 2 * pi * node / nodes - pi / 2
+    return _CENTRE + radius * cos(angle), _CENTRE + radius * sin(angle)
+
+
+def _drawn_links(topology: StoredTopology) -> list[_Drawn]:
+    """Return links with their bend: n parallel ones are spread evenly about the straight line."""
+    of_pair = Counter(frozenset(link) for link in topology.links)
+    seen: Counter[frozenset[int]] = Counter()
+    drawn = []
+    for link in topology.links:
+        pair = frozenset(link)
+        side = seen[pair] - (of_pair[pair] - 1) / 2
+        seen[pair] += 1
+        towards = 1 if link[0] < link[1] else -1
+        stride = stride_of(link, topology.nodes, simplex=topology.simplex)
+        drawn.append(_Drawn(link[0], link[1], stride, side * _BEND * towards))
+    return drawn
+
+
+def _link(drawn: _Drawn, topology: StoredTopology, colours: Mapping[int, int], key: str) -> Markup:
+    start, end = _point(drawn.source, topology.nodes), _point(drawn.target, topology.nodes)
+    length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
+    along = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
+    gap = _NODE_RADIUS + (4 if topology.simplex else 0)
+    start = (start[0] + along[0] * gap, start[1] + along[1] * gap)
+    end = (end[0] - along[0] * gap, end[1] - along[1] * gap)
+    control = (
+        (start[0] + end[0]) / 2 - along[1] * drawn.bend * 2,
+        (start[1] + end[1]) / 2 + along[0] * drawn.bend * 2,
+    )
+    return tag(
+        "path",
+        d=f"M{start[0]:.1f} {start[1]:.1f}Q{control[0]:.1f} {control[1]:.1f} {end[0]:.1f} {end[1]:.1f}",
+        class_=f"link s{colours[drawn.stride]}",
+        marker_end=f"url(#{key}-arrow)" if topology.simplex else None,
+    )
+
+
+def _arrowheads(key: str) -> Markup:
+    head = tag("path", d="M0 0L8 4L0 8z", fill="context-stroke")
+    return tag(
+        "defs",
+        tag(
+            "marker",
+            head,
+            id=f"{key}-arrow",
+            viewBox="0 0 8 8",
+            refX=7,
+            refY=4,
+            markerWidth=7,
+            markerHeight=7,
+            orient="auto",
+            markerUnits="userSpaceOnUse",
+        ),
+    )
+
+
+def _node(node: int, nodes: int, name: str) -> Markup:
+    x, y = _point(node, nodes)
+    if len(name) <= 3:  # what fits in the circle
+        label = tag("text", name, x=x, y=y, class_="node-name")
+    else:
+        outer_x, outer_y = _point(node, nodes, _RADIUS + _NODE_RADIUS + 16)
+        label = tag("text", name, x=outer_x, y=outer_y, class_="node-name outside")
+    return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
+
+
+def _legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
+    y = _SIZE + _ROW_HEIGHT * row + 4
+    count = sum(
+        stride_of(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
+    )
+    sign = "+" if topology.simplex else "±"
+    text = f"stride {sign}{stride}: {count} {'one-way' if topology.simplex else 'two-way'} links"
+    return tag(
+        "g",
+        tag("line", x1=100, y1=y, x2=136, y2=y, class_=f"link s{colour}"),
+        tag("text", text, x=146, y=y + 5, class_="label"),
+    )

@@ -1,0 +1,81 @@
+"""Rows of a frozen dataclass as a Parquet file: the schema is the dataclass, the file says what it is.
+
+The metadata of a file holds `lightbed.version`, `lightbed.rows` (the dataclass) and, for simulated
+runs, `SIMULATED` = `true`, so that a file that was copied elsewhere still says where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import MISSING, asdict, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from testbed.errors import ResultsError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Row = TypeVar("Row", bound="DataclassInstance")
+
+_COLUMN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+def lightbed_version() -> str:
+    """Return the installed version, or `not installed` when the code runs from a checkout."""
+    try:
+        return version("lightbed")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
+    """Return the Parquet schema of a dataclass of str, int, float and bool fields, in field order."""
+    hints = get_type_hints(row_type)
+    columns = [pa.field(field.name, _COLUMN_TYPES[hints[field.name]]) for field in fields(row_type)]
+    metadata = {"lightbed.version": lightbed_version(), "lightbed.rows": row_type.__name__}
+    if simulated:
+        metadata["SIMULATED"] = "true"
+    return pa.schema(columns, metadata=metadata)
+
+
+def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulated: bool) -> None:
+    """Write the rows as one file that appears whole or not at all."""
+    schema = row_schema(row_type, simulated=simulated)
+    table = pa.Table.from_pylist([asdict(row) for row in rows], schema=schema)
+    unfinished = path.with_suffix(".unfinished")
+    pq.write_table(table, unfinished, compression="zstd")
+    unfinished.replace(path)
+
+
+def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
+    """Return the rows of a file in the order written; extra columns are ignored, no file is no rows.
+
+    Columns that earlier versions did not write have a default in the dataclass.
+
+    Raises `ResultsError` when the file is no Parquet file or lacks a column.
+    """
+    if not path.exists():
+        return ()
+    try:
+        found = set(pq.read_schema(path).names)
+        missing = [
+            field.name
+            for field in fields(row_type)
+            if field.name not in found and field.default is MISSING and field.default_factory is MISSING
+        ]
+        if missing:
+            raise ResultsError(
+                f"{path}: no column {', '.join(missing)}; the file was written by another version of lightbed. "
+                f"Read it with the version named in its metadata, or measure again"
+            )
+        table = pq.read_table(path, columns=[field.name for field in fields(row_type) if field.name in found])
+    except pa.ArrowException as error:
+        raise ResultsError(
+            f"{path}: not a readable Parquet file ({error}). Restore it from a copy, or remove it"
+        ) from error
+    return tuple(row_type(**row) for row in table.to_pylist())

@@ -1,0 +1,144 @@
+"""The handle of one run: what is found out is added as soon as it is known, and survives a crash."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from lightbed.errors import with_former_keys
+from testbed.measure.model import NicBytes, Timing
+from testbed.measure.results.database import Database, phases, topologies
+from testbed.measure.results.parquet import lightbed_version, write_rows
+from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.results.redaction import redact_document
+
+FinalStatus = Literal["done", "failed", "interrupted"]
+
+
+class Run:
+    """The handle to add to one run. As a context manager it finishes the run, also on an error.
+
+    Add what is known as soon as it is known: what was added survives a crash.
+    """
+
+    def __init__(self, database: Database, directory: Path, *, simulated: bool, lock: int) -> None:
+        self.run_id = directory.name
+        self.directory = directory
+        self.simulated = simulated
+        self._database = database
+        self._lock: int | None = lock
+        self._timings: list[Timing] = []
+        self._nic_bytes: list[NicBytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is None:
+            return
+        if error is None:
+            self.finish("done")
+        elif isinstance(error, Exception):
+            self.finish("failed", error=f"{type(error).__name__}: {error}")
+        else:
+            self.finish("interrupted", error=type(error).__name__)
+
+    def add_environment(self, name: str, value: Json) -> None:
+        """Keep one fact of the environment (versions, seeds, kernel settings); the last one said counts."""
+        self._database.set_environment(self.run_id, name, value)
+
+    def add_versions(self, versions: Mapping[str, str]) -> None:
+        """Keep what ran on the hosts beside our own versions."""
+        self.add_environment("versions", {**own_versions(), **versions})
+
+    def add_topology(self, topology: StoredTopology) -> None:
+        """Keep a topology, in the order it was used."""
+        self._database.append(topologies, self.run_id, topology=asdict(topology))
+
+    def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
+        """Keep the circuits that carry the topology of that name."""
+        values = [
+            {"run": self.run_id, "topology": topology, "ordinal": ordinal, **asdict(row)}
+            for ordinal, row in enumerate(rows)
+        ]
+        if values:
+            self._database.insert_circuits(values)
+
+    def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
+        """Keep the figures of something that happened: a name and JSON with units in its keys."""
+        now, kept = datetime.now(UTC).isoformat(), with_former_keys(dict(data))
+        self._database.append(phases, self.run_id, name=name, at=now, data=kept)
+
+    def add_repatch(self, repatch: Repatch) -> None:
+        """Keep a change of topology; the report gives it a section of its own."""
+        self.add_phase(REPATCH, repatch.to_json())
+
+    def add_timings(self, rows: Iterable[Timing]) -> None:
+        """Add rows to `timings.parquet`; `run_id` and `simulated` of the rows must be those of the run."""
+        rows = tuple(rows)
+        for row in rows:
+            if (row.run_id, row.simulated) != (self.run_id, self.simulated):
+                raise ValueError(
+                    f"a timing of run {row.run_id!r} (simulated: {row.simulated}) given to run "
+                    f"{self.run_id!r} (simulated: {self.simulated})"
+                )
+        self._timings.extend(rows)
+        write_rows(self.directory / "timings.parquet", Timing, self._timings, simulated=self.simulated)
+
+    def add_nic_bytes(self, rows: Iterable[NicBytes]) -> None:
+        """Add rows to `nic_bytes.parquet`."""
+        self._nic_bytes.extend(rows)
+        write_rows(self.directory / "nic_bytes.parquet", NicBytes, self._nic_bytes, simulated=self.simulated)
+
+    def add_nccl(self, name: str, document: Mapping[str, object]) -> Path:
+        """Write `nccl/<name>.json`, a document of nccl-tests, without the secrets of its environment."""
+        path = self.directory / "nccl" / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.json"
+        path.parent.mkdir(exist_ok=True)
+        unfinished = path.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(redact_document(document), indent=1) + "\n")
+        unfinished.replace(path)
+        return path
+
+    def finish(self, status: FinalStatus, *, error: str = "") -> None:
+        """Say how the run ended and let go of its lock; the first word counts."""
+        if self._lock is None:
+            return
+        now = datetime.now(UTC).isoformat()
+        self._database.finish_run(self.run_id, status=status, error=error, finished=now)
+        os.close(self._lock)
+        self._lock = None
+
+
+def own_versions() -> dict[str, str]:
+    """Return versions of lightbed and of the interpreter that runs it."""
+    return {"lightbed": lightbed_version(), "python": platform.python_version()}
+
+
+def take_lock(directory: Path) -> int:
+    """Lock the directory of a run for as long as this process lives; returns the open descriptor."""
+    descriptor = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether the process of a run is alive: it holds the lock until it ends, however it ends."""
+    try:
+        with (directory / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

@@ -1,0 +1,178 @@
+"""Store of results: `runs/lightbed.sqlite` for what a run was, `runs/<id>/` for what it measured.
+
+    runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; other tables may live there)
+    runs/<id>/timings.parquet     one row a size and configuration (`Timing`)
+    runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
+    runs/<id>/nccl/*.json         the same timings as documents of nccl-tests
+
+A run is on record before it does anything, and holds a lock on its directory while its process lives:
+a run that never finished and whose lock is free was interrupted. Several processes may write at once.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from lightbed.errors import FORMER_KEYS
+from testbed.errors import ResultsError
+from testbed.lab.model import Lab
+from testbed.measure.model import NicBytes, Timing
+from testbed.measure.results.database import Database, Row
+from testbed.measure.results.parquet import read_rows
+from testbed.measure.results.records import (
+    LabInfo,
+    RunSummary,
+    StoredCircuit,
+    StoredPhase,
+    StoredRun,
+    StoredTopology,
+)
+from testbed.measure.results.redaction import redact_arguments
+from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
+from testbed.operate.journal import DATABASE
+
+_NAMES_NOW = {former: name for name, former in FORMER_KEYS.items()}
+
+
+class RunStore:
+    """The results of a laboratory: a directory with one database and one directory a run.
+
+    Nothing is created before the first `begin`. All methods raise `ResultsError` when the database or
+    a file cannot be read. `now` gives the time in UTC.
+    """
+
+    def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.path = Path(path)
+        self._now = now
+        self._database = Database(self.path / DATABASE)
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file; the journal of operations may live in it too."""
+        return self._database.path
+
+    def begin(
+        self,
+        lab: Lab | LabInfo,
+        simulated: bool,
+        hosts: str,
+        seeds: Mapping[str, int],
+        arguments: Sequence[str] | None = None,
+    ) -> Run:
+        """Put a new run on record, before it does anything, and return the handle to add to it.
+
+        `hosts` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
+        """
+        self._database.create()
+        info = lab if isinstance(lab, LabInfo) else LabInfo.of(lab)
+        started, directory = self._new_directory()
+        lock = take_lock(directory)
+        run = Run(self._database, directory, simulated=simulated, lock=lock)
+        self._database.insert_run(
+            id=run.run_id,
+            lab=info.name,
+            lab_info=asdict(info),
+            status="running",
+            started=started.isoformat(),
+            simulated=simulated,
+            hosts=hosts,
+        )
+        run.add_environment("seeds", dict(seeds))
+        run.add_environment("arguments", redact_arguments(sys.argv if arguments is None else arguments))
+        run.add_environment("versions", own_versions())
+        run.add_environment("machine", {"processors": os.cpu_count() or 0, "system": platform.platform()})
+        return run
+
+    def list_runs(self) -> tuple[RunSummary, ...]:
+        """Return all runs, the newest first; none when there is no database yet, or only a journal in it."""
+        return tuple(self._summary(row) for row in self._database.all_runs())
+
+    def load(self, run_id: str) -> StoredRun:
+        """Return everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
+        summary = self._find(run_id)
+        rows = self._database.of_run(summary.run_id)
+        return StoredRun(
+            summary=summary,
+            lab=_lab_info(rows.lab_info),
+            environment={row.name: row.value for row in rows.environment},
+            topologies=tuple(_topology(row.topology) for row in rows.topologies),
+            circuits=_circuits_by_topology(rows.circuits),
+            phases=tuple(map(_phase, rows.phases)),
+            timings=read_rows(summary.directory / "timings.parquet", Timing),
+            nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
+        )
+
+    def phases_of(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
+        """Return what all runs on a lab kept under one name, the newest first."""
+        return tuple(map(_phase, self._database.phases_of(lab, name)))
+
+    def _find(self, run_id: str) -> RunSummary:
+        runs = self.list_runs()
+        found = runs[:1] if run_id == "last" else [run for run in runs if run.run_id == run_id]
+        found = found or [run for run in runs if run_id and run.run_id.startswith(run_id)]
+        if len(found) == 1:
+            return found[0]
+        what = f"{len(found)} runs begin with {run_id!r}" if found else f"no run {run_id!r}"
+        names = ", ".join(run.run_id for run in (found or runs)[:5]) or "none"
+        raise ResultsError(f"{what} in {self.path}; it holds: {names}. List all with `testbed runs`")
+
+    def _summary(self, row: Row) -> RunSummary:
+        directory = self.path / row.id
+        interrupted = row.status == "running" and not is_locked(directory)
+        return RunSummary(
+            run_id=row.id,
+            directory=directory,
+            lab=row.lab,
+            status="interrupted" if interrupted else row.status,
+            started=datetime.fromisoformat(row.started),
+            finished=datetime.fromisoformat(row.finished) if row.finished else None,
+            simulated=row.simulated,
+            hosts=row.hosts,
+            error=row.error,
+        )
+
+    def _new_directory(self) -> tuple[datetime, Path]:
+        """Make a directory named by the time to the microsecond; `mkdir` decides between two processes."""
+        started = self._now()
+        while True:
+            directory = self.path / started.strftime("%Y%m%dT%H%M%S-%f")
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                started += timedelta(microseconds=1)
+            else:
+                return started, directory
+
+
+def _lab_info(data: Mapping[str, object]) -> LabInfo:
+    lists = {name: tuple(cast("Sequence[object]", data[name])) for name in ("host_names", "nics", "switches")}
+    return LabInfo(**{**data, **lists})  # type: ignore[arg-type]
+
+
+def _phase(row: Row) -> StoredPhase:
+    """Return a phase with its figures by the names of today, also where an earlier release wrote it."""
+    data = {_NAMES_NOW.get(key, key): value for key, value in row.data.items()}
+    return StoredPhase(row.name, datetime.fromisoformat(row.at), data)
+
+
+def _topology(data: Mapping[str, object]) -> StoredTopology:
+    strides = tuple(cast("Sequence[int]", data["strides"]))
+    links = tuple((a, b) for a, b in cast("Sequence[Sequence[int]]", data["links"]))
+    return StoredTopology(**{**data, "strides": strides, "links": links})  # type: ignore[arg-type]
+
+
+def _circuits_by_topology(
+    rows: Sequence[Row],
+) -> Mapping[str, tuple[StoredCircuit, ...]]:
+    found: dict[str, list[StoredCircuit]] = {}
+    for row in rows:
+        circuit = StoredCircuit(row.source, row.target, row.switch, row.input_port, row.output_port)
+        found.setdefault(row.topology, []).append(circuit)
+    return {name: tuple(circuits) for name, circuits in found.items()}

@@ -1,0 +1,61 @@
+import math
+
+import pytest
+
+from testbed.design.collectives.hierarchy import hierarchical
+from testbed.design.collectives.trees import depth, double_tree, double_trees_of, shortest_labels
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.hops import hop_table
+from testbed.design.topology.strides import totient_perms
+from testbed.errors import TopologyError
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 7, 12, 16, 31, 64])
+def test_both_trees_hold_everybody_and_share_no_relay(nodes):
+    for stride in totient_perms(nodes)[:5]:
+        pair = double_tree(nodes, stride)
+        for tree in (pair.first, pair.second):
+            assert sorted([tree.root, *(child for child, _ in tree.edges)]) == list(range(nodes))
+            assert depth(tree) <= 1 + math.ceil(math.log2(nodes))
+            children = [sum(parent == node for _, parent in tree.edges) for node in range(nodes)]
+            assert max(children) <= 2
+        shared = pair.first.relays & pair.second.relays
+        assert shared <= (set() if nodes % 2 == 0 else {pair.order.order[0]})
+
+
+def test_labels_are_permuted_as_rings_are():
+    plain, turned = double_tree(12, 1), double_tree(12, 5)
+    assert turned.first.edges == tuple(sorted((c * 5 % 12, p * 5 % 12) for c, p in plain.first.edges))
+    assert turned.order.order[:4] == (0, 5, 10, 3)
+
+
+def test_a_topology_has_trees_for_each_stride_and_group():
+    topology = find_topology(12, 4)
+    assert [pair.order.stride for pair in double_trees_of(topology)] == [1, 5]
+    groups = double_trees_of(topology, 4)
+    assert [sorted(pair.order.order) for pair in groups] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+
+
+def test_labels_are_chosen_by_hops():
+    topology = find_topology(64, 4)
+    table = hop_table(64, topology.edges)
+    hops = {stride: double_tree(64, stride).hops(table) for stride in totient_perms(64)}
+    best = shortest_labels(64, 64, table)
+    assert hops[best] == min(hops.values()) < max(hops.values())
+    assert shortest_labels(64, 64, table, [3]) == 3
+
+
+@pytest.mark.parametrize(("nodes", "group"), [(12, 4), (12, 3), (12, 6), (16, 4), (64, 8), (15, 5)])
+def test_a_hierarchy_sums_everything_everywhere(nodes, group):
+    stages = hierarchical(find_topology(nodes, 4), group)
+    inner, outer, last = ({frozenset(ring.order) for ring in stage.rings} for stage in stages)
+    assert inner == last
+    for members in (inner, outer):
+        assert sorted(node for group_ in members for node in group_) == list(range(nodes))
+    assert {len(one & other) for one in inner for other in outer} == {1}
+    assert sum(stage.sent for stage in stages) == pytest.approx(2 * (nodes - 1) / nodes)
+
+
+def test_a_hierarchy_of_one_group_is_refused():
+    with pytest.raises(TopologyError, match="nothing across"):
+        hierarchical(find_topology(12, 4), 12)

@@ -1,0 +1,169 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.design.model import Link, Nic, Topology
+from testbed.design.patching.wiring import node_label, parse_patch_list, patch_list, wire
+from testbed.design.topology.circulants import find_topology
+from testbed.errors import TopologyError
+
+# topoopt.md 1.10: the list of the original testbed.
+GOLDEN = (
+    "A1-B1 A2-L1 A3-F1 A4-H1 B2-C1 B3-G1 B4-I1 C2-D1 C3-H2 C4-J1 D2-E1 D3-I2 D4-K1 E2-F2 E3-J2 E4-L2 "
+    "F3-G2 F4-K2 G3-H3 G4-L3 H4-I3 I4-J3 J4-K3 K4-L4"
+)
+
+
+def test_the_original_testbed_is_patched_as_it_was():
+    assert " ".join(patch_list(wire(find_topology(12, 4)))) == GOLDEN
+
+
+def test_one_way_links_are_written_with_an_arrow():
+    assert patch_list(wire(find_topology(3, 2, simplex=True))) == [
+        "A1>B1",
+        "A2>C1",
+        "B1>C2",
+        "B2>A1",
+        "C1>A2",
+        "C2>B2",
+    ]
+
+
+def test_after_z_comes_aa():
+    lines = patch_list(wire(find_topology(28, 2)))
+    assert lines[-1] == "AA2-AB2"
+    assert lines[1] == "A2-AB1"
+
+
+@st.composite
+def topologies(draw):
+    nodes = draw(st.integers(2, 40))
+    simplex = draw(st.booleans())
+    degrees = [
+        degree
+        for degree in range(1, min(nodes, 9))
+        if simplex or (nodes * degree % 2 == 0 and (degree > 1 or nodes == 2))
+    ] or [1]
+    degree = draw(st.sampled_from(degrees))
+    return find_topology(nodes, degree, simplex=simplex or degree == 1)
+
+
+def assert_realises(wiring, topology):
+    assert Counter((link.source.node, link.target.node) for link in wiring.links) == Counter(topology.edges)
+    every_nic = {Nic(node, index) for node in range(topology.nodes) for index in range(topology.degree)}
+    assert Counter(link.source for link in wiring.links) == dict.fromkeys(every_nic, 1)
+    assert Counter(link.target for link in wiring.links) == dict.fromkeys(every_nic, 1)
+    assert all(
+        wiring.link_from[link.source] == wiring.link_into[link.target] == link for link in wiring.links
+    )
+    if not topology.simplex:
+        assert {Link(link.target, link.source) for link in wiring.links} == set(wiring.links)
+
+
+def test_wiring_uses_each_transmitter_and_receiver_once_for_exactly_the_edges():
+    seen = Counter()
+
+    @settings(max_examples=150)
+    @given(topologies())
+    def check(topology):
+        wiring = wire(topology)
+        assert_realises(wiring, topology)
+        assert wire(topology) == wiring
+        seen["simplex" if topology.simplex else "duplex"] += topology.degree > 2
+
+    check()
+    assert min(seen["simplex"], seen["duplex"]) >= 25, seen
+
+
+def test_planes_join_interface_i_only_to_interface_i():
+    seen = Counter()
+
+    @settings(max_examples=150)
+    @given(topologies())
+    def check(topology):
+        degree = topology.degree
+        if degree > 1 and not topology.simplex and topology.nodes % 2:
+            with pytest.raises(TopologyError, match="an odd number cannot be paired"):
+                wire(topology, planes=degree)
+            seen["odd"] += 1
+            return
+        wiring = wire(topology, planes=degree)
+        assert_realises(wiring, topology)
+        assert all(link.source.index == link.target.index for link in wiring.links) or degree == 1
+        seen["simplex" if topology.simplex else "duplex"] += degree > 1
+
+    check()
+    assert min(seen["simplex"], seen["duplex"], seen["odd"]) >= 15, seen
+
+
+def test_simplex_planes_of_a_circulant_are_its_strides():
+    wiring = wire(find_topology(16, 3, simplex=True), planes=3)
+    strides = {(link.source.index, (link.target.node - link.source.node) % 16) for link in wiring.links}
+    assert strides == {(0, 1), (1, 3), (2, 7)}
+
+
+@pytest.mark.parametrize("planes", [0, 2, 3, 5])
+def test_another_number_of_planes_is_refused(planes):
+    with pytest.raises(TopologyError, match=r"use planes=1 \(one shared switch\) or planes=4"):
+        wire(find_topology(12, 4), planes=planes)
+
+
+def test_a_topology_without_strides_is_wired_too():
+    edges = ((0, 1), (0, 1), (0, 2), (1, 0), (1, 0), (1, 3), (2, 0), (2, 3), (2, 3), (3, 1), (3, 2), (3, 2))
+    topology = Topology(4, 3, False, (), edges)
+    assert_realises(wire(topology), topology)
+    assert_realises(wire(topology, planes=3), topology)
+
+
+def test_patch_lists_read_back():
+    seen = Counter()
+
+    @given(topologies())
+    def check(topology):
+        wiring = wire(topology)
+        lines = patch_list(wiring)
+        assert len(lines) == len(topology.links)
+        assert parse_patch_list(lines, topology.nodes, topology.degree) == wiring
+        seen["double letters"] += any(line.startswith("AA") for line in lines)
+        seen["simplex"] += topology.simplex
+
+    check()
+    assert min(seen["double letters"], seen["simplex"]) >= 10, seen
+
+
+@given(st.lists(st.text(alphabet="ABC123->", max_size=6), max_size=4))
+def test_a_patch_list_is_read_or_refused(lines):
+    try:
+        wiring = parse_patch_list(lines, 3, 3)
+    except TopologyError:
+        return
+    assert sorted(patch_list(wiring)) == sorted(
+        line if ">" in line else "-".join(sorted(line.split("-"))) for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["A1B1"], "not of the form A1-B1"),
+        (["a1-b1"], "not of the form A1-B1"),
+        (["A0-B1"], "not of the form A1-B1"),
+        (["A1-M1"], "names M1, but there are 12 nodes"),
+        (["A5-B1"], "names A5, but there are 12 nodes"),
+        (["A1-A2"], "joins a node to itself"),
+        (["A1-B1", "C1>D1"], "write all links duplex or all simplex"),
+        (["A1-B1", "C1-B1"], "the transmitter of B1 is used 2 times"),
+        (["A1>B1", "C1>B1"], "the receiver of B1 is used 2 times"),
+    ],
+)
+def test_a_wrong_patch_list_is_refused(lines, message):
+    with pytest.raises(TopologyError, match=message):
+        parse_patch_list(lines, 12, 4)
+
+
+@given(st.integers(0, 20_000))
+def test_node_labels_are_unique_and_ordered_by_length(node):
+    label, following = node_label(node), node_label(node + 1)
+    assert (len(label), label) < (len(following), following)

@@ -1,0 +1,167 @@
+"""The machinery of reproductions: tables, comparisons, plots, iterations back to back, every figure in small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.models.network.execution import simulate
+from sim.models.network.fabrics import ideal_switch
+from sim.models.network.latency import NO_LATENCY
+from sim.models.network.taskgraph import TaskGraphBuilder
+from testbed.design.reproductions.comparison import NOTHING, Comparison, Published, markdown
+from testbed.design.reproductions.figure import silent
+from testbed.design.reproductions.page import page
+from testbed.design.reproductions.plot import Panel, Plot, Series, series_of
+from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.topoopt import MODULES, figure
+from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
+from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run
+from testbed.design.reproductions.topoopt.path_lengths import mean_length
+from testbed.design.reproductions.topoopt.setup import QUICK
+from testbed.design.reproductions.topoopt.shared_cluster import MIX, drawn_models
+from testbed.design.sharing.shared_links import PlacedJob, back_to_back
+
+TINY = replace(
+    QUICK,
+    nodes=8,
+    rates_gbps=(100.0,),
+    cluster_sizes=(128,),
+    batches=(64,),
+    shared_nodes=24,
+    job_nodes=9,
+    jobs=(2,),
+    iterations=1,
+    delays_s=(1e-3,),
+    steps=2,
+    finalists=1,
+)
+
+words = st.text("abc xyz", min_size=1).filter(str.strip)
+numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+@given(st.lists(st.tuples(words, numbers)))
+def test_a_table_survives_csv(rows):
+    table = Table.of(("name", "value"), rows)
+    assert Table.from_csv(table.csv) == table
+
+
+def test_a_table_answers_by_column():
+    table = Table.of(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
+    assert table.number("ms", kind="b", n=2.0) == 2.5
+    assert table.values("kind") == ("a", "b")
+    with pytest.raises(ValueError, match=r"2 rows have {'kind': 'b'}"):
+        table.number("ms", kind="b")
+    with pytest.raises(ValueError, match="does not have the 2 columns"):
+        Table.of(("a", "b"), [(1, 2, 3)])
+
+
+def test_a_comparison_states_source_and_difference():
+    line = Comparison("tax", Published("1.11", "S", 1.11), 1.221, "a note", " x")
+    assert line.cells == ("tax", "1.11 [S]", "1.221 x", "+10.0 %", "a note")
+    assert Comparison("hops", NOTHING, 5.48).cells == ("hops", "—", "5.48", "—", "")
+    assert markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"
+
+
+def test_plots_are_the_same_file_from_the_same_data(tmp_path):
+    pytest.importorskip("matplotlib")
+    from testbed.design.reproductions.drawing import draw
+
+    lines = Panel("one", "n", "ms", (Series("a", (1.0, 2.0), (3.0, 4.0)),), logarithmic="xy")
+    bars = Panel("two", "model", "ms", (Series("a", ("x", "y"), (1.0, 2.0)),), "bars")
+    steps = Panel("three", "hops", "share", (Series("b", (0.0, 1.0), (0.5, 1.0)),), "steps")
+    plot = Plot("all kinds", (lines, bars, steps), wide=2)
+    first, second = draw(plot, tmp_path / "a.svg"), draw(plot, tmp_path / "b.svg")
+    assert first.read_bytes() == second.read_bytes()
+    assert draw(plot, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_series_are_cut_by_a_column():
+    table = Table.of(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
+    assert series_of(table, "fabric", "n", "ms") == (
+        Series("a", (1.0, 2.0), (5.0, 7.0)),
+        Series("b", (1.0,), (6.0,)),
+    )
+
+
+def pair_job(time_s, size_bytes):
+    """Return a graph in which one node computes, then sends to another."""
+    job = TaskGraphBuilder(nodes=2)
+    job.transfer(0, 1, size_bytes, after=[job.compute(0, time_s)])
+    return job.build()
+
+
+def test_iterations_follow_one_another_without_a_gap():
+    """1 ms of computing and 1 ms of 12.5 MB at 100 Gbit/s; the job begins 5 ms late."""
+    shared = back_to_back(4, [PlacedJob(pair_job(1e-3, 12_500_000), np.array([3, 1]), 5e-3)], 3)
+    done = simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY)
+    assert shared.iteration_s(done) == pytest.approx(np.full((1, 3), 2e-3), rel=1e-9)
+    assert done.iteration_s == pytest.approx(11e-3, rel=1e-9)
+
+
+def test_jobs_on_servers_of_their_own_meet_nowhere_on_an_ideal_switch():
+    jobs = [
+        PlacedJob(pair_job(1e-3, 12_500_000), np.array([0, 1])),
+        PlacedJob(pair_job(2e-3, 25_000_000), np.array([3, 2]), 1e-4),
+    ]
+    shared = back_to_back(4, jobs, 2)
+    times = shared.iteration_s(simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY))
+    assert times == pytest.approx(np.array([[2e-3, 2e-3], [4e-3, 4e-3]]), rel=1e-9)
+
+
+def test_jobs_with_the_same_link_share_it():
+    jobs = [PlacedJob(pair_job(0.0, 12_500_000), np.array([0, 1]))] * 2
+    shared = back_to_back(2, jobs, 1)
+    times = shared.iteration_s(simulate(shared.graph, ideal_switch(2, 100), latency=NO_LATENCY))
+    assert times == pytest.approx(np.full((2, 1), 2e-3), rel=1e-9)
+
+
+def test_the_all_to_all_grows_with_the_batch_and_the_allreduce_does_not():
+    small, large = (all_to_all_job(8, batch).traffic for batch in (64, 128))
+    assert large.pairs == pytest.approx(2 * small.pairs)
+    assert large.allreduce == small.allreduce
+
+
+def test_counting_tensors_once_weighs_the_all_to_all_more():
+    done = all_to_all_run(8, 64, 4, 100.0).fastest
+    assert 1 < done.bandwidth_tax < tax_tensors_once(done)
+
+
+def test_the_mean_of_a_cumulative_distribution():
+    """Half of the paths have one link, half have three."""
+    table = Table.of(
+        ("fabric", "degree", "links", "share_up_to"),
+        [("x", 4, links, share) for links, share in enumerate((0.0, 0.5, 0.5, 1.0))],
+    )
+    assert mean_length(table, "x", 4.0) == 2.0
+
+
+def test_jobs_are_drawn_as_the_paper_mixes_them():
+    drawn = [model for seed in range(40) for model in drawn_models(27, seed)]
+    for model, share in MIX.items():
+        assert drawn.count(model) / len(drawn) == pytest.approx(share, abs=0.05)
+    assert drawn_models(27, 3)[:5] == drawn_models(5, 3)
+
+
+@pytest.mark.parametrize("number", MODULES)
+def test_every_figure_runs_in_small(number):
+    wanted = figure(number)
+    table = wanted.make(TINY, silent)
+    assert wanted.number == number
+    assert table.rows
+    assert Table.from_csv(table.csv) == table
+    comparisons, plot = wanted.compare(table), wanted.draw(table)
+    assert comparisons
+    assert all(np.isfinite(line.ours) for line in comparisons)
+    assert all(series.up for panel in plot.panels for series in panel.series)
+    assert page(wanted, table, "x.svg").startswith(f"# Figure {number}: {wanted.title}\n\n![")
+
+
+def test_a_figure_that_is_not_reproduced_is_told():
+    with pytest.raises(ValueError, match="figure 9 of TopoOpt is not reproduced: choose 10, 11"):
+        figure(9)

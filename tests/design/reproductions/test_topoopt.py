@@ -1,0 +1,162 @@
+"""TopoOpt's published shapes, on the reproduced numbers that stand in the documentation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.design.reproductions.figure import silent
+from testbed.design.reproductions.page import page
+from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.topoopt import MODULES, figure
+from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
+from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
+from testbed.design.reproductions.topoopt.dedicated_cluster import MODELS as MODEL_NAMES
+from testbed.design.reproductions.topoopt.dedicated_cluster import ratio
+from testbed.design.reproductions.topoopt.jobs import default_job, run
+from testbed.design.reproductions.topoopt.setup import PAPER
+from testbed.design.reproductions.topoopt.shared_cluster import ratio as shared_ratio
+
+RESULTS = Path(__file__).parents[3] / "docs" / "reproductions" / "topoopt"
+
+
+def published(number):
+    """Return the committed table of a figure."""
+    return Table.from_csv((RESULTS / f"figure{number}.csv").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", MODULES)
+def test_pages_are_made_of_the_committed_numbers(number):
+    wanted = figure(number)
+    text = (RESULTS / f"figure{number}.md").read_text(encoding="utf-8")
+    assert text == page(wanted, published(number), f"figure{number}.svg")
+    assert (RESULTS / f"figure{number}.svg").exists()
+
+
+def test_pure_data_parallel_models_run_as_on_the_ideal_switch():
+    table = published(11).where(degree=4.0)
+    ours = table.where(fabric="TopoOpt", pure_data_parallel="yes")
+    assert {"BERT", "ResNet50", "VGG16"} <= set(ours.values("model"))
+    for row in ours.records:
+        case = {"model": row["model"], "rate_gbps": row["rate_gbps"]}
+        assert ratio(table, "TopoOpt", "ideal switch", **case) <= 1.10, case
+
+
+def test_the_fat_tree_of_equal_cost_is_slower_in_every_model_at_100_gbps():
+    table = published(11).where(rate_gbps=100.0)
+    assert len(table.values("model")) == 6
+    for degree in (4.0, 8.0):
+        for model in table.values("model"):
+            assert ratio(table, "Fat-tree", "TopoOpt", model=model, degree=degree) > 1, (model, degree)
+
+
+def test_the_expander_is_the_slowest_of_all_at_100_gbps():
+    table = published(11).where(rate_gbps=100.0)
+    for degree in (4.0, 8.0):
+        for model in table.values("model"):
+            for other in ("TopoOpt", "ideal switch", "Fat-tree", "oversubscribed Fat-tree"):
+                assert ratio(table, "expander", other, model=model, degree=degree) > 1, (model, degree, other)
+
+
+def test_the_all_to_all_is_80_per_cent_of_the_allreduce_at_batch_2048():
+    shares = published(12).where(batch=2048.0).numbers("all_to_all_share")
+    assert shares == pytest.approx([0.8] * len(shares), abs=0.03)
+
+
+def test_a_large_all_to_all_makes_topoopt_slower_and_less_so_at_degree_8():
+    table = published(12)
+    four, eight = (slowdown(table, degree, 2048.0, "TopoOpt", "Fat-tree") for degree in (4.0, 8.0))
+    assert 1 < eight < four
+
+
+def test_links_split_by_bytes_alone_do_not_come_out_as_published():
+    """The paper's report, less of a loss at degree 8, is not what its split gives here."""
+    table = published(12)
+    assert slowdown(table, 8.0, 2048.0, SPLIT, "Fat-tree") > slowdown(
+        table, 8.0, 2048.0, "TopoOpt", "Fat-tree"
+    )
+
+
+@pytest.mark.parametrize(("degree", "told"), [(4.0, 1.11), (8.0, 1.05)])
+def test_the_bandwidth_tax_at_batch_64(degree, told):
+    """Within 0.05 with AllReduces counted as the paper's share of the all-to-all counts them; on the wire at degree 4
+    it is 0.056 below, and stays so."""
+    table = published(13)
+    case = {"degree": degree, "batch": 64.0}
+    assert table.number("tax_tensors_once", **case) == pytest.approx(told, abs=0.05)
+    assert table.number("tax", **case) == pytest.approx(told, abs=0.06)
+
+
+def test_the_tax_grows_with_the_batch_and_falls_with_the_degree():
+    table = published(13)
+    for degree in (4.0, 8.0):
+        taxes = table.where(degree=degree).numbers("tax")
+        assert list(taxes) == sorted(taxes)
+    assert all(
+        a > b for a, b in zip(*(table.where(degree=d).numbers("tax") for d in (4.0, 8.0)), strict=True)
+    )
+
+
+def test_no_job_feels_another_on_topoopt_and_jobs_on_trees_do():
+    table = published(16)
+    tails = table.where(fabric="TopoOpt").numbers("p99_ms")
+    assert min(tails) == max(tails)
+    for jobs in table.values("jobs"):
+        assert shared_ratio(table, "mean_ms", jobs, "Fat-tree") > 1
+        assert shared_ratio(table, "p99_ms", jobs, "Fat-tree") > 1.5
+    assert shared_ratio(table, "p99_ms", 27.0, "oversubscribed Fat-tree") > 1.5
+
+
+def test_circuits_that_move_do_not_repay_where_everybody_sends_to_everybody():
+    """Without forwarding they are far slower; where rings are all there is, they stay and lose nothing."""
+    table = published(17)
+    assert len(table.where(model="DLRM", fabric=ONE_SHOT).rows) == 12
+    for row in table.where(fabric=ONE_SHOT).records:
+        case = table.where(model=row["model"], degree=row["degree"], delay_ms=row["delay_ms"])
+        waiting, forwarding = (
+            case.number("iteration_ms", fabric=f"circuits, {how}forwarding") / row["iteration_ms"]
+            for how in ("no ", "")
+        )
+        if row["model"] == "DLRM":
+            assert 1.5 < forwarding < 4 < 50 < waiting
+        else:
+            assert waiting == pytest.approx(1, abs=0.05)
+
+
+def test_the_cost_ratios_are_as_told():
+    """Circuit switches come out as published; the ideal switch does not, with the recalled prices."""
+    circuits, ideal = (
+        next(line for line in figure(10).compare(published(10)) if line.quantity.startswith(start))
+        for start in ("cost with optical circuit switches", "cost of the ideal switch")
+    )
+    assert circuits.ours == pytest.approx(1.33, abs=0.1)
+    assert ideal.ours < 3.2
+
+
+def test_figure_10_is_what_the_models_give_today():
+    assert figure(10).make(PAPER, silent) == published(10)
+
+
+@pytest.mark.long
+def test_figure_14_is_what_the_models_give_today():
+    assert figure(14).make(PAPER, silent) == published(14)
+
+
+@pytest.mark.long
+def test_figure_16_for_five_jobs_is_what_the_models_give_today():
+    made, kept = figure(16).make(replace(PAPER, jobs=(5,)), silent), published(16).where(jobs=5.0)
+    assert made.values("fabric") == kept.values("fabric")
+    for column in ("mean_ms", "p99_ms"):
+        assert made.numbers(column) == pytest.approx(kept.numbers(column), rel=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["bert", "candle", "ncf"])
+def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
+    table = published(11).where(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
+    job = default_job(model, PAPER.nodes)
+    for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
+        kept = table.number("iteration_ms", fabric=fabric)
+        assert run(job, fabric, 8, 100.0).iteration_s * 1e3 == pytest.approx(kept, rel=1e-4)

@@ -1,0 +1,70 @@
+import math
+
+import numpy as np
+import pytest
+
+from testbed.design.topology.demand import AllReduceDemand, demand_of, demand_of_matrix, group_demand
+from testbed.errors import DemandError, TopologyError
+
+
+def test_pairs_are_added_up_and_sorted():
+    demand = demand_of(4, [AllReduceDemand(4, 1000)], [(2, 1, 5), (0, 1, 3), (2, 1, 2), (3, 3, 9), (1, 0, 0)])
+    assert demand.source.tolist() == [0, 2]
+    assert demand.target.tolist() == [1, 1]
+    assert demand.size_bytes.tolist() == [3, 7]
+    assert demand.pair_bytes == 10
+    assert demand.allreduce_bytes == 4 * 1500
+
+
+def test_a_matrix_says_the_same():
+    matrix = [[0, 3, 0], [0, 7, 0], [2, 0, 0]]
+    demand = demand_of_matrix(matrix)
+    assert list(
+        zip(demand.source.tolist(), demand.target.tolist(), demand.size_bytes.tolist(), strict=True)
+    ) == [
+        (0, 1, 3),
+        (2, 0, 2),
+    ]
+
+
+NAN = math.nan
+REFUSED = [
+    (lambda: demand_of(4, [], [(0, 1, NAN)]), "from node 0 to node 1 is nan bytes"),
+    (lambda: demand_of(4, [], [(0, 1, math.inf)]), "is inf bytes"),
+    (lambda: demand_of(4, [], [(0, 1, -1)]), "is -1.0 bytes"),
+    (lambda: demand_of(4, [], [(0, 4, 1)]), "there are nodes 0 to 3 only"),
+    (lambda: demand_of(4, [], [(-1, 0, 1)]), "there are nodes 0 to 3 only"),
+    (lambda: demand_of(0), "at least 1"),
+    (lambda: demand_of(12, [AllReduceDemand(13, 1)]), "a group has no more members than there are nodes"),
+    (lambda: demand_of(12, [AllReduceDemand(5, 1)]), "must divide 12"),
+    (lambda: demand_of(13, [AllReduceDemand(6, 1)]), "must divide 13"),
+    (lambda: demand_of(12, [AllReduceDemand(0, 1)]), "a group of 0 nodes"),
+    (lambda: demand_of(12, [AllReduceDemand(12, NAN)]), "AllReduce of nan bytes"),
+    (lambda: demand_of(12, [AllReduceDemand(12, -5)]), "AllReduce of -5 bytes"),
+    (lambda: demand_of_matrix([[0, NAN], [0, 0]]), "from node 0 to node 1 is not a number"),
+    (lambda: demand_of_matrix([[0, 1, 2], [0, 0, 1]]), "shape"),
+    (lambda: demand_of_matrix(np.zeros((0, 0))), "shape"),
+    (lambda: group_demand(12, [[0, 1, 2, 3]], 1), "not joined by a stride"),
+    (lambda: group_demand(12, [[0, 3, 6, 9]], 1), "takes 3 groups"),
+    (lambda: group_demand(12, [[0, 3, 6, 9], [0, 3, 6, 9], [1, 4, 7, 10]], 1), "takes 3 groups"),
+    (lambda: group_demand(12, [list(range(13))], 1), "no more members than there are nodes"),
+    (lambda: group_demand(12, [], 1), "a group of 0 nodes"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_is_no_demand_is_refused(make, message):
+    with pytest.raises(DemandError, match=message) as caught:
+        make()
+    assert isinstance(caught.value, TopologyError)
+    assert (caught.value.code, caught.value.who) == ("topology.demand", "user")
+
+
+def test_groups_by_their_members():
+    groups = [[3, 0, 9, 6], [1, 4, 7, 10], [2, 5, 8, 11]]
+    assert group_demand(12, groups, 100) == AllReduceDemand(4, 100)
+
+
+def test_a_group_of_one_sends_nothing():
+    assert demand_of(12, [AllReduceDemand(1, 10**9)]).allreduce == ()
+    assert demand_of(1, [AllReduceDemand(1, 10**9)], [(0, 0, 5)]).pair_bytes == 0

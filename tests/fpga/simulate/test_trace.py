@@ -1,0 +1,93 @@
+"""A run in words."""
+
+import numpy as np
+
+from fpga.count_action import (
+    Action,
+    ActionKind,
+    Condition,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+)
+from fpga.count_action.ports import ports_of
+from fpga.count_action.simulate import explain_run
+from fpga.count_action.simulate.port_values import put_series
+
+
+def trace(datapath, **series):
+    rows = np.zeros((max(map(len, series.values())), ports_of(datapath).input_columns), np.uint64)
+    for name, values in series.items():
+        put_series(rows, ports_of(datapath).input(name), values)
+    return list(explain_run(datapath, rows))
+
+
+def test_what_happens_and_why():
+    module = Module(
+        "m",
+        (
+            Count("c", CountKind.ACCUMULATE, "t", (Ref("x"),), gate=(Condition(Ref("go")),), width=3),
+            Count("wide", CountKind.LEVEL, "never", (Ref("x"),)),
+        ),
+        (Target("t", 3), Target("never", 0)),
+        (Action(ActionKind.PULSE, "c", "done"), Action(ActionKind.CLEAR_COUNT, "c", clears=("m", "c"))),
+    )
+    datapath = Datapath(
+        "words", (Signal("x", SignalKind.NUMBER, width=3), Signal("go", SignalKind.FLAG)), (module,)
+    )
+    lines = trace(
+        datapath, x_i=[1, 2, 2, 7, 7], go_i=[1, 1, 0, 1, 1], commit_i=[0, 0, 0, 0, 1], target_shadow_i=[0] * 5
+    )
+    assert lines == [
+        "cycle 0",
+        "  m.c: 0 + 1 = 1, target 3",
+        "  m.wide: level 1, target never (0, R3)",
+        "cycle 1",
+        "  m.c: 1 + 2 = 3, target 3: FIRES",
+        "    in the next cycle: m.done is 1 for one cycle",
+        "    in the next cycle: m.c begins again (R5)",
+        "  m.wide: level 2, target never (0, R3)",
+        "cycle 2",
+        "  m.c: not enabled; stays at 0 (R2)",
+        "  m.wide: level 2, target never (0, R3)",
+        "cycle 3",
+        "  m.c: 0 + 7 = 7, target 3: above its target, sets overshoot (R4)",
+        "  m.wide: level 7, target never (0, R3)",
+        "cycle 4",
+        (
+            "  m.c: 7 + 7 = 14, target 3: above its target, sets overshoot (R4): does not fit, stays"
+            " at the largest value and sets saturated (R10)"
+        ),
+        "  m.wide: level 7, target never (0, R3)",
+        "  COMMIT: from the next cycle on the targets of the shadow bank are in force (R8)",
+    ]
+
+
+def test_stalls_and_every_effect(generated):
+    lines = []
+    for seed in range(3):
+        datapath = generated.random_datapath(seed, 14)
+        lines += explain_run(datapath, generated.constructive_stimulus(datapath, 150, seed))
+    text = "\n".join(lines)
+    for words in (
+        "stalled, as a beat of", "a beat of", "the sum on", "is 1 for one cycle", "becomes 1", "becomes 0",
+        "goes up by one", "begins again", "COMMIT", "status bits are cleared", "sets saturated",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_reached_without_an_increment(small):
+    """The target is lowered to where the count stands: it waits for an increment."""
+    lower = 2 | 1 << 2
+    late = trace(
+        small, x_valid_i=[3, 0, 0, 0], go_i=[1] * 4, commit_i=[0, 0, 1, 0], target_shadow_i=[lower] * 4
+    )
+    assert "  third.beats: 0 + 1 = 1, target 3" in late
+    assert late[-1].endswith("target 1: reached before; without an increment it does not fire (R2)")
+    early = trace(small, x_valid_i=[3, 0], go_i=[1] * 2, commit_i=[1, 0], target_shadow_i=[lower] * 2)
+    assert "  third.beats: 0 + 1 = 1, target 1: FIRES" in early

@@ -1,0 +1,216 @@
+"""Forwarding plans: following the written routes, link by link, reaches every address over the planned hops."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from ipaddress import IPv4Address
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+
+from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.errors import HostError
+from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.inventory import parse_lab
+
+
+def macs_of(lab):
+    return {
+        host.name: {nic.name: f"02:00:00:00:{h:02x}:{k:02x}" for k, nic in enumerate(host.nics)}
+        for h, host in enumerate(lab.hosts)
+    }
+
+
+def routes_of(part):
+    """Return destination -> (device, next hop) as one host's batch has them.
+
+    The next hop of a direct route is itself.
+    """
+    table = {}
+    for line in part.batch:
+        words = line.split()
+        if words[:2] == ["route", "replace"]:
+            address = words[2].removesuffix("/32")
+            via = words[words.index("via") + 1] if "via" in words else address
+            table[address] = (words[words.index("dev") + 1], via)
+    return table
+
+
+def neighbours_of(part):
+    """Return (device, address) -> MAC."""
+    found = {}
+    for line in part.batch:
+        words = line.split()
+        if words[:2] == ["neigh", "replace"]:
+            found[words[words.index("dev") + 1], words[2]] = words[words.index("lladdr") + 1]
+    return found
+
+
+topologies = st.one_of(
+    st.tuples(st.just(True), st.integers(3, 9), st.integers(1, 3)),
+    st.tuples(st.just(False), st.integers(3, 9), st.sampled_from([2])),
+).filter(lambda drawn: drawn[1] > drawn[2])
+
+
+@settings(max_examples=40)
+@given(topologies)
+def test_following_the_routes_reaches_every_address_over_the_planned_links(small_lab_text, drawn):
+    simplex, nodes, degree = drawn
+    lab = parse_lab(small_lab_text(nodes, degree), "x.yaml")
+    wiring = wire(find_topology(nodes, degree, simplex=simplex))
+    routes = find_routes(wiring)
+    macs = macs_of(lab)
+    plan = forwarding_plan(lab, wiring, routes, macs)
+    owner_of_mac = {mac: (host, nic) for host, nics in macs.items() for nic, mac in nics.items()}
+    links = {lab.nic_label(link.source): lab.nic_label(link.target) for link in wiring.links}
+    for s, source in enumerate(lab.hosts):
+        for t, target in enumerate(lab.hosts):
+            for address in [target.address, *(nic.address for nic in target.nics)] if s != t else []:
+                here, hops = source.name, 0
+                while here != target.name:
+                    device, via = routes_of(plan[here])[str(address)]
+                    host, nic = owner_of_mac[neighbours_of(plan[here])[device, via]]
+                    # The frame goes where light goes, and its MAC address is that of the NIC there.
+                    assert links[f"{here}/{device}"] == f"{host}/{nic}"
+                    here, hops = host, hops + 1
+                    assert hops <= nodes
+                if address == target.address:
+                    assert hops == routes.hops(s, t)
+
+
+@pytest.fixture
+def lab(small_lab_text):
+    return parse_lab(small_lab_text(3, 2), "x.yaml")
+
+
+@pytest.fixture
+def ring_plan(lab):
+    wiring = wire(find_topology(3, 2))
+    return forwarding_plan(lab, wiring, find_routes(wiring), macs_of(lab))
+
+
+def test_the_plan_of_one_host_in_full(ring_plan):
+    part = ring_plan["a"]
+    assert part.batch == (
+        "route flush proto 107",
+        "addr flush dev lo label lo:lightbed",
+        "addr replace 10.100.1.100/32 dev lo label lo:lightbed",
+        "link set dev nic1 mtu 9000 up",
+        "neigh flush dev nic1 nud all",
+        "addr flush dev nic1",
+        "addr replace 10.100.1.1/32 dev nic1",
+        "link set dev nic2 mtu 9000 up",
+        "neigh flush dev nic2 nud all",
+        "addr flush dev nic2",
+        "addr replace 10.100.1.2/32 dev nic2",
+        "neigh replace 10.100.2.1 lladdr 02:00:00:00:01:00 nud permanent dev nic1",
+        "neigh replace 10.100.3.1 lladdr 02:00:00:00:02:00 nud permanent dev nic2",
+        "route replace 10.100.2.1/32 dev nic1 scope link src 10.100.1.100 proto 107",
+        "route replace 10.100.3.1/32 dev nic2 scope link src 10.100.1.100 proto 107",
+        "route replace 10.100.2.100/32 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",
+        "route replace 10.100.2.2/32 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",
+        "route replace 10.100.3.100/32 dev nic2 via 10.100.3.1 onlink src 10.100.1.100 proto 107",
+        "route replace 10.100.3.2/32 dev nic2 via 10.100.3.1 onlink src 10.100.1.100 proto 107",
+    )
+    assert part.text.splitlines() == list(part.batch)
+
+
+def test_the_kernel_settings_cover_all_default_and_every_nic(ring_plan):
+    words = shlex.split(ring_plan["a"].command)
+    assert words[:3] == ["sysctl", "-q", "-w"]
+    assert words[-4:] == ["&&", "ip", "-batch", "-"]
+    expected = {"net/ipv4/ip_forward=1", "net/ipv4/tcp_no_metrics_save=1"} | {
+        f"net/ipv4/conf/{name}/{key}"
+        for name in ("all", "default", "nic1", "nic2")
+        for key in ("arp_ignore=1", "arp_announce=2", "rp_filter=0", "send_redirects=0")
+    }
+    assert set(words[3:-4]) == expected
+
+
+def test_parallel_links_have_a_route_of_their_own(small_lab_text):
+    lab = parse_lab(small_lab_text(2, 2), "x.yaml")
+    wiring = parse_patch_list(["A1-B1", "A2-B2"], 2, 2)
+    table = routes_of(forwarding_plan(lab, wiring, find_routes(wiring), macs_of(lab))["a"])
+    assert table["10.100.2.1"] == ("nic1", "10.100.2.1")
+    assert table["10.100.2.2"] == ("nic2", "10.100.2.2")
+
+
+class ScriptedFleet:
+    """Answers commands from a table; keeps what it was told. Stands for SSH."""
+
+    def __init__(self, hosts, answer):
+        self.hosts = hosts
+        self.answer = answer
+        self.calls = []
+
+    def run(self, commands, *, stdin=None, timeout_s=30.0):
+        self.calls.append((dict(commands), dict(stdin or {})))
+        return {host: Completed(host, *self.answer(host)) for host in commands}
+
+
+def listing(host, **changes):
+    interfaces = [
+        {"ifname": nic.name, "address": f"02:{host.name}:{nic.name}", "addr_info": []} for nic in host.nics
+    ]
+    interfaces.append({"ifname": "mgmt", "address": "02:x", "addr_info": [{"local": str(host.management)}]})
+    return json.dumps([entry | changes.get(entry["ifname"], {}) for entry in interfaces])
+
+
+def test_macs_are_read_once_per_host(lab):
+    fleet = ScriptedFleet(
+        lab.hosts, lambda name: (0, listing(next(h for h in lab.hosts if h.name == name)), "")
+    )
+    assert read_macs(fleet)["b"] == {"nic1": "02:b:nic1", "nic2": "02:b:nic2"}
+    assert len(fleet.calls) == 1
+
+
+def test_an_interface_that_is_not_there_is_named(lab):
+    fleet = ScriptedFleet(lab.hosts, lambda name: (0, json.dumps([{"ifname": "lo"}]), ""))
+    with pytest.raises(HostError, match=r"host a has no interface nic1 \(it has lo\); correct the lab file"):
+        read_macs(fleet)
+
+
+def test_the_management_interface_is_never_touched(lab):
+    host = lab.hosts[0]
+    carries = {"nic2": {"addr_info": [{"local": str(host.management)}]}}
+    fleet = ScriptedFleet(lab.hosts, lambda name: (0, listing(host, **carries), ""))
+    with pytest.raises(HostError, match=r"nic2 of host a carries the management address 10\.99\.0\.11"):
+        read_macs(fleet)
+
+
+def test_installation_is_one_command_a_host(lab, ring_plan):
+    fleet = ScriptedFleet(lab.hosts, lambda name: (0, "", ""))
+    install(fleet, ring_plan)
+    ((commands, inputs),) = fleet.calls
+    assert set(commands) == set(inputs) == {"a", "b", "c"}
+    assert inputs["b"] == ring_plan["b"].text
+
+
+def test_every_host_that_fails_is_named_with_its_last_word(lab, ring_plan):
+    fleet = ScriptedFleet(
+        lab.hosts, lambda name: (0, "", "") if name == "a" else (1, "", f"first\nno {name}")
+    )
+    with pytest.raises(
+        HostError, match="routes cannot be installed on b: no b; c: no c; log in there"
+    ) as caught:
+        install(fleet, ring_plan)
+    assert caught.value.host == "b"
+
+
+def test_addresses_are_those_of_the_lab_file(lab, ring_plan):
+    for host in lab.hosts:
+        given_out = [
+            IPv4Address(line.split()[2].removesuffix("/32"))
+            for line in ring_plan[host.name].batch
+            if line.startswith("addr replace")
+        ]
+        assert given_out == [host.address, *(nic.address for nic in host.nics)]

@@ -1,0 +1,168 @@
+"""The probe: its frames, how a whole lab is probed, and the ping that tells hops."""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+
+from testbed.errors import HostError
+from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.probe import Frame, NicReport, probe_links
+from testbed.lab.hosts.reachability import ping_all
+from testbed.lab.inventory import parse_lab
+from testbed.node import ping, probe
+
+MAC = bytes.fromhex("020000000001")
+labels = st.from_regex(r"[a-z][a-z0-9-]{0,30}", fullmatch=True)
+
+
+@given(labels, labels, st.integers(0, 2**63))
+def test_a_frame_names_its_sender(host, nic, epoch):
+    frame = probe.encode(MAC, host, nic, epoch)
+    assert len(frame) >= 60
+    assert frame[:14] == b"\xff" * 6 + MAC + b"\x88\xb5"
+    assert probe.decode(frame) == (host, nic, epoch)
+    assert probe.decode(frame + b"\0" * 40) == (host, nic, epoch), "padding on the way"
+
+
+@given(st.binary(max_size=200))
+def test_other_frames_are_nobodys(payload):
+    assert probe.decode(b"\0" * 14 + payload) is None
+
+
+@given(st.one_of(st.none(), st.integers(), st.text(), st.lists(st.integers(), max_size=4)))
+def test_our_magic_before_something_else_is_nobodys(payload):
+    assert probe.decode(b"\0" * 14 + probe.MAGIC + json.dumps(payload).encode()) is None
+
+
+def test_an_echo_request_has_a_right_checksum():
+    request = ping.echo_request(17, 4)
+    assert request[:2] == b"\x08\x00"
+    assert ping.checksum(request) == 0
+    assert struct.unpack_from("!HH", request, 4) == (17, 4)
+
+
+@given(ttl=st.integers(0, 255), sequence=st.integers(0, 65535), options=st.integers(0, 10))
+def test_a_reply_gives_sequence_and_ttl(ttl, sequence, options):
+    header = bytes([0x45 + options]) + b"\0" * 7 + bytes([ttl]) + b"\0" * (11 + 4 * options)
+    reply = struct.pack("!BBHHH", 0, 0, 0, 17, sequence)
+    assert ping.read_reply(header + reply, 17) == (sequence, ttl)
+    assert ping.read_reply(header + reply, 18) is None
+    assert ping.read_reply(header + struct.pack("!BBHHH", 8, 0, 0, 17, sequence), 17) is None
+
+
+@given(st.binary(max_size=60))
+def test_a_damaged_packet_is_no_reply_and_no_crash(packet):
+    reply = ping.read_reply(packet, 17)
+    assert reply is None or len(packet) >= 28
+
+
+@pytest.fixture
+def lab(small_lab_text):
+    return parse_lab(small_lab_text(2, 1), "x.yaml")
+
+
+class ScriptedHosts:
+    """A fleet whose hosts say what a test has them say, step by step. Stands for SSH."""
+
+    def __init__(self, lab, script):
+        self.hosts = lab.hosts
+        self.script = script
+        self.said = []
+        self.closed = False
+        self.step = "started"
+
+    def put(self, files):
+        self.files = files
+        return "private"
+
+    def run(self, commands, *, stdin=None, timeout_s=30.0):
+        self.commands = commands
+        return {host: Completed(host, *self.script[host]) for host in commands}
+
+    @contextmanager
+    def start(self, commands):
+        self.commands = commands
+        yield self
+
+    def send(self, text, host=None):
+        self.said.append(text)
+        self.step = "told"
+
+    def close_input(self):
+        self.step = "closed"
+
+    def lines(self, timeout_s):
+        lines, self.script[self.step] = self.script.get(self.step, []), []
+        yield from lines
+
+    def wait(self, timeout_s):
+        return {"b": Completed("b", 1, "", "PermissionError: not root")}
+
+
+def say(event, **details):
+    return json.dumps({"event": event, **details})
+
+
+def heard(carrier, *frames):
+    return say("heard", nics={"nic1": {"carrier": carrier, "sent": 3, "frames": frames}})
+
+
+def test_nobody_speaks_before_all_listen_and_nobody_stops_before_all_spoke(lab):
+    fleet = ScriptedHosts(
+        lab,
+        {
+            "started": [("b", "motd: welcome"), ("a", say("ready")), ("b", say("ready"))],
+            "told": [("a", say("sent")), ("b", say("sent"))],
+            "closed": [("b", heard(True, ["a", "nic1", 7])), ("a", heard(False))],
+        },
+    )
+    result = probe_links(fleet, lab, 7, window_s=0.0)
+    assert fleet.said == ["go\n"]
+    assert result.epoch == 7
+    assert result.nics == {
+        ("a", "nic1"): NicReport(False, 3, ()),
+        ("b", "nic1"): NicReport(True, 3, (Frame("a", "nic1", 7),)),
+    }
+    assert fleet.commands["a"].endswith(" -IS private/probe.py --host a --epoch 7 nic1")
+
+
+def test_a_host_that_is_not_ready_is_named_with_its_last_words(lab):
+    fleet = ScriptedHosts(lab, {"started": [("a", say("ready"))]})
+    with pytest.raises(
+        HostError, match=r"not 'ready' on b \(PermissionError: not root\); it needs root"
+    ) as caught:
+        probe_links(fleet, lab, 7, window_s=0.0)
+    assert caught.value.host == "b"
+    assert fleet.said == [], "without all hosts nobody is told to go"
+
+
+def test_hops_are_read_from_the_ttl_of_the_reply(lab):
+    fleet = ScriptedHosts(
+        lab,
+        {
+            "a": (0, json.dumps({"10.100.2.100": {"ttl": 62, "seconds": 0.001}}), ""),
+            "b": (0, json.dumps({"10.100.1.100": None}), ""),
+        },
+    )
+    reached = ping_all(fleet)
+    assert reached.hops == {("b", "a"): 3}
+    assert reached.answered == {("a", "b")}
+    assert reached.slowest_s == 0.001
+    assert reached.missing == (("b", "a"),)
+    assert not reached.is_complete
+
+
+def test_a_host_that_cannot_ping_is_named(lab):
+    fleet = ScriptedHosts(lab, {"a": (0, "{}", ""), "b": (1, "", "PermissionError")})
+    with pytest.raises(HostError, match="ping cannot be run on b: PermissionError; it needs root"):
+        ping_all(fleet)

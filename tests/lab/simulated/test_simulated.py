@@ -1,0 +1,296 @@
+"""Starting and ending simulated labs: the document, the process, the key, and what is left afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from ipaddress import IPv4Network
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("jsonschema")
+skip_without("pydantic")
+
+import jsonschema
+
+from testbed.errors import LabStartError
+from testbed.lab.control import control
+from testbed.lab.inventory import load_lab, parse_lab
+from testbed.lab.simulated.keys import ensure_key
+from testbed.lab.simulated.lifecycle import (
+    SimulatedLab,
+    candidate_subnets,
+    find_running,
+    hosts_of,
+    lab_down,
+    lab_status,
+    start_lab,
+)
+from testbed.lab.simulated.wiring_document import wiring_document
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "sim" / "lab" / "wiring.schema.json").read_text())
+
+
+def test_the_document_follows_the_schema():
+    lab = load_lab(ROOT / "labs" / "testbed12.yaml")
+    document = wiring_document(lab, hosts="kernel", public_key="ssh-ed25519 AAAA lightbed")
+    jsonschema.validate(document, SCHEMA)
+    assert document["control"] == "10.99.0.1:7000"
+    (switch,) = document["switches"]
+    assert (switch["scpi"], switch["tl1"], switch["control"]) == (
+        "10.99.0.2:5025",
+        "10.99.0.2:3082",
+        "10.99.0.2:7025",
+    )
+    assert len(document["hosts"]) == 12
+    assert document["hosts"][1]["nics"][0] == {
+        "name": "nic1",
+        "transmit": {"switch": "ocs1", "port": 5, "loss_db": 0.3},
+        "receive": {"switch": "ocs1", "port": 53, "loss_db": 0.3},
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "scpi", "tl1"),
+    [
+        ("polatis+scpi://10.99.0.2", "10.99.0.2:5025", "10.99.0.2:3082"),
+        ("polatis+tl1://10.99.0.2:3999", "10.99.0.2:5025", "10.99.0.2:3999"),
+        ("TCPIP0::10.99.0.2::5026::SOCKET", "10.99.0.2:5026", "10.99.0.2:3082"),
+    ],
+)
+def test_a_twin_listens_where_the_lab_file_says(small_lab_text, address, scpi, tl1):
+    lab = parse_lab(small_lab_text().replace("polatis+scpi://10.99.0.2:5025", address), "x.yaml")
+    (switch,) = wiring_document(lab)["switches"]
+    assert (switch["scpi"], switch["tl1"]) == (scpi, tl1)
+
+
+def test_candidates_begin_with_the_labs_own_subnet_and_go_on_in_order():
+    own, loopback = IPv4Network("10.99.1.0/24"), IPv4Network("127.99.3.0/24")
+
+    def first(*arguments, **keywords):
+        return [str(subnet) for subnet in islice(candidate_subnets(*arguments, **keywords), 3)]
+
+    assert first(own, "kernel", move=False) == ["10.99.1.0/24"]
+    assert first(own, "kernel", move=True) == ["10.99.1.0/24", "10.99.0.0/24", "10.99.2.0/24"]
+    assert first(own, "model", move=False) == ["127.99.0.0/24", "127.99.1.0/24", "127.99.2.0/24"]
+    assert first(loopback, "model", move=False) == ["127.99.3.0/24"]
+    assert first(IPv4Network("10.40.0.0/20"), "kernel", move=True)[1] == "10.99.0.0/20"
+
+
+def test_the_key_is_made_once_and_is_private(tmp_path):
+    path = tmp_path / "state" / "id_ed25519"
+    public = ensure_key(path)
+    assert public.startswith("ssh-ed25519 ")
+    assert public.endswith(" lightbed")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert ensure_key(path) == public
+    assert path.read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+
+
+def test_many_at_once_agree_on_one_key(tmp_path):
+    path, publics = tmp_path / "id_ed25519", []
+    barrier = threading.Barrier(8)
+
+    def make():
+        barrier.wait()
+        publics.append(ensure_key(path))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(publics) == 8
+    assert len(set(publics)) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["id_ed25519"]
+
+
+def test_a_real_lab_is_not_started(small_lab_text):
+    with pytest.raises(LabStartError, match="'small' is real and runs already"):
+        start_lab(parse_lab(small_lab_text(simulated=False), "x.yaml"))
+
+
+@pytest.fixture
+def lab(small_lab_text):
+    return parse_lab(small_lab_text(name=f"small-{os.getpid()}"), "x.yaml")
+
+
+def answers(address):
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def has_ended(pid):
+    """Ask for the process, not for its addresses: another lab on this machine may take those at once."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "XZ"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.mark.socket
+@pytest.mark.process
+def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
+    with start_lab(lab, hosts="model") as up:
+        assert (up.hosts, up.reason, up.is_running) == ("model", "asked for", True)
+        assert up.lab.management.is_loopback
+        assert hosts_of(up.lab) == "model"
+        assert control(up.control["ocs1"], {"do": "truth"})["connections"] == []
+        assert answers(up.lab.switches[0].address.removeprefix("polatis+scpi://"))
+        with pytest.raises(LabStartError, match=r"refused 'sing': no verb 'sing'"):
+            control(up.control["plant"], {"do": "sing"})
+    assert not up.is_running
+    assert has_ended(up.pid)
+
+
+@pytest.mark.socket
+def test_a_twin_that_is_not_there_is_named_with_what_to_look_at():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        address = "{}:{}".format(*silent.getsockname())
+        assert not answers(address)
+        with pytest.raises(LabStartError, match=r"does not answer .* `testbed sim status`"):
+            control(address, {"do": "truth"})
+
+
+@pytest.mark.process
+def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
+    with start_lab(lab, hosts="model") as one, start_lab(lab, hosts="model") as two:
+        assert one.lab.management != two.lab.management
+        assert {one.lab_id, two.lab_id} <= {entry["lab_id"] for entry in lab_status() if entry["live"]}
+        with pytest.raises(LabStartError, match="runs 2 times"):
+            find_running(lab)
+
+
+@pytest.mark.process
+def test_a_subnet_in_use_is_refused_with_a_hint_and_moved_when_allowed(lab):
+    with start_lab(lab, hosts="model") as one:
+        with pytest.raises(LabStartError, match=f"did not start: .*{one.lab.management}.*; ."):
+            start_lab(one.lab, hosts="model")
+        with start_lab(one.lab, hosts="model", move=True) as two:
+            assert two.lab.management != one.lab.management
+
+
+@pytest.mark.socket
+@pytest.mark.process
+def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
+    up = start_lab(lab, hosts="model", detached=True)
+    try:
+        with up:
+            pass
+        assert answers(up.control["ocs1"])
+        assert find_running(lab) == up.lab
+        (entry,) = [entry for entry in lab_status() if entry["lab_id"] == up.lab_id]
+        assert entry == {
+            "lab_id": up.lab_id,
+            "lab": lab.name,
+            "live": True,
+            "hosts": "model",
+            "pid": up.pid,
+            "subnet": str(up.lab.management),
+            "rate_mbps": up.lab.link.rate_mbps,
+        }
+        assert lab_down([up.lab_id]) == (up.lab_id,)
+        assert not answers(up.control["ocs1"])
+        assert find_running(lab) == lab
+    finally:
+        up.close()
+
+
+@pytest.mark.process
+def test_a_lab_that_is_not_there_cannot_be_taken_down():
+    with pytest.raises(LabStartError, match="no lab lb000000 on this machine; There are"):
+        lab_down(["lb000000"])
+
+
+@pytest.mark.socket
+@pytest.mark.process
+def test_the_lab_ends_with_a_process_that_is_killed(lab, small_lab_text, tmp_path):
+    path = tmp_path / "lab.yaml"
+    path.write_text(small_lab_text())
+    program = f"""
+        import time
+        from testbed.lab.inventory import load_lab
+        from testbed.lab.simulated.lifecycle import start_lab
+        lab = start_lab(load_lab({str(path)!r}), hosts="model")
+        print(lab.pid, lab.control["ocs1"], flush=True)
+        time.sleep(600)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as user:
+        pid, address = user.stdout.readline().split()
+        assert answers(address)
+        assert not has_ended(pid)
+        user.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while not has_ended(pid):
+        assert time.monotonic() < deadline, "the supervisor outlived its user"
+
+
+def broken_supervisor(monkeypatch, tmp_path, program):
+    """Have `python -m sim.lab` mean another program."""
+    (tmp_path / "sim" / "lab").mkdir(parents=True)
+    (tmp_path / "sim" / "__init__.py").write_text("")
+    (tmp_path / "sim" / "lab" / "__init__.py").write_text("")
+    (tmp_path / "sim" / "lab" / "__main__.py").write_text(textwrap.dedent(program))
+    monkeypatch.setattr(
+        "testbed.lab.simulated.supervisor._environment", lambda: os.environ | {"PYTHONPATH": str(tmp_path)}
+    )
+    monkeypatch.chdir(tmp_path)
+
+
+BROKEN = {
+    "it crashes": (
+        "raise RuntimeError('out of order')",
+        "ended with status 1: RuntimeError: out of order; run `testbed doctor`",
+    ),
+    "it says something else": (
+        "print('hello', flush=True); import sys; sys.stdin.read()",
+        "hello; run `testbed doctor`",
+    ),
+    "it stays silent": ("import sys; sys.stdin.read()", "was not ready within 1 s: it said nothing"),
+    "it refuses": (
+        """print('{"ready": false, "error": "no sshd", "hint": "apt install openssh-server", "code": "x"}')""",
+        "did not start: no sshd; apt install openssh-server",
+    ),
+    "it refuses without a hint": (
+        """print('{"ready": false, "error": "no"}')""",
+        "did not start: no; run `testbed doctor`",
+    ),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_supervisor_that_does_not_come_up_is_told_with_its_last_words(monkeypatch, tmp_path, lab, case):
+    program, words = BROKEN[case]
+    broken_supervisor(monkeypatch, tmp_path, program)
+    with pytest.raises(LabStartError) as caught:
+        start_lab(lab, hosts="model", timeout_s=1.0 if case == "it stays silent" else 20.0)
+    assert words in str(caught.value)
+
+
+@pytest.mark.process
+def test_without_root_hosts_are_modelled_and_the_reason_is_told(monkeypatch, lab):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with start_lab(lab) as up:
+        assert isinstance(up, SimulatedLab)
+        assert (up.hosts, up.reason) == ("model", "kernel hosts need root")

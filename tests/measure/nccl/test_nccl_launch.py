@@ -1,0 +1,184 @@
+"""Starting real nccl-tests: environment and commands are pure; without GPU or program it says why not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+
+from testbed.errors import CollectiveError
+from testbed.lab.hosts.fleet import Completed
+from testbed.lab.model import Lab, LabHost, LinkClass
+from testbed.measure.nccl.launch import (
+    NcclSettings,
+    NcclTest,
+    environment,
+    find_command,
+    find_nccl,
+    mpirun_command,
+    program_arguments,
+    read_found,
+    run_nccl,
+    why_not,
+)
+from testbed.measure.nccl.reading import import_nccl, table_json
+
+OUTPUT = (Path(__file__).parent / "data" / "all_reduce_2026.txt").read_text()
+GPU = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)"
+FOUND = f"{GPU}\nprogram=/opt/nccl-tests/build/all_reduce_perf\nmpirun=/usr/bin/mpirun\n"
+ROCE = NcclSettings("IB", ("qedr0", "qedr1", "qedr2", "qedr3"), channels=4)
+
+
+def lab(*names: str) -> Lab:
+    hosts = tuple(
+        LabHost(name, IPv4Address(f"10.9.0.{place}"), IPv4Address(f"10.100.{place}.100"), (), "python3")
+        for place, name in enumerate(names, start=11)
+    )
+    link = LinkClass(25_000.0, 25.0, 9000, 0.0)
+    return Lab("real", Path("lab.yaml"), False, IPv4Network("10.9.0.0/24"), hosts, (), {}, link, Path("key"))
+
+
+class ScriptedFleet:
+    """Answers each command from a table of beginnings; in tests only."""
+
+    def __init__(self, hosts: tuple[LabHost, ...], answers: Mapping[str, Completed]) -> None:
+        self.hosts = hosts
+        self.answers = answers
+        self.asked: list[tuple[str, str]] = []
+
+    def run(self, commands, *, stdin=None, timeout_s=30.0):
+        self.asked.extend(commands.items())
+        return {host: self.answer(host, command) for host, command in commands.items()}
+
+    def answer(self, host: str, command: str) -> Completed:
+        for start, completed in self.answers.items():
+            if command.startswith(start):
+                return replace(completed, host=host)
+        raise AssertionError(f"unexpected command {command!r}")
+
+    def put(self, files):
+        raise AssertionError("nothing is to be copied")
+
+    def start(self, commands):
+        raise AssertionError("nothing is to be started")
+
+
+def fleet_with(
+    found: str, *, output: str = OUTPUT, status: int = 0, document: str | None = None
+) -> ScriptedFleet:
+    return ScriptedFleet(
+        lab("a", "b").hosts,
+        {
+            "PATH=": Completed("", 0, found, ""),
+            "/usr/bin/mpirun": Completed(
+                "", status, output, "" if status == 0 else "mpirun: lost a daemon\n"
+            ),
+            "cat ": Completed("", 0 if document else 1, document or "", ""),
+        },
+    )
+
+
+def test_the_environment_of_the_twelve_host_testbed():
+    assert environment(ROCE) == {
+        "NCCL_NET": "IB",
+        "NCCL_IB_HCA": "=qedr0,qedr1,qedr2,qedr3",
+        "NCCL_IB_GID_INDEX": "3",
+        "NCCL_ALGO": "Ring",
+        "NCCL_MIN_NCHANNELS": "4",
+        "NCCL_MAX_NCHANNELS": "4",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,NET,ENV",
+    }
+
+
+def test_sockets_name_their_interfaces_whole_and_switch_verbs_off():
+    variables = environment(
+        NcclSettings("Socket", ("nic1", "nic2"), channels=2, preload="/opt/mccl/libnccl.so")
+    )
+    assert variables["NCCL_SOCKET_IFNAME"] == "=nic1,nic2"
+    assert variables["NCCL_IB_DISABLE"] == "1"
+    assert variables["LD_PRELOAD"] == "/opt/mccl/libnccl.so"
+    assert "NCCL_IB_HCA" not in variables
+
+
+def test_the_arguments_of_the_test():
+    assert shlex.join(program_arguments(NcclTest())) == "-b 8 -e 134217728 -f 2 -g 1 -n 20 -w 1 -T 300"
+    assert program_arguments(NcclTest(json="out.json"))[-2:] == ("-J", "out.json")
+
+
+def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
+    here = lab("a", "b")
+    found = [replace(read_found(Completed(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
+    variables = {"a": {"NCCL_NET": "IB"}, "b": {"NCCL_NET": "Socket"}}
+    command = mpirun_command(here, found, variables, NcclTest(timeout_s=60))
+    common, *rest = command.split(" -np ")
+    assert shlex.split(common)[0] == "/usr/bin/mpirun"
+    assert "--mca btl_tcp_if_include 10.9.0.0/24" in common
+    assert [shlex.split(one.removesuffix(" :"))[:6] for one in rest] == [
+        ["1", "-H", "10.9.0.11:1", "-x", "NCCL_NET=IB", "/opt/nccl-tests/build/all_reduce_perf"],
+        ["1", "-H", "10.9.0.12:1", "-x", "NCCL_NET=Socket", "/opt/nccl-tests/build/all_reduce_perf"],
+    ]
+
+
+def test_what_a_host_has_is_read_from_its_answer():
+    host = read_found(Completed("a", 0, f"{FOUND}noise\n", ""))
+    assert (host.gpus, host.program, host.mpirun) == (
+        (GPU,),
+        "/opt/nccl-tests/build/all_reduce_perf",
+        "/usr/bin/mpirun",
+    )
+    assert "command -v all_reduce_perf" in find_command(NcclTest())
+
+
+def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
+    found = find_nccl(fleet_with("program=\nmpirun=\n"))
+    reason = why_not(found)
+    for words in ("no GPU on any host", "no `all_reduce_perf` on any host", "MPI=1", "no `mpirun` on a"):
+        assert words in reason
+
+
+def test_only_the_hosts_that_lack_something_are_named():
+    found = list(find_nccl(fleet_with(FOUND)))
+    assert why_not(found) == ""
+    assert "no GPU on host b (" in why_not([found[0], replace(found[1], gpus=())])
+    assert why_not([]) == "there are no hosts"
+
+
+def test_without_gpu_nothing_is_started():
+    fleet = fleet_with("program=\nmpirun=\n")
+    with pytest.raises(CollectiveError, match="nccl-tests cannot run here: no GPU on any host"):
+        run_nccl(fleet, lab("a", "b"), ROCE)
+    assert all(command.startswith("PATH=") for _, command in fleet.asked)
+
+
+def test_a_run_gives_table_rings_and_output():
+    ring = "".join(f"h{r}:1:2 [0] NCCL INFO Ring 00 : {1 - r} -> {r} -> {1 - r}\n" for r in (0, 1))
+    run = run_nccl(fleet_with(FOUND, output=ring + OUTPUT), lab("a", "b"), ROCE)
+    assert len(run.table.rows) == 5
+    assert run.table.source == "text"
+    assert [one.order for one in run.rings.rings] == [(0, 1)]
+    assert ring in run.output
+
+
+def test_the_announced_document_counts_where_it_can_be_read():
+    text_table = import_nccl(Path(__file__).parent / "data" / "all_reduce_2026.txt")
+    fleet = fleet_with(FOUND, document=json.dumps(table_json(text_table)))
+    run = run_nccl(fleet, lab("a", "b"), ROCE, NcclTest(json="out.json"))
+    assert run.table.source == "json"
+    assert run.table.rows == text_table.rows
+    assert ("a", "cat out.json.0") in fleet.asked
+
+
+def test_a_run_without_results_says_status_host_and_last_words():
+    with pytest.raises(CollectiveError) as caught:
+        run_nccl(fleet_with(FOUND, output="", status=1), lab("a", "b"), ROCE)
+    assert "all_reduce_perf ended with status 1 on a and no results" in str(caught.value)
+    assert "mpirun: lost a daemon" in str(caught.value)

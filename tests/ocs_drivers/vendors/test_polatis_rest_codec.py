@@ -1,0 +1,130 @@
+"""The documents of a Polatis over RESTCONF, as public clients show them, and any others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ocs_drivers import CrossConnects
+from ocs_drivers.errors import (
+    ProtocolDesync,
+)
+from ocs_drivers.model import PortState
+from ocs_drivers.vendors.polatis import rest_codec
+
+pytestmark = pytest.mark.codec
+
+PAIRS = "/api/data/optical-switch:cross-connects"
+
+
+def test_the_golden_documents_are_ours():
+    body = json.loads('{"optical-switch:cross-connects":{"pair":[{"ingress":1,"egress":13}]}}')
+    assert rest_codec.encode_pairs(CrossConnects({1: 13})) == body
+    assert rest_codec.decode_pairs(body) == CrossConnects({1: 13})
+    assert rest_codec.CROSS_CONNECTS == PAIRS
+    assert rest_codec.pair_resource(1) == f"{PAIRS}/pair=1"
+
+
+def test_single_resources_and_their_documents():
+    assert rest_codec.encode_pair(1, 13) == {"optical-switch:pair": [{"ingress": 1, "egress": 13}]}
+    assert rest_codec.port_resource(2) == "/api/data/optical-switch:port-config/port=2"
+    (opened,) = rest_codec.encode_port(2, is_open=True, label="x")["optical-switch:port"]
+    (closed,) = rest_codec.encode_port(2, is_open=False, label="x")["optical-switch:port"]
+    assert (opened["status"], closed["status"]) == ("ENABLED", "DISABLED")
+    assert opened == {"port-id": 2, "status": "ENABLED", "label": "x"}
+
+
+def test_ports_powers_and_product_are_read():
+    port = {"port-id": 2, "status": "DISABLED", "label": "rack 4", "peer-port": 13}
+    found = rest_codec.decode_ports({"optical-switch:port-config": {"port": [port]}})
+    assert found == {2: rest_codec.RestPort(PortState.DISABLED, "rack 4")}
+    readings = [{"port-id": 1, "power": "-29.55"}, {"port-id": 2, "power": -3.0}, {"port-id": 3}]
+    powers = rest_codec.decode_powers({"optical-switch:opm-power": {"port": readings}})
+    assert powers == {1: -29.55, 2: -3.0, 3: None}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {},
+        {"optical-switch:cross-connects": []},
+        {"optical-switch:cross-connects": {"pair": {"ingress": 1}}},
+        {"optical-switch:cross-connects": {"pair": [{"ingress": 1}]}},
+        {"optical-switch:cross-connects": {"pair": [{"ingress": True, "egress": 2}]}},
+        {
+            "optical-switch:cross-connects": {
+                "pair": [{"ingress": 1, "egress": 9}, {"ingress": 2, "egress": 9}]
+            }
+        },
+    ],
+)
+def test_what_is_no_configuration_is_a_desync(document):
+    with pytest.raises(ProtocolDesync):
+        rest_codec.decode_pairs(document)
+
+
+@pytest.mark.parametrize("port", [{}, {"port-id": "two"}, {"port-id": 2, "status": "ASLEEP"}])
+def test_what_is_no_port_is_a_desync(port):
+    with pytest.raises(ProtocolDesync):
+        rest_codec.decode_ports({"optical-switch:port-config": {"port": [port]}})
+
+
+@pytest.mark.parametrize("product", [None, [], {"manufacturer": "Polatis"}])
+def test_what_is_no_product_is_a_desync(product):
+    with pytest.raises(ProtocolDesync):
+        rest_codec.decode_product({"optical-switch:product-information": product})
+
+
+@pytest.mark.parametrize("power", ["high", [1], {}])
+def test_what_is_no_power_is_a_desync(power):
+    with pytest.raises(ProtocolDesync):
+        rest_codec.decode_powers({"optical-switch:opm-power": {"port": [{"port-id": 1, "power": power}]}})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["ENABLED", "-3.1", "7", ""]),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["ingress", "egress", "port-id", "status", "power", "label", "pair", "port"]),
+            inside,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def test_any_document_is_decoded_or_a_desync():
+    met: Counter[str] = Counter()
+    entry = st.fixed_dictionaries({"ingress": json_values, "egress": json_values}) | json_values
+    port = st.fixed_dictionaries(
+        {"port-id": st.integers(1, 9)}, optional={"status": json_values, "power": json_values}
+    )
+    content = st.fixed_dictionaries({"pair": st.lists(entry, max_size=3)}) | st.fixed_dictionaries(
+        {"port": st.lists(port, max_size=3)}
+    )
+
+    @given(
+        st.sampled_from([rest_codec.decode_pairs, rest_codec.decode_ports, rest_codec.decode_powers]),
+        st.one_of(content, json_values),
+        st.sampled_from(["cross-connects", "port-config", "opm-power"]),
+    )
+    @settings(max_examples=300)
+    def decode(decoder: Any, inside: Any, name: str) -> None:
+        try:
+            decoder({f"optical-switch:{name}": inside})
+        except ProtocolDesync:
+            met["desync"] += 1
+        else:
+            met["decoded"] += 1
+
+    decode()
+    assert met["desync"] >= 20
+    assert met["decoded"] >= 20

@@ -1,0 +1,144 @@
+"""Output of ROME and AFM beyond the published captures: what cannot be, and what is passed over."""
+
+from __future__ import annotations
+
+import pytest
+
+from ocs_drivers import CrossConnects
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import Identity, PendingMove, PortState
+from ocs_drivers.vendors.rome import codec
+from ocs_drivers.vendors.rome.board import Board, decode_board
+from ocs_drivers.vendors.rome.dialect import AFM, ROME
+from ocs_drivers.vendors.rome.port_table import Motion, Table, decode_ports
+from ocs_drivers.vendors.rome.ports import Layout
+from ocs_drivers.vendors.rome.queue import Queue, decode_queue
+
+pytestmark = pytest.mark.codec
+
+QUEUE = [
+    "Connection execution status: enabled",
+    "Command in process:",
+    "connect, ports: E3-W4, status: in process with payload",
+    "======= =========",
+    "Request Port1",
+    "======= =========",
+    "772     W1        E1        disconnect         CLI     admin",
+]
+
+
+def idle(name: str) -> str:
+    return f"{name}[1A{name}] Unlocked Enabled Disconnected 0"
+
+
+def table(*rows: str) -> Table:
+    """Decode the table of a board with as many ports as are listed."""
+    east = sum(row.startswith("E") for row in rows)
+    return decode_ports(rows, ROME, Board(Identity("", "", "", ""), east, len(rows) - east))
+
+
+def joined(one: str, other: str, state: str = "Connected") -> list[str]:
+    return [
+        f"{here}[1A{here}] Unlocked Enabled {state} 1 {there}[1A{there}]"
+        for here, there in ((one, other), (other, one))
+    ]
+
+
+def test_commands_name_both_ports():
+    assert codec.connecting("E1", "W2") == "connection create E1 to W2"
+    assert codec.disconnecting("E1", "W2") == "connection disconnect E1 from W2"
+
+
+def test_both_ends_of_a_circuit_say_the_same():
+    assert table(*joined("E1", "W1")).connections(()) == CrossConnects({1: 2})
+    with pytest.raises(ProtocolDesync, match="do not say the same"):
+        table(joined("E1", "W1")[0], idle("W1")).connections(())
+
+
+def test_two_inputs_on_their_way_to_one_output_cannot_be():
+    rows = [*joined("E1", "W1", "In process"), joined("E2", "W1", "In process")[0]]
+    with pytest.raises(ProtocolDesync, match="cannot be right: output 3"):
+        table(*rows).connections(())
+
+
+def test_a_circuit_on_its_way_counts_unless_it_is_being_made():
+    moving = table(*joined("E1", "W1", "In process"))
+    assert moving.connections(()) == CrossConnects({1: 2})
+    assert moving.connections([(1, 2)]) == CrossConnects()
+
+
+def test_a_circuit_of_two_ports_of_one_side_cannot_be():
+    with pytest.raises(ProtocolDesync, match="E1 is connected to E2"):
+        table(*joined("E1", "E2")).connections(())
+
+
+def test_a_connected_port_names_the_other():
+    with pytest.raises(ProtocolDesync, match="connected to nothing"):
+        table("E1[1AE1] Unlocked Enabled Connected 1")
+
+
+def test_a_port_is_named_once():
+    with pytest.raises(ProtocolDesync, match="names a port twice"):
+        table(idle("E1"), idle("E1"))
+
+
+def test_states_that_make_a_port_unfit():
+    board = Board(Identity("", "", "", ""), 3, 1)
+    rows = ["E1 2 1 1 1 0", "E2 1 1 2 1 0", "E3 1 4 1 1 0", "W1 1 1 1 1 0"]
+    found = decode_ports(rows, AFM, board)
+    assert found.unfit() == {1: PortState.LOCKED, 2: PortState.DISABLED, 3: PortState.FAILED}
+    assert found.ports[2].motion is Motion.OTHER
+
+
+def test_which_move_is_next():
+    queue = decode_queue(QUEUE)
+    layout = Layout(("E1", "E2", "E3"), ("W1", "W2", "W3", "W4"))
+    assert queue.moves(layout) == (
+        PendingMove("connect", (3, 7)),
+        PendingMove("disconnect", (1, 4), "admin", "CLI", "772"),
+    )
+    assert Queue(waiting=queue.waiting).moves(layout) == queue.moves(layout)[1:]
+    assert not queue.is_disabled
+    assert decode_queue([line.replace("enabled", "disabled") for line in QUEUE]).is_disabled
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "what"),
+    [
+        (0, "nothing", "robot is incomplete"),
+        (2, "something else", "command in process is missing"),
+        (3, "no rule", "robot is incomplete"),
+        (6, "773     E1", "cannot be read"),
+    ],
+)
+def test_a_queue_that_is_not_whole_is_no_queue(place, line, what):
+    with pytest.raises(ProtocolDesync, match=what):
+        decode_queue([*QUEUE[:place], line, *QUEUE[place + 1 :]])
+
+
+def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_known():
+    layout = Layout(
+        ("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2"), "A3": ("E2",)}
+    )
+    assert layout.pairs("A1", "A2") == ((1, 4), (2, 3))
+    assert layout.pairs("W2", "E1") == ((1, 4),)
+    assert layout.pairs("A1", "A3") == layout.pairs("A1", "A9") == ()
+
+
+def test_ports_of_two_matrices_are_distinguished_where_the_device_reports_them():
+    layout = Layout(("E1", "E2"), ("W1", "W2"), matrix={"E1": "A", "W1": "A", "W2": "B"})
+    assert layout.is_one_matrix((1, 3))
+    assert not layout.is_one_matrix((1, 4))
+    assert layout.is_one_matrix((2, 4))  # of E2 nothing is told
+
+
+def test_a_failure_is_ours_by_its_ports_and_its_command():
+    line = "08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"
+    assert codec.failure_of([line], ("W4", "E6"), "connect") == line
+    assert codec.failure_of([line], ("E6", "W4"), "disconnect") is None
+    assert codec.failure_of([line], ("E6", "W5"), "connect") is None
+
+
+def test_a_board_without_a_serial_number_has_an_empty_one():
+    lines = ["ROME TYPE 128 X", "Male/West 1..8", "Female/East 1..9", "AUTHENTICATION  local"]
+    assert decode_board(lines, ROME) == Board(Identity("Wave2Wave", "ROME type 128 X", "", ""), 9, 8)

@@ -1,0 +1,86 @@
+"""The table of a Telescent in the types of the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from ocs_drivers import CrossConnects
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import PendingMove, PortState
+from ocs_drivers.vendors.telescent.codec import Cell, CommandSet, decode_cells, decode_input
+from ocs_drivers.vendors.telescent.ports import Numbering
+from ocs_drivers.vendors.telescent.table import Table
+
+pytestmark = pytest.mark.codec
+
+COMMANDS = CommandSet()
+
+
+def table(*statuses: str) -> Table:
+    """Return a row of as many outputs, each with its own input."""
+    return Table(tuple(Cell(status, number) for number, status in enumerate(statuses)), COMMANDS)
+
+
+def test_letters_are_states_of_outputs():
+    seen = table("UU", "UL", "AL", "CU", "DU", "XX")
+    assert list(seen.outputs.values()) == [
+        PortState.ENABLED,
+        PortState.LOCKED,
+        PortState.ENABLED,
+        PortState.ENABLED,
+        PortState.ENABLED,
+        PortState.FAILED,
+    ]
+    assert seen.unfit(force=False) == {8: PortState.LOCKED, 12: PortState.FAILED}
+    assert seen.unfit(force=True) == {12: PortState.FAILED}
+
+
+def test_what_is_to_be_cleared_is_still_there_and_what_is_to_be_made_not_yet():
+    seen = table("AL", "CU", "DU")
+    assert seen.connections == CrossConnects({1: 4, 3: 6})
+    assert seen.pending == (PendingMove("connect", (2, 5)), PendingMove("disconnect", (3, 6)))
+
+
+@pytest.mark.parametrize("number", [0, 7])
+def test_an_input_that_is_reported_twice_or_does_not_exist_makes_no_table(number):
+    seen = Table((Cell("AL", 0), Cell("AL", number)), COMMANDS)
+    with pytest.raises(ProtocolDesync, match="cannot be right"):
+        assert seen.connections
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (["nothing"], "no row"),
+        (["R0#N AL0 UU1", "R1#N UU2"], "ends early"),
+        (["R1#N AL0"], "not row 0"),
+        (["R0#N"], "not row 0"),
+        (["R0#N" + " UU1" * 13], "13 columns"),
+    ],
+)
+def test_rows_that_make_no_table(lines, what):
+    with pytest.raises(ProtocolDesync, match=what):
+        decode_cells(lines, COMMANDS)
+
+
+def test_an_allocated_input_has_an_output():
+    with pytest.raises(ProtocolDesync, match="without an output"):
+        decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = none"], COMMANDS)
+
+
+def test_an_input_without_circuit_can_be_reserved():
+    assert decode_input(["STATE = UNALLOCATED_AND_LOCKED"], COMMANDS).is_reserved
+    assert not decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 3"], COMMANDS).is_reserved
+
+
+def test_fields_may_stand_anywhere_on_their_line():
+    found = decode_input(["   STATE=ALLOCATED_AND_UNLOCKED  ", "OUTPUT   =  12"], COMMANDS)
+    assert (found.state, found.output) == ("ALLOCATED_AND_UNLOCKED", 12)
+
+
+def test_ports_are_counted_from_nought():
+    numbering = Numbering(96)
+    assert (numbering.name(1), numbering.name(97)) == ("0", "0")
+    assert numbering.device_pair((3, 97)) == (2, 0)
+    assert COMMANDS.connecting(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
+    assert COMMANDS.disconnecting(0, 5)[-1] == ("unallocate --force -out 5", True)

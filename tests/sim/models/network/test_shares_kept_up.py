@@ -1,0 +1,92 @@
+"""Rates worked out only where a change reaches, against all rates worked out again at every change."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from sim.models.network.engine import shares, shares_numpy
+from sim.models.network.engine.program import (
+    DIRTY,
+    FLOWS,
+    FREE,
+    JOINED,
+    Routes,
+    fresh_neighbours,
+    fresh_state,
+)
+from sim.models.network.execution.flows import _nothing
+
+
+class Crossing:
+    """Messages on random routes; some move."""
+
+    def __init__(self, random, links, messages):
+        routes = [
+            random.choice(links, random.integers(1, min(links, 5)), replace=False) for _ in range(messages)
+        ]
+        first = np.concatenate([[0], np.cumsum([route.size for route in routes])])
+        self.near = fresh_neighbours(Routes(first, np.concatenate(routes)), np.zeros(links, dtype=bool))
+        self.state = fresh_state(_nothing(messages), links)
+        self.capacity = random.choice([0.3, 1.0, 1.0, 2.5, 7.0], links)
+        self.waiting = list(range(messages))
+
+    def moving(self):
+        return self.state.flows[: self.state.number[FLOWS]]
+
+    def ending(self):
+        """Return what may end: a flow that has only just begun has no rate as yet."""
+        return np.setdiff1d(self.moving(), self.near.joined[: self.near.size[JOINED]])
+
+    def begin(self, message):
+        state, place = self.state, self.state.number[FLOWS]
+        self.waiting.remove(message)
+        state.flows[place], state.flow_place[message], state.flow_rate[message] = message, place, 0.0
+        state.number[FLOWS] += 1
+        shares.join(state, self.near, place)
+
+    def end(self, message):
+        """Behind those that move, as the loop does it."""
+        state = self.state
+        state.number[FLOWS] -= 1
+        place, last = int(np.flatnonzero(state.flows == message)[0]), state.number[FLOWS]
+        state.flows[place], state.flows[last] = state.flows[last], message
+        state.flow_place[state.flows[place]] = place
+        shares.leave(state, self.near, last + 1)
+        self.waiting.append(message)
+
+    def change_capacities(self, random):
+        """Look at all links again, as when a run goes on after a pause."""
+        self.capacity[random.integers(self.capacity.size)] = random.choice([0.0, 0.5, 3.0])
+        self.state.dirty[:] = np.arange(self.capacity.size)
+        self.state.dirty_mark[:] = 1
+        self.state.number[DIRTY] = self.capacity.size
+
+
+def test_rates_kept_up_are_those_worked_out_anew():
+    """Flows come and go in turn and at once, a message that has ended begins again, links die and live again."""
+    random, seen = np.random.default_rng(17), Counter()
+    for links, messages in [(3, 8), (12, 30), (40, 60), (30, 200)] * 4:
+        crossing = Crossing(random, links, messages)
+        for _ in range(80):
+            for _ in range(random.integers(1, 4)):
+                ending = crossing.ending()
+                if crossing.waiting and random.random() < 0.55:
+                    crossing.begin(int(random.choice(crossing.waiting)))
+                elif ending.size:
+                    ended = int(random.choice(ending))
+                    crossing.end(ended)
+                    if random.random() < 0.2:
+                        crossing.begin(ended)
+            if random.random() < 0.05:
+                crossing.change_capacities(random)
+            shares.share(crossing.state, crossing.near, crossing.capacity)
+            moving = crossing.moving()
+            again = shares_numpy.fair_rates(
+                moving, crossing.near.first, crossing.near.links, crossing.capacity
+            )
+            assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)
+            seen["some rates kept"] += 0 < crossing.near.size[FREE] < moving.size
+            seen["dead link"] += bool((again == 0).any())
+    assert seen["some rates kept"] > 600, seen
+    assert seen["dead link"] > 40, seen

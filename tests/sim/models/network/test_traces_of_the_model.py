@@ -1,0 +1,84 @@
+"""Traces: tables that agree with what was run, as files and as a picture."""
+
+import numpy as np
+import pytest
+
+from sim.models.network.execution import simulate
+from sim.models.network.fabrics import circulant, fat_tree
+from sim.models.network.results.timeline import draw_timeline, utilisation
+from sim.models.network.results.traces import flow_table, link_table, task_table, write_traces
+from sim.models.network.taskgraph import TaskGraphBuilder
+
+
+@pytest.fixture(scope="module")
+def done():
+    job = TaskGraphBuilder(8)
+    forward = [job.compute(node, 1e-3) for node in range(8)]
+    moves = [job.transfer(node, (node + 3) % 8, 5_000_000, after=[forward[node]]) for node in range(8)]
+    job.allreduce(tuple(range(8)), 8_000_000, after=forward)
+    job.compute(0, 1e-3, after=moves)
+    return simulate(job.build(), circulant(8, (1, 7), 100), trace=True)
+
+
+def test_a_row_for_each_message_of_each_round(done):
+    table = flow_table(done)
+    assert len(table["task"]) == 8 + 14 * 8
+    assert table["size_bytes"].sum() == done.wire_bytes
+    assert (np.diff(table["end_s"]) >= 0).all()
+    assert (table["begin_s"] < table["end_s"]).all()
+    ring = table["task"] == 16
+    assert np.bincount(table["round"][ring]).tolist() == [8] * 14
+
+
+def test_rates_times_durations_are_the_bytes_of_a_link(done):
+    table = link_table(done)
+    moved = table["rate_bps"] * (table["end_s"] - table["begin_s"]) / 8
+    np.testing.assert_allclose(
+        np.bincount(table["link"], weights=moved, minlength=16), done.link_bytes, atol=1e-3
+    )
+    same = table["link"][1:] == table["link"][:-1]
+    assert (table["begin_s"][1:][same] >= table["end_s"][:-1][same]).all()
+
+
+def test_utilisation_sums_to_the_bytes(done):
+    borders, share = utilisation(done, columns=37)
+    moved = (share * np.diff(borders) * done.fabric.capacity_bps[:, None]).sum(axis=1) / 8
+    np.testing.assert_allclose(moved, done.link_bytes, atol=1e-3)
+    assert share.min() >= -1e-9
+    assert share.max() <= 1 + 1e-9
+    assert share[:, borders[1:] <= 1e-3].max() == pytest.approx(0, abs=1e-9)
+
+
+def test_files_hold_the_tables(done, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    files = write_traces(done, tmp_path / "new" / "folder")
+    assert [file.name for file in files] == ["flows.parquet", "links.parquet", "tasks.parquet"]
+    for file, table in zip(files, (flow_table(done), link_table(done), task_table(done)), strict=True):
+        read = parquet.read_table(file).to_pydict()
+        assert {name: column.tolist() for name, column in table.items()} == read
+    assert set(read["kind"]) == {"compute", "transfer", "allreduce"}
+
+
+def test_the_picture_shows_all_three_parts(done, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = draw_timeline(done, tmp_path / "iteration.svg")
+    text = path.read_text(encoding="utf-8")
+    assert text.count('id="axes_') == 3
+    assert "SIMULATED" in text or text.count("<use") > 100  # letters may be drawn as shapes
+
+
+def test_an_iteration_without_trace_says_how_to_get_one():
+    job = TaskGraphBuilder(2)
+    job.transfer(0, 1, 100)
+    done = simulate(job.build(), fat_tree(2, 100))
+    with pytest.raises(ValueError, match="trace=True"):
+        link_table(done)
+
+
+def test_an_iteration_in_which_nothing_moves_has_empty_tables(tmp_path):
+    pytest.importorskip("matplotlib")
+    job = TaskGraphBuilder(2)
+    job.compute(0, 1e-3)
+    done = simulate(job.build(), fat_tree(2, 100), trace=True)
+    assert {len(column) for column in link_table(done).values()} == {0}
+    assert draw_timeline(done, tmp_path / "still.png").stat().st_size > 1000

@@ -1,0 +1,53 @@
+"""Pages that are made: of commands, of docstrings, and the list of public names; and the site's table of contents."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.documentation import interface
+
+ROOT = Path(__file__).parents[2]
+NOT_IN_THE_TABLE = re.compile(r"decisions/(0.*|template)\.md|reproductions/topoopt/.*")
+"""Pages that are reached from others, and the template."""
+
+
+def test_the_page_of_the_public_interface_lists_what_packages_export():
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+
+    assert (
+        page.partition("\n\n| package")[2]
+        == "\n".join(interface.interface_table())[len("| package") :] + "\n"
+    )
+
+
+def test_public_names_exist():
+    for package in interface.PUBLIC:
+        module = interface.import_module(package)
+        names = interface.exported(package)
+        assert names
+        assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_the_table_of_contents_leads_to_every_page():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r": ([a-z-]+/[a-z/-]+\.md|README\.md|decisions/README\.md)$", text, re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+    assert {page for page in pages if not NOT_IN_THE_TABLE.fullmatch(page)} <= listed
+
+
+def test_pages_of_commands_name_every_command():
+    pytest.importorskip("typer")
+    pytest.importorskip("qick")
+    pytest.importorskip("lark")
+    from tools.documentation.command_pages import PROGRAMS, command_pages
+
+    pages = command_pages()
+
+    assert {path.rpartition("/")[2] for path in pages} == {f"{program}.md" for program in PROGRAMS}
+    testbed = pages["reference/commands/testbed.md"]
+    assert "## `testbed sim up`" in testbed
+    assert "| `--really-move` |" in testbed

@@ -1,0 +1,65 @@
+"""The public interface: packages whose `__all__` other projects may rely on, and pages made from their docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+
+PUBLIC = {
+    "ocs_drivers": "optical switches and patch panels",
+    "ocs_drivers.errors": "their errors",
+    "fpga": "count-action datapaths: programs, buses, load and run",
+    "fpga.count_action": "the count-action language",
+    "fpga.photonic_mac": "the photonic multiply-accumulate datapath",
+    "lightning": "the photonic kit: configuration, control, computing",
+    "lightning.errors": "errors of photonic inference",
+    "lightning.kit.calibration": "calibrations: made, stored, checked",
+    "lightning.networks": "trained networks: import and description",
+    "lightning.compiler": "networks to programs",
+    "lightning.execution": "programs at four fidelities",
+    "lightning.evaluation": "accuracy, sensitivity, comparison",
+    "lightning.training": "training with noise",
+    "lightning.serving": "answers over HTTP and UDP",
+    "lightning.costs": "latency and energy",
+    "testbed.errors": "errors of the testbed",
+    "testbed.design.matching": "heaviest matchings",
+    "testbed.design.repair": "plans for lost fibres",
+    "testbed.design.search": "strategy and topology found together",
+    "testbed.design.workloads.catalogue": "models by name",
+    "testbed.design.workloads.imports": "models from files and modules",
+    "testbed.design.workloads.iteration": "one iteration: task graph and traffic",
+    "testbed.design.workloads.strategies": "parallelisation strategies",
+    "lightbed.errors": "the root of all errors",
+}
+"""Public packages, with a line each. What is in none of them may change without notice."""
+
+
+def exported(package: str) -> list[str]:
+    """Return the public names of a package, sorted: its `__all__`, or for errors all classes defined there."""
+    module = import_module(package)
+    names = getattr(module, "__all__", None)
+    if names is None:
+        names = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == package]
+    return sorted((name for name in names if not name.startswith("_")), key=str.casefold)
+
+
+def interface_table() -> Iterator[str]:
+    """Yield the rows of the table in `docs/reference/api.md`."""
+    yield "| package | what it is for | names |"
+    yield "|---|---|---|"
+    for package, line in PUBLIC.items():
+        yield f"| `{package}` | {line} | {', '.join(f'`{name}`' for name in exported(package))} |"
+
+
+def module_pages() -> dict[str, str]:
+    """Return a page for each public package, by its path in the documentation; mkdocstrings fills it."""
+    return {f"reference/modules/{package}.md": f"# `{package}`\n\n::: {package}\n" for package in PUBLIC} | {
+        "reference/modules/README.md": "\n".join(_index())
+    }
+
+
+def _index() -> Iterator[str]:
+    yield "# Modules\n"
+    yield "Docstrings of the [public interface](../api.md).\n"
+    for package, line in PUBLIC.items():
+        yield f"- [`{package}`]({package}.md): {line}"
