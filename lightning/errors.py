@@ -56,19 +56,13 @@ name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError):
-    """Root of all errors raised by `lightning`.
-
-    `what` says in one sentence what happened and why; `device` is the name of the device, `hint` what to do. They
-    are kept as attributes and joined into the message.
-    """
+    """Root of all errors of `lightning`: `what` happened and why, the `device`, and a `hint` what to do."""
 
     code = "lightning.error"
     who: ClassVar[Who] = "user"
 
     def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
-        self.what = what
-        self.device = device
-        self.hint = hint
+        self.what, self.device, self.hint = what, device, hint
         super().__init__(what)
 
     def __str__(self) -> str:
