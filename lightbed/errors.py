@@ -29,6 +29,10 @@ class LightbedError(Exception):
         """The same as `hint`: its name in the release before."""
         return self.hint
 
+    @cure.setter
+    def cure(self, hint: str) -> None:
+        self.hint = hint
+
 
 def with_former_keys(document: dict[str, object]) -> dict[str, object]:
     """Return the document with each renamed key beside its name in the release before.

@@ -15,7 +15,6 @@ MOVED = {
     "devices.recording": "kit.recordings.recording",
     "devices.replay": "kit.recordings.replay",
     "dot": "kit.dot",
-    "dot.look": "kit.dot.inspection",
     "execution.brute": "execution.multipliers.per_readout",
     "execution.chain": "execution.chains.chain",
     "execution.datapath": "execution.multipliers.datapath",

@@ -19,12 +19,13 @@ PROSE = re.compile(
 """Words that nobody needs twice: hint, again, disconnect, logout, write operation, repaired."""
 
 FORMER = re.compile(
-    r"""["'`](cure|dark_s|mended|hang_up)["'`]|def (cure|hang_up)\(|\bhang_up is now disconnect\b"""
+    r"""["'`](cure|dark_s|mended|hang_up)["'`]|def (cure|hang_up)\(|\bhang_up(\(\)| is now disconnect\b)"""
+    r"""|@cure\.setter|\bcure: str\b|\bor cure\b|\bcure=|\.cure\b"""
 )
 """Keys of JSON documents and files, properties and methods that keep their former name for one release, or for good."""
 
 REPLACED = {
-    "ocs_drivers": "conversation farewell unasked habits deed hang_up",
+    "ocs_drivers": "conversation farewell unasked habits deed",
     "testbed/operate": "hearing strangers mended BroughtUp",
     "testbed/measure": "hearing strangers mended",
     "testbed/design": "tally crew exchange_links",

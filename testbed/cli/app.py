@@ -43,7 +43,7 @@ COMMANDS = {
     "report": ("results", "Write a run's report again from what is stored, and say where it is."),
     "doctor": (
         "doctor",
-        "Check this machine, and a lab file if given; exit code 1 when something needs a hint.",
+        "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
     ),
     "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
     "sim": ("simulated", "Simulated labs: start, stop, list."),

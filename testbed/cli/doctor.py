@@ -23,7 +23,7 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check this machine, and a lab file if given; exit code 1 when something needs a hint."""
+    """Check this machine, and a lab file if given; exit code 1 when something must be repaired."""
     from testbed.lab.checkup import check_lab, check_machine
     from testbed.lab.inventory import load_lab
 

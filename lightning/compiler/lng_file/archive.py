@@ -100,9 +100,7 @@ def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
         ) from error
     except _DAMAGE as error:
         why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
-        raise ModelFileError(
-            f"{name} is not a valid .lng file, or a damaged one{why}", hint=_AGAIN
-        ) from error
+        raise ModelFileError(f"{name} is not a .lng file, or is damaged{why}", hint=_AGAIN) from error
     return model
 
 

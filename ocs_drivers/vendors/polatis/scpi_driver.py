@@ -159,7 +159,7 @@ class PolatisScpi(SwitchDriver):
         wrong = [port for port in ports if found[port].state is not wanted]
         if wrong:
             raise DeviceError(
-                f"these ports are not {wanted.value} though the device was size_in_code",
+                f"these ports are not {wanted.value} though the device accepted the command",
                 device=self.address,
                 ports=wrong,
                 sent=command,

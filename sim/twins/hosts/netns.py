@@ -122,7 +122,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
-    """Kill everything that runs in the named namespaces and waits until it is gone.
+    """Kill everything that runs in the named namespaces and wait until it is gone.
 
     Raises `KernelFault` naming what is left after `timeout_s`.
     """

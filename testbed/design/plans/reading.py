@@ -15,7 +15,7 @@ class PlanReader:
         self.source = source
         self.where = where
         if not isinstance(value, dict):
-            raise PlanFileError(f"{source}: {where or 'the document'} is not valid JSON object")
+            raise PlanFileError(f"{source}: {where or 'the document'} is not a JSON object")
         self.value: dict[str, Any] = value
 
     def error(self, key: str, what: str) -> PlanFileError:

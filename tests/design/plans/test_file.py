@@ -101,7 +101,7 @@ def damaged(path: str, value: object) -> dict:
     [
         ("format", "lightbed-plan/9", ["lightbed-plan/9", FORMAT, "testbed optimise"]),
         ("topology", None, ["topology: is missing"]),
-        ("topology", [], ["topology is not valid JSON object"]),
+        ("topology", [], ["topology is not a JSON object"]),
         ("rate_gbps", -1, ["rate_gbps: -1 is no number from 1e-06 to 1e+06"]),
         ("rate_gbps", 10**400, ["rate_gbps: 1000", "is no number from"]),
         ("predicted", {}, ["predicted.iteration_ms: is missing"]),
