@@ -5,6 +5,10 @@ import pytest
 
 from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.chains.checkpoint import check, fingerprint, read, write
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import StrategyObjective
+from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.roofline import Cluster
 from testbed.errors import SearchError
 
 
@@ -124,6 +128,13 @@ def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
     write(tmp_path / "c.json", "here", states)
     with pytest.raises(SearchError, match=r"c\.json is of another search"):
         read(tmp_path / "c.json", "there", 2)
+
+
+def test_a_checkpoint_of_the_release_before_is_of_the_same_search():
+    """Its fingerprint was made from the names that classes had then."""
+    problem = Problem(workload("bert", 8), Cluster(8), 4, 100.0)
+    shardings = StrategyObjective(problem).shardings
+    assert fingerprint(problem, Rules(), 0, 1, shardings) == "ca44053254b1a1ab"
 
 
 def test_fingerprints_tell_searches_apart():
