@@ -75,7 +75,7 @@ class Sensitivity:
 
     @property
     def sigma(self) -> float:
-        """Of 255: the largest with which no more than the allowed accuracy is lost."""
+        """Largest noise, of 255, with which no more than the allowed accuracy is lost."""
         return self.factor * self.noise.sigma
 
     @property

@@ -75,12 +75,12 @@ class Network:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one image or row, as the network takes it."""
+        """Shape of one image or row, as the network takes it."""
         return self.shapes[self.input]
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Of one answer."""
+        """Shape of one answer."""
         return self.shapes[self.output]
 
     def last_uses(self, wanted: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:

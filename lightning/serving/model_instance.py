@@ -69,7 +69,7 @@ class ModelInstance:
 
     @cached_property
     def raw_shape(self) -> tuple[int, ...]:
-        """Of one image, without the batch axis."""
+        """Shape of one image, without the batch axis."""
         return raw_shape(self.model.network)
 
     @cached_property

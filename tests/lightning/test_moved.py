@@ -3,20 +3,14 @@
 import importlib
 import sys
 import warnings
-from importlib.util import find_spec
 
 import pytest
 from libraries import skip_without
 
 import lightning
-from lightning import _moved
 
 skip_without("numba", reason="imports every room: pip install 'lightbed[kit,inference,serve]'")
 skip_without("qick", reason="imports every room: pip install 'lightbed[kit,inference,serve]'")
-
-
-def test_new_places_are_there():
-    assert all(find_spec(f"lightning.{new}") for new in _moved.MOVED.values())
 
 
 @pytest.mark.parametrize(
