@@ -150,9 +150,13 @@ class Tl1Frontend(ABC):
 
     def report_changes(self, change: Change, verbs: tuple[str, str], event: str = "REPT DBCHG") -> None:
         """Report a change to all sessions that listen; `verbs` are those that remove and make a circuit."""
+        listeners = self._listeners()
+        if not listeners:  # numbers go on, nothing is formatted
+            self._reports += len(change.removed) + len(change.made)
+            return
         for verb, pairs in zip(verbs, (change.removed, change.made), strict=True):
             for pair in pairs:
-                self.report(self._listeners(), event, self.change_row(self._reports + 1, verb, pair))
+                self.report(listeners, event, self.change_row(self._reports + 1, verb, pair))
 
     def change_row(self, number: int, verb: str, pair: tuple[int, int]) -> str:
         """Return the line that reports one circuit."""
