@@ -277,11 +277,13 @@ class SwitchContract(OnFreePorts):
 
     # -- events, sessions, threads
 
-    def test_own_changes_are_events_where_there_are_any(self, empty: OpticalSwitch, free: FreePorts) -> None:
+    def test_events_of_own_changes_come_only_where_there_are_any(
+        self, empty: OpticalSwitch, free: FreePorts
+    ) -> None:
         last = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         news = empty.events(since=last)
-        assert bool(news) == empty.capabilities.async_events
+        assert not news or empty.capabilities.async_events  # not every device reports to who made the change
         assert all(event.number > last for event in news)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:

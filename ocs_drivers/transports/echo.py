@@ -1,4 +1,4 @@
-"""The interactive TL1 port of a Calient repeats each command; this removes the repetition."""
+"""Devices that repeat each TL1 command before they answer it; this removes the repetition."""
 
 from __future__ import annotations
 
