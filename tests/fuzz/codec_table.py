@@ -185,7 +185,7 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     partial(decode_rome_ports, rome_dialect.AFM, 8),
     lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
     rome.check_accepted,
-    lambda lines: rome.failure_of(lines, ("E6", "W4"), "connect"),
+    lambda lines: rome.failure_of(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
     lambda lines: sorted(sonic.configured(lines, _SIXTY_FOUR)),
