@@ -33,6 +33,7 @@ from ocs_drivers.vendors.polatis import rest_codec as polatis_rest
 from ocs_drivers.vendors.polatis import scpi_codec as polatis_scpi
 from ocs_drivers.vendors.polatis import tl1_codec as polatis_tl1
 from ocs_drivers.vendors.rome import board as rome_board
+from ocs_drivers.vendors.rome import both_ways as rome_both_ways
 from ocs_drivers.vendors.rome import codec as rome
 from ocs_drivers.vendors.rome import dialect as rome_dialect
 from ocs_drivers.vendors.rome import port_table as rome_table
@@ -185,6 +186,7 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     partial(decode_rome_ports, rome_dialect.AFM, 8),
     lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
     rome.check_accepted,
+    rome_both_ways.decode_logical,
     lambda lines: rome.failure_of(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
@@ -326,6 +328,7 @@ CODECS: dict[str, Codec] = {
             cli,
             rome,
             rome_board,
+            rome_both_ways,
             rome_dialect,
             rome_ports,
             rome_queue,
