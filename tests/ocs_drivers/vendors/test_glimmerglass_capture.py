@@ -21,6 +21,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortLocked
 from ocs_drivers.model import Power
 from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.glimmerglass import GlimmerglassTl1, codec
 from ocs_drivers.vendors.glimmerglass.plain_text import PlainText
 
@@ -334,3 +335,13 @@ def test_an_input_that_feeds_a_splitter_is_refused_before_a_command(world):
     assert caught.value.ports == (3,)
     assert made.truth() == {}
     switch.close()
+
+
+@pytest.mark.parametrize("password", [b"secret", b"******", b""])
+@pytest.mark.parametrize("cut", [3, 18, 20, 24])
+def test_a_login_may_be_repeated_with_its_password_hidden(password, cut):
+    raw = b"<ACT-USER::admin:1::" + password + b";\r\n   ocs1"
+    line: Any = EchoCancelled(Pieces(raw[:cut], raw[cut:]))  # type: ignore[arg-type]
+    line.open(1.0)
+    line.send(b"ACT-USER::admin:1::secret;\r\n", Deadline(1))
+    assert line.receive(Deadline(1)) + line.receive(Deadline(1)) == b"<\r\n   ocs1"
