@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.design.sharing.second_topology import SecondTopology, plan_second
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.rings import rings_of
 from testbed.errors import VerifyFailed
@@ -18,6 +17,7 @@ from testbed.measure.gain import compare_topologies, group_name
 from testbed.measure.model import Timing
 from testbed.measure.results.records import Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.run import Run
+from testbed.measure.second_topology import SecondTopology, plan_second
 from testbed.measure.stall import Stall, tcp_stream
 from testbed.operate.session import BringUpReport, Design, LabSession, design_for, lay_out
 

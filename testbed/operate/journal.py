@@ -23,11 +23,10 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
+from testbed.database_file import database_in
 from testbed.errors import JournalError
 from testbed.operate.owner import is_running, this_process
 
-DATABASE = "lightbed.sqlite"
-"""File of a directory of runs; the results are in the same one."""
 BUSY_TIMEOUT_S = 30.0
 
 _metadata = sa.MetaData()
@@ -223,7 +222,7 @@ class Journal:
 
 def journal_in(runs_dir: str | Path) -> Journal:
     """Return the journal of a directory of runs; it shares the file with their results."""
-    return Journal(Path(runs_dir) / DATABASE)
+    return Journal(database_in(runs_dir))
 
 
 def _make_durable(connection: sqlite3.Connection, _record: object) -> None:

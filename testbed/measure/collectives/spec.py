@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
+from testbed.design.collectives.collective_list import Collective, collective_of
 from testbed.design.collectives.performance import Pair
-from testbed.design.collectives.table import Collective, collective_of
 from testbed.design.model import RingOrder
 
 Backend = Literal["auto", "gloo", "nccl"]

@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from testbed.design.evaluation.jobs import sent_by_pairs
+from testbed.design.evaluation.job import sent_by_pairs
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan

@@ -22,7 +22,7 @@ from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.sharing.shared_links import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 
 Floats = NDArray[np.float64]
 
