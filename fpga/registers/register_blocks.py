@@ -57,7 +57,7 @@ class RegisterBlock(Protocol):
 class _PulseCounter:
     """Counts the pulses of a module."""
 
-    module = "register_pulses"
+    module: ClassVar[str] = "register_pulses"
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._port, self._pins = f"{name}_o", pins
@@ -86,7 +86,7 @@ class _PulseCounter:
 class _Source:
     """An input stream whose beats a driver pushes; one bit a stream, 1 while its beat waits."""
 
-    module = "portal_source"
+    module: ClassVar[str] = "portal_source"
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins
@@ -140,7 +140,7 @@ class _Source:
 class _Sink:
     """An output stream with a FIFO of the beats that a driver has not read, as numbers."""
 
-    module = "portal_sink"
+    module: ClassVar[str] = "portal_sink"
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins

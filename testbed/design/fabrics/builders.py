@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.models.network.collectives import Algorithm, Chain, ring
-from sim.models.network.collectives.fluid import fluid, position_strides
+from sim.models.network.allreduce import Algorithm, Chain, ring
+from sim.models.network.allreduce.fluid import fluid, position_strides
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.fabrics import (
@@ -51,7 +51,7 @@ class ChosenFabric:
     def as_fluid(self) -> ChosenFabric:
         """Return the same with all rounds of a ring flowing as one.
 
-        Many times faster, see `sim.models.network.collectives.fluid`.
+        Many times faster, see `sim.models.network.allreduce.fluid`.
         """
         return replace(self, allreduce=fluid(self.allreduce))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
-from sim.models.network.collectives.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
 from testbed.design.fabrics.builders import FabricRequest

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sim.models.network.collectives.fluid import rings_on
+from sim.models.network.allreduce.fluid import rings_on
 from sim.models.network.execution import simulate
 from sim.models.network.latency import NO_LATENCY
 from testbed.design.fabrics.builders import fabric_of, ring_strides

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.collectives.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
 from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
