@@ -169,7 +169,7 @@ class MainJob:
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
         """Yield one ring, all rings of the topology, and the groups of the second job."""
-        yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
+        yield from node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
