@@ -13,7 +13,7 @@ from typing import Literal
 from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.compiler.model import FULL
 from lightning.errors import OutOfRange
-from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.kernels.law_numbers import NoiseLaw
 
 Place = Literal["per-output", "per-product", "per-product-dense"]
 

@@ -17,13 +17,13 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.chains.links import Links, links_of
-from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.kernels.law_numbers import NoiseLaw
 from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
 from lightning.execution.multipliers.weights import OrderedWeights, groups_of
 from lightning.execution.noise import Noise, check_noise
 from lightning.execution.quantising import steps_of
 from lightning.execution.quirks import Quirks
-from lightning.networks.computing import apply
+from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
 Bytes = npt.NDArray[np.uint8]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.execution.kernels.compiled import compiled
-from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.kernels.law_numbers import NoiseLaw
 from lightning.execution.kernels.sums import (
     add_levels,
     add_products,

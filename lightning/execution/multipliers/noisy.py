@@ -25,7 +25,7 @@ from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
-from lightning.execution.kernels.laws import NoiseLaw
+from lightning.execution.kernels.law_numbers import NoiseLaw
 from lightning.execution.multipliers.exact import CompiledMultiplier
 from lightning.execution.multipliers.ordered_readouts import OrderedReadouts, readouts_in_order
 from lightning.execution.noise import Noise, check_noise
