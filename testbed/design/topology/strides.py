@@ -2,14 +2,13 @@
 
 A ring of stride p visits s, s+p, s+2p, ... modulo the number of nodes. A graph made of such rings is a
 circulant: it looks the same from every node, so everything about it follows from node 0.
-The rules are those of TopoOpt (NSDI 2023): TotientPerms and SelectPermutations. What CoinChangeMod does for
-circulants, `testbed.design.routing.routes` does for any wiring.
+The rules are those of TopoOpt (NSDI 2023): TotientPerms, SelectPermutations and CoinChangeMod.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -20,6 +19,9 @@ Method = Literal["geometric", "exhaustive"]
 
 #: How many sets of strides `exhaustive` is willing to look at (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
+
+#: Times each sequence is chosen again on the load of all others.
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -211,6 +213,44 @@ def _settled_by_symmetry(
     if given or count == 0 or tuple(candidates) != whole:
         return (), candidates
     return (candidates[0],), candidates[1:]
+
+
+def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
+    """Return for each distance 1..n-1 a shortest sequence of strides that covers it (CoinChangeMod).
+
+    Sequences are consistent hop by hop: what follows the first stride of m is the sequence of the
+    rest of m, so a node needs to know only where a packet goes. Among shortest sequences the one
+    whose strides carry least is taken, then the smaller first stride: the same each time.
+    Raises `TopologyError` when some distance cannot be covered.
+
+    >>> coin_change(12, (1, 5, 7, 11))[4]
+    (5, 11)
+    """
+    distinct = sorted(set(coins))
+    hops = hop_distances(nodes, distinct)
+    if min(hops) < 0:
+        raise TopologyError(
+            f"strides {', '.join(map(str, distinct))} do not reach all {nodes} nodes: add a stride so that "
+            f"their greatest common divisor with {nodes} is 1"
+        )
+    load = dict.fromkeys(distinct, 0)
+    sequences: dict[int, tuple[int, ...]] = {0: ()}
+    for _ in range(_ROUNDS):
+        for distance in sorted(range(1, nodes), key=lambda node: (hops[node], node)):
+            _count(sequences.get(distance, ()), load, -1)
+            shortest = (
+                (coin, *sequences[(distance - coin) % nodes])
+                for coin in distinct
+                if hops[(distance - coin) % nodes] == hops[distance] - 1
+            )
+            sequences[distance] = min(shortest, key=lambda coins: (sum(load[c] ** 2 for c in coins), coins))
+            _count(sequences[distance], load, +1)
+    return {distance: sequences[distance] for distance in range(1, nodes)}
+
+
+def _count(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
+    for coin in sequence:
+        load[coin] += sign
 
 
 def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:

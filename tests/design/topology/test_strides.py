@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from testbed.design.topology import strides
 from testbed.design.topology.strides import (
+    coin_change,
     directed_strides,
     half_range,
     hop_distances,
@@ -178,11 +179,47 @@ GOLDEN_HOPS = {
 }
 
 
-def test_hops_on_the_original_testbed():
-    found = hop_distances(12, (1, 5, 7, 11))
-    assert dict(enumerate(found[1:], 1)) == {m: len(coins) for m, coins in GOLDEN_HOPS.items()}
+def test_coin_change_on_the_original_testbed():
+    found = coin_change(12, (1, 5, 7, 11))
+    assert {m: len(coins) for m, coins in found.items()} == {m: len(c) for m, c in GOLDEN_HOPS.items()}
+    assert all(sum(coins) % 12 == m for m, coins in found.items())
     assert all(sum(coins) % 12 == m for m, coins in GOLDEN_HOPS.items())  # the vector itself
-    assert sum(found) == 20  # mean 1.818
+    assert sum(map(len, found.values())) == 20  # mean 1.818
+
+
+def test_coin_change_shares_ties_among_strides():
+    load = Counter(coin for coins in coin_change(12, (1, 5, 7, 11)).values() for coin in coins)
+    assert load.total() == 20
+    assert set(load) == {1, 5, 7, 11}
+    assert max(load.values()) <= 6  # 5 each would be even
+
+
+def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
+    seen = Counter()
+
+    @settings(max_examples=200)
+    @given(st.integers(3, 40), st.data())
+    def check(nodes, data):
+        coins = data.draw(st.sets(st.integers(1, nodes - 1), min_size=1, max_size=5))
+        if math.gcd(nodes, *coins) != 1:
+            with pytest.raises(TopologyError, match="greatest common divisor"):
+                coin_change(nodes, coins)
+            seen["refused"] += 1
+            return
+        found = coin_change(nodes, coins)
+        row = true_hops(nodes, ring_edges(nodes, coins))[0]
+        assert [len(found[m]) for m in range(1, nodes)] == row[1:].tolist()
+        for m, sequence in found.items():
+            assert set(sequence) <= coins
+            assert sum(sequence) % nodes == m
+            rest = (m - sequence[0]) % nodes
+            assert sequence[1:] == found.get(rest, ())
+        assert coin_change(nodes, sorted(coins, reverse=True)) == found
+        seen["far"] += row.max() >= 4
+
+    check()
+    assert seen["refused"] >= 3, seen
+    assert seen["far"] >= 20, seen
 
 
 def test_a_node_without_a_path_is_minus_one():
