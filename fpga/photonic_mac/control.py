@@ -1,31 +1,12 @@
-"""The counting side of an inference in the count-action simulator: the same lines of cycles as in the RTL, without it.
-
-`preamble_control` and `photonic_mac_control` of the library run as they are. What is hand-written between them is
-here a handful of delays: memories and converters, light, means, signs and additions. No number is computed.
-"""
+"""Datapaths of the library that come with the count-action language."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 from fpga.count_action.load import load
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import WORD_BITS, ports_of
-from fpga.photonic_mac.cycles import (
-    DETECTION,
-    MEMORY,
-    MULTIPLIER,
-    SIGNS_AND_TREE,
-    Timing,
-    Trace,
-    cycles_of,
-    total_cycles,
-)
-from fpga.photonic_mac.network import beats_of
 
 _LIBRARY = Path(__file__).resolve().parents[1] / "library"
 
@@ -33,115 +14,3 @@ _LIBRARY = Path(__file__).resolve().parents[1] / "library"
 def library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> Datapath:
     """Return a datapath of the library that comes with the language. Raises CountActionError when there is none."""
     return load(_LIBRARY / f"{name}.ca", dict(parameters or {})).datapath
-
-
-def simulated_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
-    """Return the signals of one inference. Raises ImportError when the fast simulator cannot run."""
-    timing = timing or Timing()
-    loop = _Loop(shapes, timing)
-    cycles = total_cycles(cycles_of(shapes, timing)) + 2
-    rows = [loop.step() for _ in range(cycles)]
-    return Trace(*np.array(rows, np.bool_).T)
-
-
-class _Delay:
-    """A bit that comes out so many cycles after it went in."""
-
-    def __init__(self, cycles: int) -> None:
-        self._bits = deque([False] * cycles)
-
-    @property
-    def out(self) -> bool:
-        """Bit that comes out in this cycle."""
-        return self._bits[0]
-
-    def push(self, bit: bool) -> None:
-        """Put in what goes in in this cycle, and end the cycle."""
-        self._bits.append(bit)
-        self._bits.popleft()
-
-
-class _Running:
-    """A datapath in the simulator, by names of ports, one cycle at a time."""
-
-    def __init__(self, name: str) -> None:
-        from fpga.count_action.simulate import compile_datapath
-
-        datapath = library_datapath(name)
-        self._simulator = compile_datapath(datapath)
-        self._ports = ports_of(datapath)
-        self._row = np.zeros((1, self._ports.input_columns), np.uint64)
-
-    def step(self, inputs: Mapping[str, int]) -> dict[str, bool]:
-        """Run one cycle; inputs that are not named stay as they were. Return the outputs of one bit."""
-        for name, value in inputs.items():
-            port = self._ports.input(name)
-            for word in range(port.words):
-                self._row[0, port.column + word] = value >> (WORD_BITS * word) & (1 << WORD_BITS) - 1
-        row = self._simulator.run(self._row)[0].tolist()
-        return {port.name: bool(row[port.column]) for port in self._ports.outputs if port.width == 1}
-
-
-class _Loop:
-    """Both control datapaths, and the delays between them."""
-
-    def __init__(self, shapes: Sequence[tuple[int, int]], timing: Timing) -> None:
-        self._control, self._detector = _Running("photonic_mac_control"), _Running("preamble_control")
-        self._targets = deque(_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
-        self._length = timing.preamble
-        there = MEMORY + MULTIPLIER + timing.delay
-        self._light, self._match = _Delay(there), _Delay(there + DETECTION)
-        self._sent, self._partial = _Delay(MEMORY), _Delay(SIGNS_AND_TREE)
-        self._waiting = 0
-        self._layer_ended = True
-
-    def step(self) -> tuple[bool, ...]:
-        """Run one cycle: start, heading, sending, light, open, partial, result, finished."""
-        start = self._layer_ended and bool(self._targets)
-        partial, light = self._partial.out, self._light.out
-        seen = self._control.step({**self._started(start), "partial_valid_i": partial})
-        heading, sending = seen["sequencer_heading_o"], seen["sequencer_sending_o"]
-        is_open = self._detect(start)
-        self._light.push(heading or sending)
-        self._match.push(heading)
-        self._queue(is_open, start)
-        self._sent.push(sending)
-        self._layer_ended = seen["sequencer_layer_done_o"]
-        result, finished = seen["accumulator_result_valid_o"], seen["layers_finished_o"]
-        return start, heading, sending, light, is_open, partial, result, finished
-
-    def _started(self, start: bool) -> dict[str, int]:
-        """Return the inputs of a cycle in which a layer starts: its targets come in force in the next one."""
-        shadow = {"target_shadow_i": self._targets.popleft()} if start else {}
-        return {"start_i": start, "commit_i": start, **shadow}
-
-    def _detect(self, start: bool) -> bool:
-        """Return whether the detector is open: the preamble stands at place 0."""
-        targets = self._length << 24 | self._length << 16 | 1
-        inputs = {
-            "match_i": self._match.out,
-            "restart_i": start,
-            "commit_i": start,
-            "target_shadow_i": targets,
-        }
-        return self._detector.step(inputs)["preamble_control_locked_o"]
-
-    def _queue(self, is_open: bool, start: bool) -> None:
-        """Let beats that were sent wait until the detector is open; one leaves in a cycle."""
-        leaves = is_open and self._waiting > 0
-        self._partial.push(leaves)
-        self._waiting = 0 if start else self._waiting + self._sent.out - leaves
-
-
-def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
-    """Return all targets of `photonic_mac_control` for one layer, as `photonic_inference.sv` commits them."""
-    outputs, beats = shape[0], beats_of(shape[1])
-    fields = (
-        *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
-        *((beats, 16), (1, 16), (layers, 16), (1, 16), (0, 32)),
-    )
-    packed, place = 0, 0
-    for value, width in fields:
-        packed |= value << place
-        place += width
-    return packed

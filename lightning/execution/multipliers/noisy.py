@@ -13,6 +13,7 @@ nothing: `may_clip` says when that is not sure.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import cast
@@ -89,61 +90,25 @@ class NoisyMultiplier:
         flat = exact.reshape(images, positions, groups * rows)
         stream = self._streams[layer.name]
         out = np.empty(flat.shape, np.float32)
-        draw = {
-            NoiseLaw.PER_OUTPUT: self._per_output,
-            NoiseLaw.VARYING: self._varying,
-            NoiseLaw.CONSTANT: self._constant,
-        }[self.noise.law]
-        draw(layer, activations, flat, keys, stream, out)
+        draw, numbers = self._drawing(layer, activations)
+        for image, key in enumerate(keys):
+            draw(flat[image], *numbers[image], self._seed, key, stream, out[image])
         return out.reshape(exact.shape)
 
-    def _per_output(
-        self,
-        _layer: PhotonicLayer,
-        _activations: Activations,
-        sums: npt.NDArray[np.int32],
-        keys: Keys,
-        stream: np.uint64,
-        out: Floats,
-    ) -> None:
-        from lightning.execution.kernels.sums import output_noise
+    def _drawing(
+        self, layer: PhotonicLayer, activations: Activations
+    ) -> tuple[Callable[..., None], Sequence[tuple[Doubles, ...]]]:
+        """Return the kernel that draws by the noise's law, and what it takes of each image's noise."""
+        from lightning.execution.kernels.sums import constant_noise, output_noise, varying_noise
 
-        numbers = output_numbers(self.noise)
-        for image, key in enumerate(keys):
-            output_noise(sums[image], numbers, self._seed, key, stream, out[image])
-
-    def _constant(
-        self,
-        layer: PhotonicLayer,
-        _activations: Activations,
-        sums: npt.NDArray[np.int32],
-        keys: Keys,
-        stream: np.uint64,
-        out: Floats,
-    ) -> None:
-        from lightning.execution.kernels.sums import constant_noise
-
+        images = len(activations)
+        if self.noise.law == NoiseLaw.PER_OUTPUT:
+            return output_noise, [(output_numbers(self.noise),)] * images
         known = self._known(layer)
-        deviations = np.sqrt(known.variances)
-        for image, key in enumerate(keys):
-            constant_noise(sums[image], known.means, deviations, self._seed, key, stream, out[image])
-
-    def _varying(
-        self,
-        layer: PhotonicLayer,
-        activations: Activations,
-        sums: npt.NDArray[np.int32],
-        keys: Keys,
-        stream: np.uint64,
-        out: Floats,
-    ) -> None:
-        from lightning.execution.kernels.sums import varying_noise
-
-        known, growing = self._known(layer), self._growing(layer, activations)
-        for image, key in enumerate(keys):
-            varying_noise(
-                sums[image], growing[image], known.means, known.variances, self._seed, key, stream, out[image]
-            )
+        if self.noise.law == NoiseLaw.CONSTANT:
+            return constant_noise, [(known.means, np.sqrt(known.variances))] * images
+        growing = self._growing(layer, activations)
+        return varying_noise, [(each, known.means, known.variances) for each in growing]
 
     def _known(self, layer: PhotonicLayer) -> RowNoise:
         if layer.name not in self._rows:
