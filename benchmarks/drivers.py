@@ -150,7 +150,7 @@ def shifted(switch: OpticalSwitch, shift: int) -> CrossConnects:
     return CrossConnects({n: size + 1 + (n - 1 + shift) % count for n in range(1, count + 1)})
 
 
-FAMILIES = {
+MEASURED = {
     # scheme -> family, front, pairs, options of the twin
     "polatis+scpi": ("polatis", "scpi", PAIRS, ()),
     "polatis+rest": ("polatis", "rest", PAIRS, ()),
@@ -166,7 +166,7 @@ FAMILIES = {
 
 def commands(scheme: str) -> dict[str, float]:
     """Write commands of an apply from nothing (counted by the guard, which is asked before each), and round trips."""
-    family, front, pairs, options = FAMILIES[scheme]
+    family, front, pairs, options = MEASURED[scheme]
     twin = Twin(family, "--size", f"{PAIRS}x{PAIRS}", *options)
     writes: list[float] = []
     try:
@@ -228,7 +228,7 @@ def main() -> None:
         left = {name: leaks(twin.urls[name]) for name in ("scpi", "tl1")}
     finally:
         twin.close()
-    counted = {scheme: commands(scheme) for scheme in FAMILIES}
+    counted = {scheme: commands(scheme) for scheme in MEASURED}
     print(
         json.dumps(
             {

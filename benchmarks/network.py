@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lightbed.compiled import AVAILABLE
-from sim.models.network.collectives import Algorithm, ring
-from sim.models.network.collectives.fluid import circulant_rings, fluid_ring
+from sim.models.network.allreduce import Algorithm, ring
+from sim.models.network.allreduce.fluid import circulant_rings, fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
 from sim.models.network.latency import NO_LATENCY

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from fpga.cli import build_app as countaction_app
 from lightning.cli import build_app as lightning_app
+from sim.twins.families import FAMILIES
 from testbed.cli.app import build_app as testbed_app
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -29,8 +30,6 @@ SCRIPTS = Path(sys.executable).parent
 REPEATS = 5
 LIBRARIES = {"python": "sys", "typer": "typer", "typer with rich": "typer.rich_utils", "pydantic": "pydantic"}
 LIBRARIES |= {"numpy": "numpy", "SQLAlchemy": "sqlalchemy", "asyncssh": "asyncssh"}
-SSH = ("telescent", "rome", "afm", "sonic")
-TELNET_OR_TCP = ("polatis", "calient", "glimmerglass", "dicon", "mosw", "scpi-1xn")
 ASKED_HELP_S = 0.45
 ASKED_READ_S = 0.4
 ASKED_SSH_READ_S = 0.8
@@ -87,13 +86,13 @@ def twin(family: str) -> Iterator[dict[str, str]]:
 
 
 def reads() -> None:
-    for family in (*TELNET_OR_TCP, *SSH):
+    for family in (family for family in FAMILIES if family != "manual"):
         with twin(family) as ready:
             for front, address in ready.items():
                 if front in {"ready", "simulated", "family", "control"}:
                     continue
-                is_ssh = family in SSH and front != "telnet"
-                report(["testbed", "switch", address, "read"], ASKED_SSH_READ_S if is_ssh else ASKED_READ_S)
+                asked_s = ASKED_SSH_READ_S if front == "cli" else ASKED_READ_S  # command lines are behind SSH
+                report(["testbed", "switch", address, "read"], asked_s)
 
 
 def labs() -> None:

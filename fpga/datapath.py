@@ -17,10 +17,10 @@ from fpga.beats import Beats, Samples
 from fpga.bus.protocol import RegisterBus
 from fpga.count_action.model import Signal, SignalKind
 from fpga.errors import FpgaError
-from fpga.portal import Portal, read_words
 from fpga.program import Program
 from fpga.registers.model import WORD_BITS, RegisterMap
 from fpga.registers.register_list import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
+from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
 

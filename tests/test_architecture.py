@@ -54,7 +54,7 @@ VIOLATIONS = [
     ("sim.models imports lightbed only", "sim/models/__init__.py", "import fpga"),
     ("inside sim: lab over twins over models", "sim/models/__init__.py", "import sim.twins"),
     (
-        "inside sim.models.network: results over execution over engine, collectives and fabrics",
+        "inside sim.models.network: results over execution over engine, allreduce and fabrics",
         "sim/models/network/engine/program.py",
         "import sim.models.network.execution.flows",
     ),

@@ -15,7 +15,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
 from fpga.registers.model import WORD_BITS, Access, BlockPin, PortBits, Register
-from fpga.registers.portal_blocks import BLOCKS, PortalBlock
+from fpga.registers.register_blocks import BLOCKS, RegisterBlock
 from fpga.registers.register_list import RESET, register_map
 
 _COLUMN_MASK = (1 << COLUMN_BITS) - 1
@@ -129,7 +129,7 @@ class SimulatedBus:
 
     def _reset(self) -> None:
         self._pins.reset()
-        self._blocks: dict[tuple[str, str], PortalBlock] = {
+        self._blocks: dict[tuple[str, str], RegisterBlock] = {
             (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.blocks()
         }
         self._kept = {
@@ -149,7 +149,7 @@ class SimulatedBus:
 
     # ------------------------------------------------------------------------ registers and their signals
 
-    def _block(self, pin: BlockPin) -> PortalBlock:
+    def _block(self, pin: BlockPin) -> RegisterBlock:
         return self._blocks[pin.block, pin.name]
 
     def _shown(self, register: Register) -> int:

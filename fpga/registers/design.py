@@ -8,7 +8,7 @@ from fpga.hdl.design import Design, design_of
 from fpga.registers.fragments import bit_range
 from fpga.registers.peakrdl import emit_register_file
 from fpga.registers.register_list import Streams
-from fpga.registers.top import emit_top, portal_files, top_name, top_table
+from fpga.registers.top import block_files, emit_top, top_name, top_table
 from fpga.registers.wrapper import axi_signals
 
 
@@ -17,7 +17,7 @@ def top_sources(datapath: Datapath, streams: Streams) -> tuple[tuple[str, str], 
     table = top_table(datapath, streams)
     return (
         *design_of(datapath).sources,
-        *((path.name, path.read_text(encoding="ascii")) for path in portal_files(streams)),
+        *((path.name, path.read_text(encoding="ascii")) for path in block_files(streams)),
         (f"{table.name}_registers.v", emit_register_file(table)),
         (f"{table.name}.sv", emit_top(datapath, streams)),
     )

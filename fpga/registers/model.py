@@ -44,7 +44,7 @@ class PortBits:
 
 @dataclass(frozen=True, slots=True)
 class BlockPin:
-    """A pin of an instance of a block of the portal (`portal_blocks`); `width` of its bits mean something."""
+    """A pin of an instance of a block (`register_blocks`); `width` of its bits mean something."""
 
     block: str
     name: str

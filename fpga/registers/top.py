@@ -16,7 +16,7 @@ from fpga.count_action.ports import consumed_streams, ports_of
 from fpga.registers.axi_stream import axi_stream_parts
 from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
-from fpga.registers.portal_blocks import BLOCKS, STREAM_BLOCKS
+from fpga.registers.register_blocks import BLOCKS, STREAM_BLOCKS
 from fpga.registers.register_list import RESET, Streams, register_map
 from fpga.registers.text import RESET_SIGNAL
 from fpga.registers.wrapper import axi_signals, vectors
@@ -24,10 +24,10 @@ from fpga.registers.wrapper import axi_signals, vectors
 _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
-def portal_files(streams: Streams) -> tuple[Path, ...]:
+def block_files(streams: Streams) -> tuple[Path, ...]:
     """Return the hand-written blocks that a top needs in addition to those of its datapath."""
     needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
-    return tuple(_RTL / f"portal_{block}.sv" for block in sorted(needed))
+    return tuple(_RTL / f"{BLOCKS[block].module}.sv" for block in sorted(needed))
 
 
 def top_name(datapath: Datapath, streams: Streams) -> str:
@@ -42,7 +42,7 @@ def top_table(datapath: Datapath, streams: Streams) -> RegisterMap:
 
 
 def emit_top(datapath: Datapath, streams: Streams) -> str:
-    """Return the SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
+    """Return the SystemVerilog of one top. It needs the datapath, its blocks, `block_files` and the register file.
 
     Raises ValueError when two of its ports would have one name.
     """

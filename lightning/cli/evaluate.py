@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import fidelity as how
+from lightning.cli import noise_options as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, saturation, warn
 from lightning.errors import ConfigError, OutOfRange

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import fidelity as how
+from lightning.cli import noise_options as how
 from lightning.cli.evaluate import Data, Limit, Part, part_of
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, print_document, written

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import fidelity as how
+from lightning.cli import noise_options as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE
 from lightning.errors import ConfigError

@@ -17,8 +17,8 @@ from lightning.execution.patches import patches, pixels
 from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
 from lightning.execution.quantising import quantised, real_of, wrapped
 from lightning.execution.quirks import Quirks
-from lightning.networks.computing import apply
 from lightning.networks.network import Node
+from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
 PATCHES_BYTES = 2**23

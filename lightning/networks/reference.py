@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.networks.computing import apply
 from lightning.networks.network import Floats, Network
+from lightning.networks.operations import apply
 
 
 def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:

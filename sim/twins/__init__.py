@@ -2,7 +2,7 @@
 
 | room | contents |
 |---|---|
-| `families` | one switch or panel a folder; `FAMILIES` is the table that `python -m sim.twins` takes |
+| `families` | one switch or panel a folder; `FAMILIES` is the list that `python -m sim.twins` takes |
 | `rfsoc`, `board`, `hosts` | the QICK board with the photonic kit, the PYNQ board, servers in network namespaces |
 | `frontends` | wire languages that several devices speak: TL1, SCPI, command lines, HTTP |
 | `switch` | state, motion, faults and power of a switch, whatever it speaks |

@@ -12,7 +12,7 @@ from testbed.cli.output import DONE, counted, print_json, print_lines, print_tab
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row
-    from testbed.design.evaluation.jobs import Job
+    from testbed.design.evaluation.job import Job
 
 Fabrics = Annotated[str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")]
 PlotFile = Annotated[
@@ -46,7 +46,7 @@ def compare(
     """Simulate one iteration of a workload on several fabrics and compare time and cost."""
     from testbed.design.evaluation.comparison import compare_fabrics, rows_of
     from testbed.design.evaluation.comparison_plot import draw_comparison
-    from testbed.design.evaluation.jobs import FabricOptions
+    from testbed.design.fabrics.builders import FabricOptions
 
     job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)

@@ -95,7 +95,7 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairR
 
 def _sent_by_pairs(plan_file: Path) -> NDArray[np.float64] | None:
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
-    from testbed.design.evaluation.jobs import sent_by_pairs
+    from testbed.design.evaluation.job import sent_by_pairs
     from testbed.design.plans.file import read_plan
 
     return sent_by_pairs(read_plan(plan_file))

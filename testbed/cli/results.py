@@ -34,7 +34,7 @@ def runs(
         raise typer.BadParameter("give --csv or --json, not both")
     found = RunStore(runs_dir).list_runs()
     if as_csv:
-        print_csv(list(SUMMARY), [[column(run) for column in SUMMARY.values()] for run in found])
+        print_csv(list(RUN_COLUMNS), [[column(run) for column in RUN_COLUMNS.values()] for run in found])
     elif as_json:
         print_json({"runs": [_summary_json(run) for run in found]})
     elif not found:
@@ -51,10 +51,10 @@ def runs(
 
 
 def _summary_json(run: RunSummary) -> dict[str, Any]:
-    return {name: column(run) for name, column in SUMMARY.items()}
+    return {name: column(run) for name, column in RUN_COLUMNS.items()}
 
 
-SUMMARY: Mapping[str, Callable[[RunSummary], Any]] = {
+RUN_COLUMNS: Mapping[str, Callable[[RunSummary], Any]] = {
     "run_id": lambda run: run.run_id,
     "lab": lambda run: run.lab,
     "status": lambda run: run.status,

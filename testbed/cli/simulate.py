@@ -9,12 +9,12 @@ import typer
 
 from testbed.cli import options, workload_options
 from testbed.cli.output import DONE, counted, print_answer
-from testbed.design.fabrics.entries import FABRICS, SWITCHED
+from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
-    from testbed.design.evaluation.jobs import Job
+    from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
-    from testbed.design.fabrics.by_name import ChosenFabric
+    from testbed.design.fabrics.builders import ChosenFabric
 
 Fabric = Annotated[str, typer.Option("--fabric", metavar="NAME", help=", ".join(FABRICS) + ".")]
 Trace = Annotated[
@@ -57,8 +57,8 @@ def simulate(
     as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
-    from testbed.design.evaluation.jobs import FabricOptions
     from testbed.design.evaluation.simulation import figures, simulate_on, write_trace
+    from testbed.design.fabrics.builders import FabricOptions
 
     job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from testbed.design.evaluation.jobs import Job
+    from testbed.design.evaluation.job import Job
 
 Workload = Annotated[
     str,
@@ -83,7 +83,7 @@ def chosen_job(
     strategy: str,
 ) -> Job:
     """Return the job that the options name. Raises what `open_job` raises, and `WorkloadError` for settings."""
-    from testbed.design.evaluation.jobs import open_job
+    from testbed.design.evaluation.job import open_job
     from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)

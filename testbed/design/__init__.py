@@ -7,14 +7,14 @@
 | `topology` | strides, rings, demands, and topologies found for them | `matching` |
 | `routing` | next hops, paths, balance over several | `topology` |
 | `patching` | colouring, planes, patch lists | `topology` |
-| `collectives` | the table of collectives; trees and hierarchies; what a wiring should reach | `routing` |
+| `collectives` | the list of collectives; trees and hierarchies; what a wiring should reach | `routing` |
 | `workloads` | models, sharding, strategies, one iteration | `topology` |
-| `fabrics` | fabrics by name | `topology` |
+| `fabrics` | the list of fabrics | `topology` |
 | `search` | strategy and topology found together | `workloads`, `fabrics` |
 | `plans` | plan files | `search` |
 | `evaluation` | jobs simulated, fabrics compared | `plans` |
 | `repair` | what to do when a fibre is lost | `topology` |
-| `sharing` | several jobs on one lab | `evaluation` |
+| `sharing` | several jobs joined on one lab, or the next one patched ahead | `evaluation` |
 | `reproductions` | figures of papers | all |
 """
 

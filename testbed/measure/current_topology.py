@@ -39,11 +39,14 @@ def all_rings_name(rings: Sequence[RingOrder]) -> str:
     return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
 
-def node_configurations(design: Design, sizes: tuple[int, ...]) -> tuple[Configuration, ...]:
+def node_configurations(
+    design: Design, sizes: tuple[int, ...], *, with_all_rings: bool = True
+) -> tuple[Configuration, ...]:
     """Return AllReduce over all nodes: on one ring, and split over all rings of the topology."""
     rings = rings_of(design.topology)
     one = Configuration(ONE_RING, rings[:1], sizes)
-    return (one, Configuration(all_rings_name(rings), rings, sizes)) if len(rings) > 1 else (one,)
+    several = with_all_rings and len(rings) > 1
+    return (one, Configuration(all_rings_name(rings), rings, sizes)) if several else (one,)
 
 
 def collect(

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.design.sharing.second_topology import SecondTopology, plan_second
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.rings import rings_of
 from testbed.errors import VerifyFailed
@@ -18,6 +17,7 @@ from testbed.measure.gain import compare_topologies, group_name
 from testbed.measure.model import Timing
 from testbed.measure.results.records import Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.run import Run
+from testbed.measure.second_topology import SecondTopology, plan_second
 from testbed.measure.stall import Stall, tcp_stream
 from testbed.operate.session import BringUpReport, Design, LabSession, design_for, lay_out
 
@@ -169,7 +169,7 @@ class MainJob:
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
         """Yield one ring, all rings of the topology, and the groups of the second job."""
-        yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
+        yield from node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)

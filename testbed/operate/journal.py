@@ -17,17 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
+from testbed.database_file import database_in
 from testbed.errors import JournalError
 from testbed.operate.owner import is_running, this_process
 
-DATABASE = "lightbed.sqlite"
-"""File of a directory of runs; the results are in the same one."""
 BUSY_TIMEOUT_S = 30.0
 
 _metadata = sa.MetaData()
@@ -100,9 +98,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @contextmanager
@@ -223,7 +219,7 @@ class Journal:
 
 def journal_in(runs_dir: str | Path) -> Journal:
     """Return the journal of a directory of runs; it shares the file with their results."""
-    return Journal(Path(runs_dir) / DATABASE)
+    return Journal(database_in(runs_dir))
 
 
 def _make_durable(connection: sqlite3.Connection, _record: object) -> None:

@@ -18,9 +18,11 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
+from patch_lists import wiring_of
+
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
-from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
@@ -38,8 +40,8 @@ from testbed.operate.verify import verify_lab
 pytestmark = pytest.mark.kernel
 
 RING = wire(find_topology(4, 2))
-CROSSED = parse_patch_list(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
-PARALLEL = parse_patch_list(["A1-B1", "A2-B2", "C1-D1", "C2-D2", "B3-C3"], 4, 3)
+CROSSED = wiring_of(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
+PARALLEL = wiring_of(["A1-B1", "A2-B2", "C1-D1", "C2-D2", "B3-C3"], 4, 3)
 ONE_WAY = wire(find_topology(4, 2, simplex=True))
 epochs = itertools.count(1)
 

@@ -12,8 +12,10 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
+from patch_lists import wiring_of
+
 from testbed.design.model import Link, Nic
-from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.operate.probe_findings import compare, links_received
@@ -75,7 +77,7 @@ def test_light_without_a_frame_is_not_received(testbed12):
 
 def test_swapped_fibres_of_the_same_two_hosts_are_named(testbed12):
     """Two parallel links between a and b: every ping is answered, only the NICs are wrong."""
-    wiring = parse_patch_list(["A1-B1", "A2-B2"], 12, 4)
+    wiring = wiring_of(["A1-B1", "A2-B2"], 12, 4)
     one, two = Link(Nic(0, 0), Nic(1, 0)), Link(Nic(0, 1), Nic(1, 1))
     moved = {one.target: two.source, two.target: one.source}
     (found,) = compare(testbed12, wiring, heard(testbed12, wiring, moved=moved))
@@ -105,7 +107,7 @@ def test_a_frame_of_another_epoch_or_lab_is_foreign(testbed12):
 
 
 def test_a_frame_where_no_link_is_planned_is_an_extra_circuit(testbed12):
-    wiring = parse_patch_list(["A1-B1"], 12, 4)
+    wiring = wiring_of(["A1-B1"], 12, 4)
     nics = dict(heard(testbed12, wiring).nics)
     nics["c", "nic1"] = NicReport(True, 3, (Frame("d", "nic2", EPOCH),))
     (found,) = compare(testbed12, wiring, ProbeReport(EPOCH, nics))

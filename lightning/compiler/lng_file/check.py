@@ -10,8 +10,8 @@ from lightning.compiler.lowering import lowered, photonic_nodes
 from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import ModelFileError
-from lightning.networks.computing import apply
 from lightning.networks.network import LARGEST, Network, Node
+from lightning.networks.operations import apply
 from lightning.networks.preprocess import check_preprocessing
 
 _HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
-from lightning.networks.computing import apply
 from lightning.networks.network import LARGEST, Node
+from lightning.networks.operations import apply
 
 Array = npt.NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Flow-level performance of a network: fair shares, fabrics, collectives, iterations of a training job.
+"""Flow-level performance of a network: fair shares, fabrics, AllReduce, iterations of a training job.
 
 | module | contents |
 |---|---|
@@ -6,7 +6,7 @@
 | `latency` | what a message costs besides its bytes; constants with sources |
 | `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
-| `collectives` | AllReduce as rings, double binary trees, halving and doubling; all rounds as one, which is faster |
+| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; all rounds as one, which is faster |
 | `execution` | runs task graphs on a fabric (`simulate`), transfers that share links (`flows`), switched circuits |
 | `results` | what happened, as Parquet (`traces`) and as a plot (`timeline`) |
 | `engine` | the event loop |
@@ -48,7 +48,7 @@ keep_importable(
     {
         "circuits": "execution.circuits",
         "flows": "execution.flows",
-        "fluid": "collectives.fluid",
+        "fluid": "allreduce.fluid",
         "graph_file": "taskgraph.file",
         "lowering": "execution.lowering",
         "timeline": "results.timeline",

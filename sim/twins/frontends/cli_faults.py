@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.wire.line_faults import LineFaults
 
 _TABLE_ROWS = 3

@@ -13,7 +13,7 @@ from typing import ClassVar
 from sim.twins.frontends.tl1_frames import Framing
 from sim.twins.frontends.tl1_syntax import Command, CommandReader, Denied, parse
 from sim.twins.switch.device import Change, SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Reason, Refused
 from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line

@@ -16,7 +16,7 @@ from sim.models.clock import Clock
 from sim.models.light import DARK_FLOOR_DBM, Attenuator
 from sim.twins.plant import Plant
 from sim.twins.switch.matrix import Connections, Matrix, Pair, Reason
-from sim.twins.switch.switch_faults import SwitchFaults
+from sim.twins.switch.mirror_and_port_faults import SwitchFaults
 
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sim.models.clock import VirtualClock
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import FaultBoard
+from sim.twins.switch.fault_list import FaultBoard
 from sim.twins.switch.matrix import Refused
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 from sim.twins.wire.transcript import Transcript

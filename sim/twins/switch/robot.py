@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Connections, Pair, Refused
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 

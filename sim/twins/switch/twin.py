@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from sim.models.clock import Clock
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import Fault, FaultBoard
+from sim.twins.switch.fault_list import Fault, FaultBoard
 from sim.twins.switch.panel import Panel
 from sim.twins.wire.control import ControlServer, Request, Verb
 from sim.twins.wire.line import Line, Reader, Writer

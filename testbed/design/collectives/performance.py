@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.models import network as flow
 from sim.models.network import Network, RingTraffic, wire_efficiency
-from sim.models.network.collectives import parts
+from sim.models.network.allreduce import parts
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics.cost import patch_panel_cost
 from sim.models.network.fabrics.direct import next_links, path_router

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.collectives import tree_parents
+from sim.models.network.allreduce import tree_parents
 from testbed.design.model import RingOrder, Topology
 from testbed.design.topology.rings import ring_order
 from testbed.design.topology.strides import totient_perms

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.design.evaluation.jobs import DEFAULT_OPTIONS, FabricOptions, Job
+from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
-from testbed.design.fabrics.by_name import ChosenFabric
-from testbed.design.fabrics.entries import FABRICS
+from testbed.design.fabrics.builders import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
+from testbed.design.fabrics.fabric_list import FABRICS
 from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"

@@ -1,4 +1,4 @@
-"""Fabrics of the table, built ready to run jobs on: links and routes, and how AllReduces use them."""
+"""Fabrics of the list, built ready to run jobs on: links and routes, and how AllReduces use them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.models.network.collectives import Algorithm, Chain, ring
-from sim.models.network.collectives.fluid import fluid, position_strides
+from sim.models.network.allreduce import Algorithm, Chain, ring
+from sim.models.network.allreduce.fluid import fluid, position_strides
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.fabrics import (
@@ -51,7 +51,7 @@ class ChosenFabric:
     def as_fluid(self) -> ChosenFabric:
         """Return the same with all rounds of a ring flowing as one.
 
-        Many times faster, see `sim.models.network.collectives.fluid`.
+        Many times faster, see `sim.models.network.allreduce.fluid`.
         """
         return replace(self, allreduce=fluid(self.allreduce))
 
@@ -76,12 +76,28 @@ class ChosenFabric:
 
 
 @dataclass(frozen=True, slots=True)
+class FabricOptions:
+    """Options of some fabrics; `reconfiguration_s` is how long circuits that change are dark.
+
+    The rounds of rings are simulated as one (`fluid`), or one by one. Not given, a job of a plan is fluid as in its
+    planner's last simulation, so that it takes what was predicted; any other in rounds.
+    """
+
+    oversubscription: float = 2.0
+    reconfiguration_s: float = 10e-3
+    seed: int = 0
+    fluid: bool | None = None
+
+
+DEFAULT_OPTIONS = FabricOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class FabricRequest:
     """A fabric for `nodes` hosts with `degree` links of `rate_gbps`; what else there is matters to some fabrics.
 
     `demand` is what `direct` is made for (one AllReduce over all when not given), `topology` says it outright, its
-    degree too. `equal_cost` asks for the rate at which a fabric costs what `direct` does. `reconfiguration_s` is how
-    long circuits that change are dark.
+    degree too. `equal_cost` asks for the rate at which a fabric costs what `direct` does.
     """
 
     name: str
@@ -91,9 +107,7 @@ class FabricRequest:
     demand: Demand | None = None
     topology: Topology | None = None
     equal_cost: bool = False
-    oversubscription: float = 2.0
-    reconfiguration_s: float = 10e-3
-    seed: int = 0
+    options: FabricOptions = DEFAULT_OPTIONS
 
     @property
     def host_gbps(self) -> float:
@@ -115,7 +129,7 @@ def full_fat_tree(asked: FabricRequest) -> ChosenFabric:
 
 def oversubscribed_fat_tree(asked: FabricRequest) -> ChosenFabric:
     """Return a Fat-tree with fewer links above the edge than below."""
-    return _fat_tree(asked, asked.oversubscription)
+    return _fat_tree(asked, asked.options.oversubscription)
 
 
 def _fat_tree(asked: FabricRequest, oversubscription: float) -> ChosenFabric:
@@ -126,7 +140,7 @@ def _fat_tree(asked: FabricRequest, oversubscription: float) -> ChosenFabric:
 def direct(asked: FabricRequest) -> ChosenFabric:
     """Return optical circuits as TopologyFinder places them, or as a topology says."""
     found = asked.topology or find(asked.demand or demand_of(asked.nodes), asked.degree).topology
-    fabric = fabric_of(found, asked.rate_gbps, seed=asked.seed)
+    fabric = fabric_of(found, asked.rate_gbps, seed=asked.options.seed)
     return ChosenFabric(asked.name, fabric, found.degree * asked.rate_gbps, rings_over(found), found)
 
 
@@ -134,7 +148,7 @@ def random_links(asked: FabricRequest) -> ChosenFabric:
     """Return links to random others."""
     if asked.nodes == 1:
         return _alone(asked)
-    fabric = expander(asked.nodes, asked.degree, asked.rate_gbps, seed=asked.seed)
+    fabric = expander(asked.nodes, asked.degree, asked.rate_gbps, seed=asked.options.seed)
     return ChosenFabric(asked.name, fabric, asked.host_gbps, spread_rings(asked.degree))
 
 
@@ -152,9 +166,14 @@ def _circuits(asked: FabricRequest, *, forwarding: bool) -> ChosenFabric:
     if asked.nodes == 1:
         return _alone(asked)
     # The demand is looked at every 50 ms, or less often where moving the circuits takes that long.
-    period_s = max(50e-3, 2 * asked.reconfiguration_s)
+    period_s = max(50e-3, 2 * asked.options.reconfiguration_s)
     switch = CircuitSwitch(
-        asked.nodes, asked.degree, asked.rate_gbps, period_s, asked.reconfiguration_s, forwarding=forwarding
+        asked.nodes,
+        asked.degree,
+        asked.rate_gbps,
+        period_s,
+        asked.options.reconfiguration_s,
+        forwarding=forwarding,
     )
     return ChosenFabric(asked.name, switch.fabric(), asked.host_gbps, ring, circuits=switch)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.design.patching.planes import split_into_matchings, split_into_permutations
@@ -12,8 +11,6 @@ from testbed.design.topology.strides import directed_strides
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
-
-_PATCH = re.compile(r"([A-Z]+)([1-9][0-9]*)([->])([A-Z]+)([1-9][0-9]*)")
 _ALPHABET = 26
 
 
@@ -48,28 +45,6 @@ def patch_list(wiring: Wiring) -> list[str]:
     return [f"{_nic_label(link.source)}{mark}{_nic_label(link.target)}" for link in shown]
 
 
-def parse_patch_list(lines: Iterable[str], nodes: int, degree: int) -> Wiring:
-    """Return the wiring that a patch list describes; the reverse of `patch_list`.
-
-    Raises `TopologyError` for a line of another form, a node or NIC that does not exist, a NIC used
-    twice, or duplex and simplex lines in one list.
-    """
-    links: list[Link] = []
-    marks = set()
-    for line in lines:
-        source, mark, target = _parse_line(line, nodes, degree)
-        marks.add(mark)
-        links.append(Link(source, target))
-        if mark == "-":
-            links.append(Link(target, source))
-    if len(marks) > 1:
-        raise TopologyError(
-            "a patch list holds both '-' and '>' lines: write all links duplex or all simplex"
-        )
-    _check_used_once(links)
-    return Wiring(nodes, degree, marks == {">"}, tuple(sorted(links)))
-
-
 def node_label(node: int) -> str:
     """Return letters of a node: 0 is A, 25 is Z, 26 is AA.
 
@@ -86,43 +61,6 @@ def node_label(node: int) -> str:
 
 def _nic_label(nic: Nic) -> str:
     return f"{node_label(nic.node)}{nic.index + 1}"
-
-
-def _node_number(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = number * _ALPHABET + ord(letter) - ord("A") + 1
-    return number - 1
-
-
-def _parse_line(line: str, nodes: int, degree: int) -> tuple[Nic, str, Nic]:
-    match = _PATCH.fullmatch(line.strip())
-    if match is None:
-        raise TopologyError(f"patch list line {line!r} is not of the form A1-B1 (duplex) or A1>B1 (simplex)")
-    source = Nic(_node_number(match[1]), int(match[2]) - 1)
-    target = Nic(_node_number(match[4]), int(match[5]) - 1)
-    for nic in (source, target):
-        if nic.node >= nodes or nic.index >= degree:
-            raise TopologyError(
-                f"patch list line {line!r} names {_nic_label(nic)}, but there are {nodes} nodes "
-                f"(to {node_label(nodes - 1)}) with {degree} NICs each; correct the line"
-            )
-    if source.node == target.node:
-        raise TopologyError(f"patch list line {line!r} joins a node to itself: name two different nodes")
-    return source, match[3], target
-
-
-def _check_used_once(links: Iterable[Link]) -> None:
-    transmitters, receivers = Counter[Nic](), Counter[Nic]()
-    for link in links:
-        transmitters[link.source] += 1
-        receivers[link.target] += 1
-    for side, used in (("transmitter", transmitters), ("receiver", receivers)):
-        for nic, times in used.items():
-            if times > 1:
-                raise TopologyError(
-                    f"the {side} of {_nic_label(nic)} is used {times} times in the patch list; use each NIC once"
-                )
 
 
 def _edges_in_order(topology: Topology) -> Iterator[Edge]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
-from sim.models.network.collectives.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
-from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.fabrics.builders import FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
 from testbed.design.search.problem import Problem
@@ -96,7 +97,9 @@ def simulated(problem: Problem, strategy: Strategy, finding: Finding, *, rounded
     `rounded` lets flows end up to 1 % of their duration late, which takes less time to simulate.
     """
     nodes, topology = problem.nodes, finding.topology
-    chosen = fabric_by_name("direct", nodes, problem.degree, problem.rate_gbps, topology=topology)
+    chosen = build_fabric(
+        FabricRequest("direct", nodes, problem.degree, problem.rate_gbps, topology=topology)
+    )
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
     return chosen.run(graph, latency=problem.latency)

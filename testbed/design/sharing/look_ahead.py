@@ -51,13 +51,6 @@ class LookAhead:
         """Return how long the job's interfaces are dark: they flip all at once."""
         return flip_s if self.flip else 0.0
 
-    def hidden_s(self, circuit_s: float, flip_s: float) -> float:
-        """Return darkness saved against patching the lit plane, one circuit after the other.
-
-        24 duplex circuits of a panel at 60 s each are 24 minutes; the flip takes 10 ms.
-        """
-        return max((len(self.remove) + len(self.make)) * circuit_s - self.outage_s(flip_s), 0.0)
-
 
 def start(wiring: Wiring) -> TwoPlanes:
     """Return two planes with a job lit on the first and nothing on the second."""

@@ -5,7 +5,7 @@ Everything is checked here, once, so that the search behind it may trust its num
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,31 +101,6 @@ def demand_of_arrays(
     summed = np.bincount(place, weights=sizes, minlength=len(key))
     wanted = (summed > 0) & (key // nodes != key % nodes)
     return Demand(nodes, groups, key[wanted] // nodes, key[wanted] % nodes, summed[wanted])
-
-
-def group_demand(nodes: int, groups: Sequence[Sequence[int]], size_bytes: int) -> AllReduceDemand:
-    """Return an AllReduce of `size_bytes` in each of the given groups of node numbers.
-
-    Rings are strides, so groups must be evenly spaced: {s, s + n/k, ...}, all of one size and together
-    all nodes. Raises `DemandError` naming what is otherwise.
-    """
-    size = len(groups[0]) if groups else 0
-    demand = AllReduceDemand(size, size_bytes)
-    check_group(nodes, demand)
-    step = nodes // size
-    for members in groups:
-        start = min(members)
-        if sorted(members) != list(range(start, start + size * step, step)) or start >= step:
-            raise DemandError(
-                f"a group of nodes {', '.join(map(str, sorted(members)))} among {nodes}: its members are not joined "
-                f"by a stride; number the nodes so that a group of {size} is every {step}th node"
-            )
-    if sorted(min(members) for members in groups) != list(range(step)):
-        raise DemandError(
-            f"{len(groups)} groups of {size} among {nodes} nodes: groups of one size must hold every node once, "
-            f"which takes {step} groups; give the missing ones, or each of several once"
-        )
-    return demand
 
 
 def check_group(nodes: int, demand: AllReduceDemand) -> None:

@@ -14,7 +14,6 @@ import shlex
 import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from testbed.errors import HostError
@@ -92,9 +91,7 @@ class SshFleet:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         try:
             self._loop.call(self._disconnect_all())
         finally:

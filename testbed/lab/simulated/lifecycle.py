@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from testbed.errors import LabStartError
@@ -47,9 +46,7 @@ class SimulatedLab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if not self._supervisor.detached:
             self.close()
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 
 from testbed.design.model import Routes, Wiring
 from testbed.lab.model import Lab
 from testbed.measure.collectives.ranks import Progress
+from testbed.measure.collectives.rows import timing_of
 from testbed.measure.collectives.spec import CollectiveSpec
-from testbed.measure.model import CollectiveResult, Timing
+from testbed.measure.model import CollectiveResult
+
+_TIMES = ("time_us", "min_us", "max_us", "low_us", "high_us")
+_IDLE = dict.fromkeys(("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0)
 
 
 def model_collectives(
@@ -18,32 +23,12 @@ def model_collectives(
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):
-        collective, link = configuration.collective, lab.link
-        time_us = collective.time_s(wiring, routes, configuration, size, link.rate_mbps, link.mtu) * 1e6
-        algbw = size * 8 / time_us
-        timings.append(
-            Timing(
-                run_id=spec.run_id,
-                topology=spec.topology,
-                configuration=configuration.name,
-                collective=collective.name,
-                ranks=configuration.ranks,
-                rings=configuration.rings_per_node,
-                size_bytes=size,
-                iterations=0,
-                time_us=time_us,
-                min_us=time_us,
-                max_us=time_us,
-                algbw_mbps=algbw,
-                busbw_mbps=algbw * collective.bus_factor(configuration.ranks),
-                limit_mbps=collective.limit_mbps(wiring, routes, configuration, link.rate_mbps),
-                wrong=0,
-                cpu_limited=False,
-                simulated=True,
-                hosts="model",
-                low_us=time_us,
-                high_us=time_us,
-            )
+        link = lab.link
+        time_s = configuration.collective.time_s(
+            wiring, routes, configuration, size, link.rate_mbps, link.mtu
         )
+        row = {"configuration": configuration.name, "size": size, "iterations": 0, "wrong": (), **_IDLE}
+        row |= dict.fromkeys(_TIMES, time_s * 1e6)
+        timings.append(replace(timing_of(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})

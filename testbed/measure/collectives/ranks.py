@@ -228,15 +228,8 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
         "min_iterations": spec.min_iterations,
         "max_iterations": spec.max_iterations,
         "max_time_s": spec.max_time_s,
-        "configurations": [_described(configuration) for configuration in spec.configurations],
+        "configurations": [configuration.as_json() for configuration in spec.configurations],
     }
-
-
-def _described(configuration: Configuration) -> dict[str, Any]:
-    named = {"name": configuration.name, "sizes": configuration.sizes}
-    if configuration.pairs:
-        return {**named, "pairs": configuration.pairs}
-    return {**named, "rings": [ring.order for ring in configuration.rings]}
 
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:

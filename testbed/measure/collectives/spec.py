@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal
+from typing import Any, Literal
 
+from testbed.design.collectives.collective_list import Collective, collective_of
 from testbed.design.collectives.performance import Pair
-from testbed.design.collectives.table import Collective, collective_of
 from testbed.design.model import RingOrder
 
 Backend = Literal["auto", "gloo", "nccl"]
@@ -43,6 +43,13 @@ class Configuration:
     def rings_per_node(self) -> int:
         """Over how many rings each node splits its tensor; an exchange has none."""
         return max(Counter(node for ring in self.rings for node in ring.order).values(), default=0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the configuration as `testbed/node/collective.py` reads it."""
+        named = {"name": self.name, "sizes": self.sizes}
+        if self.pairs:
+            return {**named, "pairs": self.pairs}
+        return {**named, "rings": [ring.order for ring in self.rings]}
 
 
 @dataclass(frozen=True, slots=True)

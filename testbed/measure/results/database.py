@@ -1,8 +1,11 @@
 """The database of results: its tables, and every statement that is sent to it.
 
-All that is particular to SQLite is in this module: the address, the pragma, the order of insertion (`rowid`), and
-the lock while tables are made. Errors of the database become `ResultsError`. Other tables may live in the same file
-(the journal of operations does): nothing here touches them.
+All that is particular to SQLite in the storing of results is in this module: the address, the pragma, the order of
+insertion (`rowid`), and the lock while tables are made. Errors of the database become `ResultsError`. The journal of
+operations has tables of its own in the same file, and its own connection: nothing here touches them.
+
+Tables are created where they do not exist, and never altered: a column that is added later also needs an
+`ALTER TABLE` in `Database.create` for the files of earlier releases.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from lightbed.errors import FORMER_KEYS
+from testbed.database_file import database_in
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
 from testbed.measure.model import NicBytes, Timing
@@ -36,7 +37,6 @@ from testbed.measure.results.records import (
 )
 from testbed.measure.results.redaction import redact_arguments
 from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
-from testbed.operate.journal import DATABASE
 
 _NAMES_NOW = {former: name for name, former in FORMER_KEYS.items()}
 
@@ -51,7 +51,7 @@ class RunStore:
     def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = Path(path)
         self._now = now
-        self._database = Database(self.path / DATABASE)
+        self._database = Database(database_in(self.path))
 
     @property
     def database(self) -> Path:

@@ -9,11 +9,11 @@ import pytest
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
-from testbed.design.evaluation.jobs import FabricOptions, Job, open_job
+from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
 from testbed.design.fabrics import builders
-from testbed.design.fabrics.by_name import fabric_by_name, fabric_of, ring_strides
-from testbed.design.fabrics.entries import ENTRIES, FABRICS
+from testbed.design.fabrics.builders import FabricOptions, FabricRequest, fabric_of, ring_strides
+from testbed.design.fabrics.fabric_list import ENTRIES, FABRICS, build_fabric
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
 from testbed.design.topology.circulants import find_topology
@@ -37,7 +37,7 @@ def allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
 
 @pytest.mark.parametrize("name", FABRICS)
 def test_every_fabric_runs_a_job(name):
-    chosen = fabric_by_name(name, NODES, DEGREE, RATE)
+    chosen = build_fabric(FabricRequest(name, NODES, DEGREE, RATE))
     told = figures(chosen, simulate_on(chosen, allreduce_graph()))
 
     ideal_ms = 1 + 2 * 11 / 12 * 100e6 * 8 / (DEGREE * RATE * 1e9) * 1e3
@@ -49,7 +49,7 @@ def test_every_fabric_runs_a_job(name):
 
 @pytest.mark.parametrize("name", FABRICS)
 def test_one_server_needs_no_network(name):
-    chosen = fabric_by_name(name, 1, DEGREE, RATE)
+    chosen = build_fabric(FabricRequest(name, 1, DEGREE, RATE))
 
     assert simulate_on(chosen, allreduce_graph(1)).iteration_s == pytest.approx(1e-3)
 
@@ -57,7 +57,7 @@ def test_one_server_needs_no_network(name):
 def test_rings_on_links_of_their_own_are_as_fast_as_the_ideal_switch():
     graph = allreduce_graph()
     times = [
-        simulate_on(fabric_by_name(name, NODES, DEGREE, RATE), graph).iteration_s
+        simulate_on(build_fabric(FabricRequest(name, NODES, DEGREE, RATE)), graph).iteration_s
         for name in ("direct", "ideal")
     ]
 
@@ -65,8 +65,8 @@ def test_rings_on_links_of_their_own_are_as_fast_as_the_ideal_switch():
 
 
 def test_a_fat_tree_of_equal_cost_costs_the_same_and_carries_less():
-    cheap = fabric_by_name("fattree", NODES, DEGREE, RATE, equal_cost=True)
-    full = fabric_by_name("fattree", NODES, DEGREE, RATE)
+    cheap = build_fabric(FabricRequest("fattree", NODES, DEGREE, RATE, equal_cost=True))
+    full = build_fabric(FabricRequest("fattree", NODES, DEGREE, RATE))
 
     assert cheap.fabric.cost.total_usd == pytest.approx(patch_panel_cost(NODES, DEGREE, RATE).total_usd)
     assert full.fabric.cost == fat_tree_cost(NODES, DEGREE * RATE)
@@ -75,7 +75,7 @@ def test_a_fat_tree_of_equal_cost_costs_the_same_and_carries_less():
 
 def test_direct_connect_is_made_for_its_demand():
     demand = demand_of(NODES, [AllReduceDemand(4, 1 << 30), AllReduceDemand(12, 1 << 20)])
-    chosen = fabric_by_name("direct", NODES, DEGREE, RATE, demand=demand)
+    chosen = build_fabric(FabricRequest("direct", NODES, DEGREE, RATE, demand=demand))
 
     assert chosen.topology == find(demand, DEGREE).topology
     assert chosen.topology.strides == (1, 3)
@@ -100,7 +100,7 @@ def test_groups_that_no_stride_joins_have_a_ring_each_way(members):
 
 
 def test_all_rounds_of_a_ring_may_flow_as_one():
-    chosen = fabric_by_name("direct", NODES, DEGREE, RATE)
+    chosen = build_fabric(FabricRequest("direct", NODES, DEGREE, RATE))
     exact, merged = (simulate_on(one, allreduce_graph()) for one in (chosen, chosen.as_fluid()))
 
     assert merged.iteration_s == pytest.approx(exact.iteration_s, rel=1e-3)
@@ -131,7 +131,7 @@ def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
 )
 def test_fabrics_that_cannot_be_are_named(name, nodes, degree, word):
     with pytest.raises(TopologyError, match=word):
-        fabric_by_name(name, nodes, degree, RATE)
+        build_fabric(FabricRequest(name, nodes, degree, RATE))
 
 
 def test_a_comparison_has_the_ideal_switch_for_its_measure():
@@ -252,7 +252,7 @@ def test_a_rate_that_no_link_has_is_told(rate):
     graph = allreduce_graph()
     for name in FABRICS:
         with pytest.raises(TopologyError, match=r"Gbit/s: give 1e-06 to 1e\+06"):
-            fabric_by_name(name, NODES, DEGREE, rate)
+            build_fabric(FabricRequest(name, NODES, DEGREE, rate))
     with pytest.raises(TopologyError, match="Gbit/s: give"):
         compare_fabrics(Job("one", graph, traffic_of(graph), {}), rows_of("direct"), DEGREE, rate)
     with pytest.raises(TopologyError, match="Gbit/s: give"):
@@ -262,13 +262,13 @@ def test_a_rate_that_no_link_has_is_told(rate):
 @pytest.mark.parametrize("name", sorted(set(FABRICS) - {"fattree"}))
 def test_only_a_fat_tree_is_made_at_equal_cost(name):
     with pytest.raises(TopologyError, match="only a Fat-tree"):
-        fabric_by_name(name, NODES, DEGREE, RATE, equal_cost=True)
+        build_fabric(FabricRequest(name, NODES, DEGREE, RATE, equal_cost=True))
 
 
 def test_a_host_has_the_links_of_its_topology():
     topology = find_topology(NODES, 2)
 
-    assert fabric_by_name("direct", NODES, 8, RATE, topology=topology).host_gbps == 2 * RATE
+    assert build_fabric(FabricRequest("direct", NODES, 8, RATE, topology=topology)).host_gbps == 2 * RATE
 
 
 def test_a_damaged_task_graph_is_named(tmp_path):

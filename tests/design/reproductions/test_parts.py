@@ -24,7 +24,7 @@ from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, drawn_models
-from testbed.design.sharing.shared_links import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 
 TINY = replace(
     QUICK,

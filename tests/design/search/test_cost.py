@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from sim.models.network.collectives.fluid import rings_on
+from sim.models.network.allreduce.fluid import rings_on
 from sim.models.network.execution import simulate
 from sim.models.network.latency import NO_LATENCY
-from testbed.design.fabrics.by_name import fabric_of, ring_strides
+from testbed.design.fabrics.builders import fabric_of, ring_strides
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
 from testbed.design.search.problem import Problem

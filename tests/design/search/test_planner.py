@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from sim.models.network.latency import Latency
-from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.fabrics.builders import FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
 from testbed.design.search.chains.chain import Rules, advance, begin
@@ -89,7 +90,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
 
 
 def in_rounds_s(workload, strategy, topology):
-    chosen = fabric_by_name("direct", topology.nodes, topology.degree, 25, topology=topology)
+    chosen = build_fabric(FabricRequest("direct", topology.nodes, topology.degree, 25, topology=topology))
     return chosen.run(iteration(workload, strategy, Cluster(topology.nodes)), latency=Latency()).iteration_s
 
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from testbed.design.topology.demand import AllReduceDemand, demand_of, demand_of_matrix, group_demand
+from testbed.design.topology.demand import AllReduceDemand, demand_of, demand_of_matrix
 from testbed.errors import DemandError, TopologyError
 
 
@@ -44,11 +44,6 @@ REFUSED = [
     (lambda: demand_of_matrix([[0, NAN], [0, 0]]), "from node 0 to node 1 is not a number"),
     (lambda: demand_of_matrix([[0, 1, 2], [0, 0, 1]]), "shape"),
     (lambda: demand_of_matrix(np.zeros((0, 0))), "shape"),
-    (lambda: group_demand(12, [[0, 1, 2, 3]], 1), "not joined by a stride"),
-    (lambda: group_demand(12, [[0, 3, 6, 9]], 1), "takes 3 groups"),
-    (lambda: group_demand(12, [[0, 3, 6, 9], [0, 3, 6, 9], [1, 4, 7, 10]], 1), "takes 3 groups"),
-    (lambda: group_demand(12, [list(range(13))], 1), "no more members than there are nodes"),
-    (lambda: group_demand(12, [], 1), "a group of 0 nodes"),
 ]
 
 
@@ -58,11 +53,6 @@ def test_what_is_no_demand_is_refused(make, message):
         make()
     assert isinstance(caught.value, TopologyError)
     assert (caught.value.code, caught.value.who) == ("topology.demand", "user")
-
-
-def test_groups_by_their_members():
-    groups = [[3, 0, 9, 6], [1, 4, 7, 10], [2, 5, 8, 11]]
-    assert group_demand(12, groups, 100) == AllReduceDemand(4, 100)
 
 
 def test_a_group_of_one_sends_nothing():

@@ -31,8 +31,8 @@ def scenario():
 
 
 @pytest.fixture(scope="session")
-def portal_blocks():
-    return _load(HERE / "portal_blocks.py")
+def register_blocks():
+    return _load(HERE / "register_blocks.py")
 
 
 @pytest.fixture(scope="session")

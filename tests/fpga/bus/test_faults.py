@@ -26,7 +26,7 @@ FAULTS = {
     ),
     "an empty FIFO pops": ("unit", "portal_sink.sv", "pop_i && (level_q != '0)", "pop_i"),
     "push with pop loses a level": ("unit", "portal_sink.sv", "else if (pop && !push)", "else if (pop)"),
-    "pulses are latched": ("unit", "portal_pulses.sv", "pulses_q + 1'b1", "32'd1"),
+    "pulses are latched": ("unit", "register_pulses.sv", "pulses_q + 1'b1", "32'd1"),
     "COMMIT is CLEAR_STATUS": (
         "replay",
         "demo_axi.sv",
@@ -91,11 +91,11 @@ def test_icarus_replays_what_verilator_did(tape, axi_simulator):
 
 @pytest.mark.hdl
 @pytest.mark.parametrize("fault", [name for name, (rung, *_) in FAULTS.items() if rung == "unit"])
-def test_found_by_the_block_alone(portal_blocks, fault):
+def test_found_by_the_block_alone(register_blocks, fault):
     _, file, right, wrong = FAULTS[fault]
-    rows = portal_blocks.stimulus(file)
-    came = icarus.run(portal_blocks.design(file, planted(portal_blocks.TEXTS[file], right, wrong)), rows)
-    assert not np.array_equal(came, portal_blocks.answers(file, rows))
+    rows = register_blocks.stimulus(file)
+    came = icarus.run(register_blocks.design(file, planted(register_blocks.TEXTS[file], right, wrong)), rows)
+    assert not np.array_equal(came, register_blocks.answers(file, rows))
 
 
 @pytest.mark.parametrize("fault", [name for name, (rung, *_) in FAULTS.items() if rung == "replay"])

@@ -9,16 +9,16 @@ pytestmark = pytest.mark.skipif(bool(why_missing("iverilog", "vvp")), reason=why
 
 
 @pytest.mark.hdl
-@pytest.mark.parametrize("name", ["portal_source.sv", "portal_sink.sv", "portal_pulses.sv"])
-def test_block_does_what_its_model_does(portal_blocks, name):
-    rows = portal_blocks.stimulus(name)
-    came = icarus.run(portal_blocks.design(name, portal_blocks.TEXTS[name]), rows)
-    assert np.array_equal(came, portal_blocks.answers(name, rows))
+@pytest.mark.parametrize("name", ["portal_source.sv", "portal_sink.sv", "register_pulses.sv"])
+def test_block_does_what_its_model_does(register_blocks, name):
+    rows = register_blocks.stimulus(name)
+    came = icarus.run(register_blocks.design(name, register_blocks.TEXTS[name]), rows)
+    assert np.array_equal(came, register_blocks.answers(name, rows))
 
 
-def test_stimulus_of_the_fifo_is_worth_it(portal_blocks):
-    rows = portal_blocks.stimulus("portal_sink.sv")
-    ready, _, level = portal_blocks.answers("portal_sink.sv", rows).T
+def test_stimulus_of_the_fifo_is_worth_it(register_blocks):
+    rows = register_blocks.stimulus("portal_sink.sv")
+    ready, _, level = register_blocks.answers("portal_sink.sv", rows).T
     valid, _, pop = rows.T
     assert np.count_nonzero(level == 16) > 100
     assert np.count_nonzero(level == 0) > 100

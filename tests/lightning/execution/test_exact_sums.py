@@ -13,8 +13,8 @@ from lightning.execution import open_executor
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
 from lightning.execution.patches import patches, pixels
-from lightning.networks.computing import apply
 from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.operations import apply
 
 KEYS = np.arange(3, dtype=np.uint64)
 

@@ -350,7 +350,7 @@ def test_a_quantised_network_is_advised_to_come_in_floats(onnx_model):
 
 
 def test_the_reference_page_names_every_operation():
-    from lightning.networks.imports.translators.translation import VOCABULARY
+    from lightning.networks.imports.translators.operation_list import VOCABULARY
 
     page = (Path(__file__).parents[3] / "docs" / "reference" / "networks.md").read_text(encoding="utf-8")
     assert [name for name in VOCABULARY if f"`{name}`" not in page] == []

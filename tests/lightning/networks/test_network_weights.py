@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
-from lightning.networks.computing import DIGITAL_OPERATIONS, PHOTONIC_OPERATIONS, apply
+from lightning.networks.operations import DIGITAL_OPERATIONS, PHOTONIC_OPERATIONS, apply
 from lightning.networks.patches import output_size, patches
 from lightning.networks.reference import activations
 from lightning.networks.work import macs_of, photonic_share

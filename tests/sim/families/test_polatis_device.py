@@ -13,7 +13,7 @@ from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.matrix import Matrix, Refused
-from sim.twins.switch.switch_faults import SwitchFaults
+from sim.twins.switch.mirror_and_port_faults import SwitchFaults
 from sim.twins.wire.line_faults import Delivery
 
 SIZE = 4

@@ -15,7 +15,7 @@ from lightning.networks.imports.onnx.folding import fold, foldable
 from lightning.networks.imports.onnx.order import ordered
 from lightning.networks.imports.onnx.parts import array_of, attributes_of, opsets_of, parsed, shape_of
 from lightning.networks.imports.simplify import finished
-from lightning.networks.imports.translators.translation import CONTRADICTIONS, translate
+from lightning.networks.imports.translators.operation_list import CONTRADICTIONS, translate
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.onnx_metadata import PREPROCESSING, from_metadata
 

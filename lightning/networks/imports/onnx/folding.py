@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lightning.errors import NetworkError
 from lightning.networks.imports.builder import BATCH, Builder, Call
-from lightning.networks.imports.translators.translation import CONTRADICTIONS
+from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.optional import needed
 
 Array = npt.NDArray[Any]

@@ -16,7 +16,7 @@ from lightning.networks.imports.torch.attention import ATTENTION
 from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.layers import LAYERS
 from lightning.networks.imports.torch.scope import Scope, Tensor
-from lightning.networks.imports.translators.translation import CONTRADICTIONS
+from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import needed

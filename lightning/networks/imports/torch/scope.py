@@ -10,7 +10,7 @@ import numpy as np
 
 from lightning.errors import UnsupportedNode
 from lightning.networks.imports.builder import BATCH, Builder, Call
-from lightning.networks.imports.translators.translation import translate
+from lightning.networks.imports.translators.operation_list import translate
 
 
 @dataclass(frozen=True)

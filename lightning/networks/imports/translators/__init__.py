@@ -1,1 +1,1 @@
-"""Operations of ONNX as nodes of a network; `vocabulary` names them all."""
+"""Operations of ONNX as nodes of a network; `operation_list` names them all."""

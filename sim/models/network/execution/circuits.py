@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.collectives.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, ring
 from sim.models.network.engine.program import Routes
 from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.execution.simulation import Execution, Run, Stalled

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.collectives.algorithms import Algorithm, Chain, Phase, exchange
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, exchange
 from sim.models.network.engine.program import Program, Routes
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.collectives.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, ring
 from sim.models.network.engine.program import (
     DIRTY,
     DONE,

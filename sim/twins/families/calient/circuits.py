@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sim.models.light import DARK_FLOOR_DBM
 from sim.twins.families.calient.names import Names
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Pair, Reason, Refused
 
 _DESCRIPTIONS: Mapping[Reason, str] = {

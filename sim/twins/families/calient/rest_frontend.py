@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route, json_answer
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Refused
 from sim.twins.wire.control import Request
 

@@ -11,7 +11,7 @@ from sim.twins.frontends.tl1 import Handler, Lines, Send, Tl1Frontend, Tl1Sessio
 from sim.twins.frontends.tl1_frames import Framing
 from sim.twins.frontends.tl1_syntax import Command, Denied
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Connections
 from sim.twins.wire.control import Request
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Refused
 from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sim.twins.families.rome.cabinet import Cabinet
 from sim.twins.families.rome.syntax import Printer
 from sim.twins.frontends.cli import CommandError, Handler, Typed
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.robot import Kind
 from sim.twins.wire.line_faults import LineFaults
 

@@ -12,7 +12,7 @@ from typing import Literal
 from sim.twins.families.sonic.syntax import Pair, pair_name, port_name
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
-from sim.twins.switch.faults_by_name import Fault
+from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Reason, Refused
 from sim.twins.wire.control import Request, VerbError
 

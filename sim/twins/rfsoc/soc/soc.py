@@ -7,7 +7,6 @@ refuses; `surface` has the other names, which raise `NotSimulated` when they are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, cast
 
 import numpy as np
@@ -40,9 +39,7 @@ class SimulatedSoc(TwinDevice):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     # -------------------------------------------------------------------------------- clocks

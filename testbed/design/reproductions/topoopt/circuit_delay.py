@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.fabrics.builders import FabricOptions, FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.sharing.shared_links import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 
 MODELS = {"dlrm": "DLRM", "bert": "BERT"}
 RATE_GBPS = 100.0
@@ -39,7 +40,9 @@ def _circuit_times(job: Job, degree: int, delay_s: float) -> dict[str, float]:
     twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
     times = {}
     for name, told in _FABRICS.items():
-        chosen = fabric_by_name(name, nodes, degree, RATE_GBPS, reconfiguration_s=delay_s)
+        chosen = build_fabric(
+            FabricRequest(name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s))
+        )
         times[told] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
     return times
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.fabrics.builders import FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.model import Topology
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
@@ -70,7 +71,9 @@ def _fastest(
 
 def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
     if fabric == "TopoOpt":
-        chosen = fabric_by_name("direct", one.job.graph.nodes, degree, rate, topology=one.topology)
+        chosen = build_fabric(
+            FabricRequest("direct", one.job.graph.nodes, degree, rate, topology=one.topology)
+        )
         return run_on(chosen, one.job.graph).iteration_s
     return run(one.job, fabric, degree, rate).iteration_s
 

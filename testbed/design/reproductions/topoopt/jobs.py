@@ -10,7 +10,8 @@ from typing import NamedTuple
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import simulate_circuits
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
+from testbed.design.fabrics.builders import ChosenFabric, FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
@@ -56,18 +57,14 @@ def default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
 ROUNDING = 0.01
 """Flows may end by so much of their duration later, and then do so together: what it changes is told in the page."""
 
-Chooser = Callable[[int, int, float, Traffic], ChosenFabric]
+Asker = Callable[[int, int, float, Traffic], FabricRequest]
 
-FABRICS: Mapping[str, Chooser] = {
-    "TopoOpt": lambda nodes, degree, rate, sent: fabric_by_name(
-        "direct", nodes, degree, rate, demand=sent.demand
-    ),
-    "ideal switch": lambda nodes, degree, rate, _: fabric_by_name("ideal", nodes, degree, rate),
-    "Fat-tree": lambda nodes, degree, rate, _: fabric_by_name(
-        "fattree", nodes, degree, rate, equal_cost=True
-    ),
-    "oversubscribed Fat-tree": lambda nodes, degree, rate, _: fabric_by_name("oversub", nodes, degree, rate),
-    "expander": lambda nodes, degree, rate, _: fabric_by_name("expander", nodes, degree, rate),
+FABRICS: Mapping[str, Asker] = {
+    "TopoOpt": lambda nodes, degree, rate, sent: FabricRequest("direct", nodes, degree, rate, sent.demand),
+    "ideal switch": lambda nodes, degree, rate, _: FabricRequest("ideal", nodes, degree, rate),
+    "Fat-tree": lambda nodes, degree, rate, _: FabricRequest("fattree", nodes, degree, rate, equal_cost=True),
+    "oversubscribed Fat-tree": lambda nodes, degree, rate, _: FabricRequest("oversub", nodes, degree, rate),
+    "expander": lambda nodes, degree, rate, _: FabricRequest("expander", nodes, degree, rate),
 }
 """Fabrics by the names that the figures show: servers, degree, rate of a link, traffic to the fabric.
 
@@ -78,7 +75,8 @@ above the edge; the ideal switch has the same links and never blocks.
 
 def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
     """Run one iteration on a fabric of `FABRICS`, AllReduces as fluid rings."""
-    return run_on(FABRICS[name](job.graph.nodes, degree, rate_gbps, job.traffic), job.graph)
+    asked = FABRICS[name](job.graph.nodes, degree, rate_gbps, job.traffic)
+    return run_on(build_fabric(asked), job.graph)
 
 
 def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
@@ -110,4 +108,5 @@ def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wir
 
 def _matched(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
     topology = find(job.traffic.demand, degree, matching_degree=matching_degree).topology
-    return run_on(fabric_by_name("direct", topology.nodes, degree, rate_gbps, topology=topology), job.graph)
+    asked = FabricRequest("direct", topology.nodes, degree, rate_gbps, topology=topology)
+    return run_on(build_fabric(asked), job.graph)

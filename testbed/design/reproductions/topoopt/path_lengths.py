@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics import Fabric
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.plot import Panel, Plot, series_of
@@ -32,7 +33,8 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for done, (name, degree) in enumerate(cases, 1):
-        lengths = path_lengths(FABRICS[name](scale.nodes, degree, RATE_GBPS, sent).fabric)
+        chosen = build_fabric(FABRICS[name](scale.nodes, degree, RATE_GBPS, sent))
+        lengths = path_lengths(chosen.fabric)
         rows += [(name, degree, *point) for point in _cumulative(lengths)]
         progress(done, len(cases), f"{name}, d = {degree}")
     return Table.of(_COLUMNS, rows)

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.collectives.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
 from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
@@ -22,7 +22,7 @@ from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.sharing.shared_links import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 
 Floats = NDArray[np.float64]
 

@@ -31,8 +31,8 @@ class Traffic:
     def demand(self) -> Demand:
         """For topology search: groups that strides can join stay AllReduces, others become rings of pairs.
 
-        The groups of one size must be evenly spaced and hold every server once, see `demand.group_demand`; they
-        count with the largest of their tensors. Raises `DemandError` as `demand_of_matrix`.
+        The groups of one size must be evenly spaced and hold every server once; they count with the largest of
+        their tensors. Raises `DemandError` as `demand_of_matrix`.
         """
         matrix = self.pairs.copy()
         spaced: dict[int, dict[int, int]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.evaluation.jobs import open_job
+from testbed.design.evaluation.job import open_job
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.roofline import Cluster

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sim.models.network.collectives import double_binary_tree, exchange, halving_doubling, ring, tree_parents
+from sim.models.network.allreduce import double_binary_tree, exchange, halving_doubling, ring, tree_parents
 from sim.models.network.execution import simulate
 from sim.models.network.execution.flows import Flow, transfer
 from sim.models.network.fabrics import circulant, direct_connect, ideal_switch

@@ -7,8 +7,8 @@ from math import gcd
 import numpy as np
 import pytest
 
-from sim.models.network.collectives import double_binary_tree, halving_doubling, ring
-from sim.models.network.collectives.fluid import (
+from sim.models.network.allreduce import double_binary_tree, halving_doubling, ring
+from sim.models.network.allreduce.fluid import (
     circulant_rings,
     fluid,
     fluid_ring,

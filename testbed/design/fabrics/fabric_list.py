@@ -1,4 +1,4 @@
-"""The table of fabrics that a job can be simulated on. A new fabric is an entry here and the function that builds it.
+"""The list of fabrics that a job can be simulated on. A new fabric is an entry here and the function that builds it.
 
 Each host has d links of a rate R:
 
@@ -12,12 +12,19 @@ Each host has d links of a rate R:
 | `circuits` | d circuits of R | an optical switch that follows the demand within an iteration |
 | `circuits-forwarding` | d circuits of R | the same with one circuit in a ring, over which hosts forward |
 
-Direct connect pays for a look-ahead plane of patch panels. The table needs no numerical library: commands list it.
+Direct connect pays for a look-ahead plane of patch panels. The list needs no numerical library: commands show it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testbed.errors import TopologyError
+
+if TYPE_CHECKING:
+    from testbed.design.fabrics.builders import ChosenFabric, FabricRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +53,26 @@ ENTRIES = (
 
 FABRICS = tuple(entry.name for entry in ENTRIES)
 SWITCHED = frozenset(entry.name for entry in ENTRIES if entry.is_switched)
+
+
+def build_fabric(asked: FabricRequest) -> ChosenFabric:
+    """Return the fabric that is asked for; `.fabric` is the simulator's.
+
+    Raises `TopologyError` for an unknown name and a fabric that cannot be.
+    """
+    from testbed.design.fabrics import builders
+    from testbed.design.rates import check_rate
+
+    name = asked.name
+    check_rate(asked.rate_gbps)
+    entry = next((entry for entry in ENTRIES if entry.name == name), None)
+    if asked.equal_cost and not (entry and entry.has_equal_cost):
+        raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree is, take 'fattree'")
+    if entry is None:
+        raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
+    build: Callable[[FabricRequest], ChosenFabric] = getattr(builders, entry.builder)
+    try:
+        return build(asked)
+    except ValueError as error:
+        size = f"{asked.nodes} nodes, degree {asked.degree}"
+        raise TopologyError(f"no fabric {name!r} of {size}: {error}") from error

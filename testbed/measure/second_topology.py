@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.design.evaluation.simulation import simulate_on
-from testbed.design.fabrics.by_name import fabric_by_name
+from testbed.design.fabrics.builders import FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.model import Routes, Topology
 from testbed.design.search import Found, optimise
 from testbed.design.topology.demand import AllReduceDemand
@@ -64,7 +65,7 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
     if found.finding.topology.edges == first.edges:
         return None
     graph = iteration(job, found.strategy, cluster)
-    standing = fabric_by_name("direct", first.nodes, first.degree, rate_gbps, topology=first)
+    standing = build_fabric(FabricRequest("direct", first.nodes, first.degree, rate_gbps, topology=first))
     before_ms = simulate_on(standing.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
     return SecondTopology(found.finding.topology, tuple(demands), _told(job, found, before_ms))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import gcd
 
-from sim.models.network.collectives.algorithms import Algorithm, Chain, ring
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, ring
 
 Group = tuple[int, ...]
 
@@ -33,7 +33,7 @@ fluid_ring = fluid(ring)
 
 
 def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Return rings on the strides of each group, over positions as in `collectives.ring`.
+    """Return rings on the strides of each group, over positions as in `allreduce.ring`.
 
     Fluid, or in rounds when `exact`.
 

@@ -1,4 +1,4 @@
-"""Setting and clearing the faults of a simulated switch by name, as its control socket asks.
+"""The list of faults that every simulated switch has: set and cleared by name, as its control socket asks.
 
 {"do": "set_fault", "fault": "drop_command", "count": 1}
 {"do": "clear_fault", "fault": "all"}
@@ -57,7 +57,7 @@ class FaultBoard:
         self._device = device
         self._line = line
         self._expire_logins = expire
-        self._known = self._line_faults() | self._port_faults() | dict(own or {})
+        self._known = self._line_faults() | self._mirror_and_port_faults() | dict(own or {})
 
     @property
     def known(self) -> Mapping[str, Fault]:
@@ -90,11 +90,10 @@ class FaultBoard:
         except Refused as refusal:
             raise VerbError(str(refusal)) from None
 
-    # -- faults of lines, commands and logins
+    # -- faults of lines and logins
 
     def _line_faults(self) -> dict[str, Fault]:
         return {
-            "drop_command": self._counted("dropped_commands"),
             "garbage": self._counted("garbage_replies"),
             "delay_reply": Fault(self._delay, lambda _: self._set_delay(0.0), main="seconds"),
             "close_connection": Fault(self._close, lambda _: self._stay_open(), main="after_commands"),
@@ -142,11 +141,12 @@ class FaultBoard:
         if self._expire_logins():
             self._faults.fired["expire_session"] += 1
 
-    # -- faults of ports and mirrors
+    # -- faults of changes, mirrors and ports
 
-    def _port_faults(self) -> dict[str, Fault]:
+    def _mirror_and_port_faults(self) -> dict[str, Fault]:
         matrix = self._device.matrix
         return {
+            "drop_command": self._counted("dropped_commands"),
             "fail_port": self._of_port(matrix.failed),
             "lock_port": self._of_port(matrix.locked),
             "disable_port": self._of_port(matrix.disabled),

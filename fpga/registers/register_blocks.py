@@ -1,14 +1,14 @@
-"""Blocks of the portal between registers and streams: as instances in a top, and as models for the simulated bus.
+"""Blocks behind registers: as instances in a top, and as models for the simulated bus.
 
-A block is one SystemVerilog module of `fpga/rtl` (`portal_*.sv`) and one class here; `BLOCKS` names them. Its pins
-are those that rows of the register map name.
+A block is one SystemVerilog module of `fpga/rtl` and one class here; `BLOCKS` names them. Its pins are those that
+rows of the register list name. The portal of the streams is two such blocks.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from fpga.registers.fragments import Fragment, bit_range, cut, instance, padded, rest
 from fpga.registers.model import Register
@@ -28,8 +28,11 @@ class Pins(Protocol):
         ...
 
 
-class PortalBlock(Protocol):
+class RegisterBlock(Protocol):
     """A block as a model: made for each reset, notified of every cycle and of every access to its registers."""
+
+    module: ClassVar[str]
+    """The SystemVerilog module, in a file of its name in `fpga/rtl`."""
 
     def __init__(self, name: str, pins: Pins) -> None: ...
 
@@ -52,7 +55,9 @@ class PortalBlock(Protocol):
 
 
 class _PulseCounter:
-    """`portal_pulses`: counts the pulses of a module."""
+    """Counts the pulses of a module."""
+
+    module: ClassVar[str] = "register_pulses"
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._port, self._pins = f"{name}_o", pins
@@ -75,11 +80,13 @@ class _PulseCounter:
             "pulse_i": f"dp_{name}_o",
             "pulses_o": f"{registers['pulses'].name}_i",
         }
-        return Fragment(body=tuple(instance("portal_pulses", f"pulses_{name}", ports)))
+        return Fragment(body=tuple(instance(_PulseCounter.module, f"pulses_{name}", ports)))
 
 
 class _Source:
-    """`portal_source`: an input stream whose beats a driver pushes; one bit a stream, 1 while its beat waits."""
+    """An input stream whose beats a driver pushes; one bit a stream, 1 while its beat waits."""
+
+    module: ClassVar[str] = "portal_source"
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins
@@ -121,7 +128,7 @@ class _Source:
                 f"wire {bit_range(streams)}waiting_{name};",
                 f"assign {waiting.name}_i = {padded(f'waiting_{name}', waiting.bits - streams)};",
                 f"assign dp_{name}_data_i = {cut(f'{data.name}_o', data.bits, bits)};",
-                *instance("portal_source", f"source_{name}", ports, Streams=streams),
+                *instance(_Source.module, f"source_{name}", ports, Streams=streams),
             ),
             unused=(
                 *rest(f"{data.name}_o", data.bits, bits),
@@ -131,7 +138,9 @@ class _Source:
 
 
 class _Sink:
-    """`portal_sink`: an output stream with a FIFO of the beats that a driver has not read, as numbers."""
+    """An output stream with a FIFO of the beats that a driver has not read, as numbers."""
+
+    module: ClassVar[str] = "portal_sink"
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins
@@ -181,12 +190,12 @@ class _Sink:
             body=(
                 f"wire {bit_range(bits)}head_{name};",
                 f"assign {data.name}_i = {padded(f'head_{name}', data.bits - bits)};",
-                *instance("portal_sink", f"sink_{name}", ports, **parameters),
+                *instance(_Sink.module, f"sink_{name}", ports, **parameters),
             )
         )
 
 
-BLOCKS: dict[str, type[PortalBlock]] = {"pulses": _PulseCounter, "source": _Source, "sink": _Sink}
+BLOCKS: dict[str, type[RegisterBlock]] = {"pulses": _PulseCounter, "source": _Source, "sink": _Sink}
 """The blocks by the names that rows of the register map have for them."""
 STREAM_BLOCKS = frozenset({"source", "sink"})
 """Blocks that stand for stream ports of the top."""

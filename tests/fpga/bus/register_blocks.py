@@ -7,14 +7,14 @@ import numpy as np
 from fpga.count_action.ports import Port, Ports
 from fpga.hdl.design import Design
 from fpga.registers import Streams
-from fpga.registers.top import portal_files
+from fpga.registers.top import block_files
 
-TEXTS = {path.name: path.read_text() for path in portal_files(Streams.REGISTERS)}
+TEXTS = {path.name: path.read_text() for path in block_files(Streams.REGISTERS)}
 
 PORTS = {
     "portal_source.sv": (["push_i", "mask_i", "ready_i"], ["valid_o", "waiting_o"]),
     "portal_sink.sv": (["valid_i", "data_i", "pop_i"], ["ready_o", "data_o", "level_o"]),
-    "portal_pulses.sv": (["pulse_i"], ["pulses_o"]),
+    "register_pulses.sv": (["pulse_i"], ["pulses_o"]),
 }
 WIDTHS = {"data_i": 16, "data_o": 16, "level_o": 5, "pulses_o": 32}
 
@@ -70,4 +70,4 @@ def _pulses(rows):
         pulses += pulse
 
 
-_MODELS = {"portal_source.sv": _source, "portal_sink.sv": _sink, "portal_pulses.sv": _pulses}
+_MODELS = {"portal_source.sv": _source, "portal_sink.sv": _sink, "register_pulses.sv": _pulses}

@@ -1,5 +1,5 @@
 // How many pulses there were since reset, modulo 2**32.
-module portal_pulses (
+module register_pulses (
   input  logic        clk_i,
   input  logic        rst_i,
   input  logic        pulse_i,

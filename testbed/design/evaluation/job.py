@@ -1,4 +1,4 @@
-"""Jobs to be simulated or compared: a task graph in a file, or a workload under a strategy."""
+"""A job to be simulated or compared: a task graph in a file, or a workload under a strategy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
-from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
+from testbed.design.fabrics.builders import ChosenFabric, FabricOptions, FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
@@ -29,23 +30,6 @@ from testbed.errors import PlanFileError, StrategyError, WorkloadError
 GRAPH_SUFFIX = ".npz"
 DEFAULT_NODES = 12
 DEFAULT_RATE_GBPS = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class FabricOptions:
-    """Options of a fabric for a job: the rounds of rings are simulated as one (`fluid`), or one by one.
-
-    Not given, a job of a plan is fluid as in its planner's last simulation, so that it takes what was predicted; any
-    other in rounds.
-    """
-
-    oversubscription: float = 2.0
-    reconfiguration_s: float = 10e-3
-    seed: int = 0
-    fluid: bool | None = None
-
-
-DEFAULT_OPTIONS = FabricOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +80,17 @@ class Job:
         equal_cost: bool = False,
     ) -> ChosenFabric:
         """Return a fabric made for the job. Raises `TopologyError` for an unknown name and a fabric that cannot be."""
-        chosen = fabric_by_name(
-            name,
-            self.graph.nodes,
-            degree,
-            rate_gbps,
-            demand=self.traffic.demand,
-            topology=self.topology,
-            equal_cost=equal_cost,
-            oversubscription=asked.oversubscription,
-            reconfiguration_s=asked.reconfiguration_s,
-            seed=asked.seed,
+        chosen = build_fabric(
+            FabricRequest(
+                name,
+                self.graph.nodes,
+                degree,
+                rate_gbps,
+                demand=self.traffic.demand,
+                topology=self.topology,
+                equal_cost=equal_cost,
+                options=asked,
+            )
         )
         fluid = self.plan is not None if asked.fluid is None else asked.fluid
         return chosen.as_fluid() if fluid else chosen

@@ -6,10 +6,10 @@ import pytest
 
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
-from testbed.design.sharing.second_topology import farthest_group, fine_tuning, plan_second
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.roofline import Cluster
+from testbed.measure.second_topology import farthest_group, fine_tuning, plan_second
 
 
 def second_of(nodes: int, degree: int):

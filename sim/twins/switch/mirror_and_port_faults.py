@@ -1,4 +1,4 @@
-"""Faults of a simulated switch: those of its lines, and those of its mirrors, fibres and firmware."""
+"""Faults of a simulated switch besides those of its lines: of changes, mirrors, fibres and ports."""
 
 from __future__ import annotations
 

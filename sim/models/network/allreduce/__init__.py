@@ -1,8 +1,8 @@
-"""Collectives as rounds of messages between members."""
+"""AllReduce as rounds of messages between members."""
 
 from __future__ import annotations
 
-from sim.models.network.collectives.algorithms import (
+from sim.models.network.allreduce.algorithms import (
     TREE_CHUNK_BYTES,
     Algorithm,
     Chain,

@@ -1,4 +1,4 @@
-"""Collectives by name: what each sends, what links allow it, how long it should take.
+"""The list of collectives: what each sends, what links allow it, how long it should take.
 
 A new collective is an entry of `COLLECTIVES`. What runs on the hosts is in `testbed/node/collective.py`, which is
 copied there and imports nothing of ours.

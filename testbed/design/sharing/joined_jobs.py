@@ -1,4 +1,4 @@
-"""Iterations one after another, of one job or of several that share a cluster, as one task graph."""
+"""Jobs joined in one task graph: iterations one after another, of one job or of several that share a cluster."""
 
 from __future__ import annotations
 

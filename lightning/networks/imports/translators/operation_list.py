@@ -1,4 +1,4 @@
-"""Every operation of ONNX that is understood, and the way from it to nodes in canonical form."""
+"""The list of operations of ONNX that are understood, and the way from each to nodes in canonical form."""
 
 from __future__ import annotations
 
