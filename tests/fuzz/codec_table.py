@@ -288,6 +288,11 @@ def recorded(*names: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(text.encode("latin-1") for text in sent))
 
 
+def unrepeated(*names: str) -> tuple[bytes, ...]:
+    """Return what devices sent that repeat every command, without that: transports take it away."""
+    return tuple(re.sub(rb"\A\s*<?[^\r\n<]*;\r\n", b"", reply) for reply in recorded(*names))
+
+
 def bodies(*names: str) -> tuple[bytes, ...]:
     """Return the bodies of recorded HTTP replies."""
     return tuple(body for reply in recorded(*names) if (body := reply.partition(b"\r\n\r\n")[2]))
@@ -300,7 +305,8 @@ CODECS: dict[str, Codec] = {
         events_of_tl1,
         (tl1, polatis_tl1, calient_tl1, calient_ports, calient_circuits, glimmerglass),
         (
-            *recorded("polatis+tl1", "calient+tl1", "glimmerglass+tl1"),
+            *recorded("polatis+tl1", "calient+tl1"),
+            *unrepeated("glimmerglass+tl1"),
             _HEAD + b"DENY\r\n   IIAC\r\n   /* text; more */\r\n;",
             b'\r\n\n   O 26-01-31 12:00:00\r\n*C  7 REPT ALM CRS\r\n   "1.1.1>1.1.2:CR,LOS"\r\n;IP 5\r\n<',
             _HEAD + b'PRTL\r\n   "1:OPEN"\r\n   "2:-29.55"\r\n   "3:\\"x"\r\n>agent>',
