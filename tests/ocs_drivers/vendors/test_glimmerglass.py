@@ -184,6 +184,8 @@ def test_none_is_darkness():
         "IPORTID=1,OPORTID=20001,CONNSTATE=steady",
         "IPORTID=10001,OPORTID=20001,CONNSTATE=steady,INPWR=bright",
         "IPORTID=10001,OPORTID=20001,CONNSTATE=steady,INPWR",
+        "IPORTID=10001,OPORTID=20001,CONNSTATE=steady=fault",
+        "IPORTID=0,OPORTID=0,CONNSTATE=single",
     ],
 )
 def test_rows_that_are_no_circuits(line):

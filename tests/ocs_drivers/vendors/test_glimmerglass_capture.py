@@ -25,6 +25,8 @@ from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.glimmerglass import GlimmerglassTl1, codec
 from ocs_drivers.vendors.glimmerglass.plain_text import PlainText
 
+pytestmark = pytest.mark.codec
+
 # -- the driver on the capture
 
 
