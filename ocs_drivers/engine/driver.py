@@ -386,5 +386,5 @@ class SwitchDriver(ABC):
             f"this device or this protocol has no command for {what}",
             device=self._address,
             ports=ports,
-            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 only.",
+            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 and REST only.",
         )
