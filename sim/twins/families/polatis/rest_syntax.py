@@ -123,29 +123,35 @@ def refusal(refused: Refused) -> HttpRefusal:
 def body_of(request: HttpRequest, *names: str) -> Any:
     """Return the value of one of `names` in the request's document, with or without the module before it (400 if none).
 
-    Lists of one may come bare, as one public client sends them.
+    Entries come as a list; one may come bare, as public clients send it. A container comes as an object, or empty.
     """
     document = document_of(request)
     for name in names:
         for key in (name, name.partition(":")[2]):
             if isinstance(document, dict) and key in document:
-                content = document[key]
-                alone = name.endswith((":pair", ":port")) and isinstance(content, dict)
-                return [content] if alone else content
+                return _content(document[key], is_entry=name.endswith((":pair", ":port")))
     raise HttpRefusal(400, error_document("missing-element", f"{names[0]} is missing"))
 
 
+def _content(value: Any, *, is_entry: bool) -> Any:
+    if is_entry:
+        return [value] if isinstance(value, dict) else value
+    if value != "" and not isinstance(value, dict):
+        raise HttpRefusal(400, error_document("malformed-message", "not a container"))
+    return value or {}
+
+
 def entries_in(content: Any, name: str) -> list[Mapping[str, Any]]:
-    """Return the entries of a list, which comes bare or in its container; an empty container has none (400 if other).
+    """Return the entries of a list, which comes bare or in its container (400 if it is none).
 
     >>> (
     ...     entries_in({"port": [{"port-id": 9}]}, "port"),
     ...     entries_in([{"port-id": 9}], "port"),
-    ...     entries_in("", "port"),
+    ...     entries_in({}, "port"),
     ... )
     ([{'port-id': 9}], [{'port-id': 9}], [])
     """
-    entries = content.get(name, []) if isinstance(content, dict) else content or []
+    entries = content.get(name, []) if isinstance(content, dict) else content
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise HttpRefusal(400, error_document("malformed-message", f"not a list of {name}"))
     return entries
