@@ -69,9 +69,9 @@ def quali(tl1):
     return Quali(tl1)
 
 
-def test_the_l1_driver_loads_the_inventory(switch, quali):
+def test_the_l1_driver_loads_the_inventory(switch, tl1):
     switch.do("operator", connect=[[1, SIZE + 1]])
-    quali("RTRV-HDR:::{tag}:;")  # whatever was reported meanwhile comes before
+    quali = Quali(tl1)
     assert quali.name == "ocs1"
     assert re.search(r"SN=SIM\d+", quali('RTRV-INV:"{name}":OCS:{tag}:;'))
     kind = re.search(r'"(.*),(.*),(.*),(.*)"', quali('RTRV-NETYPE:"{name}"::{tag}:;'))
@@ -97,8 +97,9 @@ def test_the_l1_driver_maps_and_clears(switch, quali):
     assert switch.truth() == {}
 
 
-def test_the_l1_driver_meets_a_switch_without_a_name(world):
-    unnamed = Quali(Wire(world("polatis", name="", size=(SIZE, SIZE)), "tl1"))
+def test_the_l1_driver_meets_a_switch_without_a_name(switch, tl1):
+    switch.twin.device.name = ""
+    unnamed = Quali(tl1)
     assert unnamed.name == "( nil )"  # which it then leaves empty
     unnamed.name = ""
     unnamed('RTRV-PATCH:"{name}"::{tag}:;')
