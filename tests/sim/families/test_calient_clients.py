@@ -1,4 +1,4 @@
-"""What public clients of Calient switches send over TL1, and what they look for in the answers, against the twin.
+"""Public clients of Calient switches over TL1, against the twin: the bytes they send, and the words they look for.
 
 Bytes and patterns are facts read from those programs; none of their code is here. Which repository each is from, and
 what the twin does not do, stands in `docs/reference/evidence.md`. Clients of REST are in `test_calient_rest.py`.

@@ -1,4 +1,4 @@
-"""What public clients of Polatis switches send over TL1 and SCPI, and what they look for, against the twin.
+"""Public clients of Polatis switches over TL1 and SCPI, against the twin: bytes sent, and words looked for.
 
 Bytes and patterns are facts read from those programs; none of their code is here. Which repository each is from, and
 what the twin does not do, stands in `docs/reference/evidence.md`. Clients of REST are in `test_polatis_rest.py`.

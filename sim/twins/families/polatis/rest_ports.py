@@ -1,4 +1,4 @@
-"""What the switch's RESTCONF has of single ports: settings, powers, attenuators.
+"""Single ports in the switch's RESTCONF: settings, powers, attenuators.
 
 Nodes are those that public clients show; names of modes are those of one client over NETCONF, whose model is the same.
 """
