@@ -179,3 +179,32 @@ def test_any_document_is_decoded_or_a_desync():
     decode()
     assert met["desync"] >= 20
     assert met["decoded"] >= 20
+
+
+def test_any_bytes_are_a_document_in_xml_or_a_desync():
+    met: Counter[str] = Counter()
+    pieces = st.sampled_from(
+        b"<pair>|</pair>|<ingress>1</ingress>|<egress>13</egress>|<egress/>|<!DOCTYPE a>|&a;|\xff| |x".split(
+            b"|"
+        )
+    )
+    inside = st.one_of(
+        st.just(b"<ingress>1</ingress><egress>13</egress>"), st.lists(pieces, max_size=3).map(b"".join)
+    )
+    likely = inside.map(lambda found: b"<cross-connects><pair>" + found + b"</pair></cross-connects>")
+
+    @given(st.one_of(likely, likely, st.binary(max_size=30)))
+    @settings(max_examples=200, deadline=None)
+    def decode(body: bytes) -> None:
+        try:
+            document = rest_codec.decode_document(reply(body, "application/yang-data+xml"))
+            met["XML"] += 1
+            rest_codec.decode_pairs(document)
+            met["pairs"] += 1
+        except ProtocolDesync:
+            met["desync"] += 1
+
+    decode()
+    assert met["XML"] > 10, met
+    assert met["pairs"] > 1, met
+    assert met["desync"] > 10, met
