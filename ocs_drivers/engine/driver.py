@@ -375,7 +375,7 @@ class SwitchDriver(ABC):
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Return the unsolicited messages after number `since`, where the device sends any.
 
-        They report alarms and changes by anybody, us included.
+        They report alarms and changes by anybody; ours as well, where the device reports them to us.
         """
         if self._capabilities is None or not self._capabilities.async_events:
             return ()

@@ -277,11 +277,14 @@ class SwitchContract(OnFreePorts):
 
     # -- events, sessions, threads
 
-    def test_own_changes_are_events_where_there_are_any(self, empty: OpticalSwitch, free: FreePorts) -> None:
+    def test_own_changes_are_events_only_where_there_are_any(
+        self, empty: OpticalSwitch, free: FreePorts
+    ) -> None:
+        """A device may leave the session that made a change out of its reports (a Polatis: unknown)."""
         last = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         news = empty.events(since=last)
-        assert bool(news) == empty.capabilities.async_events
+        assert empty.capabilities.async_events or not news
         assert all(event.number > last for event in news)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:
