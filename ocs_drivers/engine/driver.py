@@ -375,7 +375,7 @@ class SwitchDriver(ABC):
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Return the unsolicited messages after number `since`, where the device sends any.
 
-        They report alarms and changes by anybody, us included.
+        They report alarms and changes by anybody; ours as well, where the device reports them to us.
         """
         if self._capabilities is None or not self._capabilities.async_events:
             return ()
@@ -386,5 +386,5 @@ class SwitchDriver(ABC):
             f"this device or this protocol has no command for {what}",
             device=self._address,
             ports=ports,
-            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 only.",
+            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 and REST only.",
         )

@@ -12,7 +12,7 @@ A request that changes something is never sent twice, but where the device refus
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -121,12 +121,13 @@ class HttpSession(TransportSession):
         headers: Headers = (),
         *,
         accept: str = JSON_TYPE,
+        statuses: Collection[int] = (200,),
     ) -> _T:
-        """Return what is at `target`, decoded. Raises `DeviceError` for any status but 200."""
+        """Return what is at `target`, decoded. Raises `DeviceError` for any status but these."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
         sent = f"GET {target}"
         with self._closing_on_failure(sent):
-            if reply.status != 200:
+            if reply.status not in statuses:
                 raise self.refusal(reply, sent)
             return decode(reply)
 
