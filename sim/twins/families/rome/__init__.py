@@ -84,7 +84,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     return SwitchTwin(
         device,
         {
-            "cli": Frontend(f"{scheme}+cli", ssh.serve, wire="ssh", account=account),
+            "cli": Frontend(f"{scheme}+cli", ssh.serve, ssh.execute, wire="ssh", account=account),
             "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),

@@ -51,7 +51,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     faults = CliFaults(device.faults)
     cli = _command_line(settings, frame, faults)
     frontend = Frontend(
-        "telescent+cli", cli.serve, wire="ssh", account=(cli.manner.user, settings.password or "admin")
+        "telescent+cli",
+        cli.serve,
+        cli.execute,
+        wire="ssh",
+        account=(cli.manner.user, settings.password or "admin"),
     )
     return SwitchTwin(
         device,
