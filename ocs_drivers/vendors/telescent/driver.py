@@ -103,7 +103,7 @@ class TelescentCli(SwitchDriver):
                 f"the table ends before port {size}, which the device has", device=self._address
             )
         self._numbering = Numbering(size)
-        banner = [line for event in self._session.events() for line in event.lines]
+        banner = [line for event in self._session.events(0) for line in event.lines]
         return Identity("Telescent", "NTM", codec.decode_serial(banner), ""), Capabilities(
             size,
             size,
