@@ -3,6 +3,7 @@
 The published material is two drivers of somebody else with their captures, so much is left open; the options are:
 
     matrices=1|2              one matrix, or two that have no way from one to the other
+    logical=AB|Q|P|XY         how E and W ports are named in common (ROME; see `logical`); all but AB have two matrices
     mode=OPER|TECH            what the prompt shows: NAME[OPER]#
     jam=announced|silent      is a jam reported unsolicited (Severe Failure), or only by the queue
     homing_hint=stuck|always  when the queue says Perform "homing run": when the arm is jammed, or at every move
@@ -22,9 +23,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import cast
 
 from sim.twins.families.rome.cabinet import Cabinet, Quirks
 from sim.twins.families.rome.commands import Commands, TableFaults
+from sim.twins.families.rome.logical import Scheme
 from sim.twins.families.rome.syntax import Manner as Printing
 from sim.twins.families.rome.syntax import Printer
 from sim.twins.frontends.cli import CliFrontend, Manner
@@ -40,6 +43,7 @@ IDLE_S = 600.0
 
 _OPTIONS = (
     "matrices",
+    "logical",
     "mode",
     "jam",
     "homing_hint",
@@ -53,6 +57,8 @@ _OPTIONS = (
     "homing_s",
 )
 
+_ROME_ONLY = {"logical", "rows", "spares"}
+
 
 def rome(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raises `SettingError`."""
@@ -61,7 +67,7 @@ def rome(settings: TwinSettings) -> SwitchTwin:
 
 def afm(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated AFM. Raises `SettingError`."""
-    return _twin(settings.only(*(name for name in _OPTIONS if name not in {"rows", "spares"})), "AFM")
+    return _twin(settings.only(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
 
 
 def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
@@ -94,8 +100,11 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
 
 
 def _quirks(settings: TwinSettings) -> Quirks:
+    logical = settings.choice("logical", "AB", "Q", "P", "XY")
+    matrices = settings.choice("matrices", *("12" if logical == "AB" else "2"))
     return Quirks(
-        matrices=int(settings.choice("matrices", "1", "2")),
+        matrices=int(matrices),
+        logical=cast("Scheme", logical),
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
     )

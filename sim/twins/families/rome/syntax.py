@@ -150,42 +150,45 @@ class Printer:
     # -- circuits and the queue
 
     def circuits(self, cabinet: Cabinet) -> str:
-        """Return all circuits with the time when they were made."""
-        lines = [
-            _circuit("Port East", "Port West", "Paired", "TimeStamp"),
-            _circuit("=========", "=========", "======", "=========="),
-        ]
+        """Return all circuits with the time when they were made.
+
+        The vendor's own client skips three lines of heading on a ROME, and one line after the last row.
+        """
+        heading = _circuit("Port East", "Port West", "Paired", "TimeStamp")
+        rule = _circuit("=========", "=========", "======", "==========")
+        lines = [heading, rule] if self.manner == "AFM" else [rule, heading, rule]
         for source, output in sorted(cabinet.device.matrix.connections.items()):
             paired = "w" + cabinet.name(source)[1:]
             since = cabinet.since.get((source, output), cabinet.now)
             lines.append(_circuit(cabinet.name(source), cabinet.name(output), paired, since))
-        return "\n".join(lines)
+        return "\n".join(lines if self.manner == "AFM" else [*lines, "\n"])
 
     def queue(self, cabinet: Cabinet) -> str:
         """Return the text of the queue: the arm's order, and those that wait."""
-        robot = cabinet.robot
-        running, waiting = robot.running, [job for job in robot.queue if job.state == "queued"]
-        hints = robot.jammed or (self.always_hints and running is not None)
-        status = "delayed due to command in process" if hints else "enabled" if robot.enabled else "disabled"
+        entries = cabinet.entries()
+        running = next((entry for entry in entries if entry.is_running), None)
+        hints = cabinet.robot.jammed or (self.always_hints and running is not None)
+        enabled = "enabled" if cabinet.robot.enabled else "disabled"
+        status = "delayed due to command in process" if hints else enabled
         lines = [f"Connection execution status: {status}"]
         lines += [" " * 29 + 'Perform "homing run"'] if hints else []
         if running is None:
             lines += ["", "no request in process", ""]
         else:
-            names = "-".join(cabinet.name(port) for port in running.pair)
+            names = "-".join(running.names)
             lines += [
                 "",
                 "Command in process:",
-                f"{running.kind}, ports: {names}, status: in process with payload",
+                f"{running.job.kind}, ports: {names}, status: in process with payload",
                 "",
             ]
         rule = _columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
         lines += [rule, _columns(_QUEUE_HEADING, _QUEUE_COLUMNS), rule]
-        for job in waiting:
-            one, other = (cabinet.name(port) for port in job.pair)
-            lines.append(
-                _columns((str(job.number), one, other, job.kind, job.source, job.user), _QUEUE_COLUMNS)
-            )
+        for entry in entries:
+            job = entry.job
+            if not entry.is_running:
+                row = (str(job.number), *entry.names, job.kind, job.source, job.user)
+                lines.append(_columns(row, _QUEUE_COLUMNS))
         return "\n".join([*lines, ""])
 
 
