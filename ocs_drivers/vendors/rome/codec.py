@@ -90,6 +90,8 @@ def failure_of(lines: Iterable[str], names: tuple[str, str], command: str) -> st
     """
     for line in lines:
         match = _FAILED.search(line)
-        if match and match["command"].lower() == command and {match["one"], match["other"]} == set(names):
+        if match is None or match["command"].lower() != command:
+            continue
+        if {match["one"].upper(), match["other"].upper()} == set(names):  # as somebody typed them
             return line
     return None

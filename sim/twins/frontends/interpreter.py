@@ -1,4 +1,4 @@
-"""What a command prints and how it ended, and how a line that was typed becomes commands."""
+"""Output of commands with its exit status, and the interpretation of a line that was typed."""
 
 from __future__ import annotations
 
