@@ -209,10 +209,11 @@ class SwitchTwin:
         return [*self._listeners.values(), *self._memory.values()]
 
     def _client(self, name: str) -> Client:
-        """Serve one client of a frontend."""
+        """Serve one client of a frontend. Raises `KeyError` when there is none of that name."""
+        frontend = self.frontends[name]
 
         async def serve(reader: Reader, writer: Writer) -> None:
-            await self._serve_one(name, (reader, writer), self.frontends[name].serve)
+            await self._serve_one(name, (reader, writer), frontend.serve)
 
         return serve
 
