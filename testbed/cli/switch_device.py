@@ -12,6 +12,7 @@ import typer
 
 from ocs_drivers import OpticalSwitch, open_switch
 from ocs_drivers.transports.recording import recording
+from testbed.cli.on_demand import load_on_demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Wanted:
 def opened(context: typer.Context) -> Iterator[OpticalSwitch]:
     """Provide the switch that was chosen, recorded if asked for."""
     wanted: Wanted = context.obj
+    load_on_demand("numpy", "psutil")
     with ExitStack() as stack:
         if wanted.record is not None:
             stack.enter_context(recording(wanted.record))

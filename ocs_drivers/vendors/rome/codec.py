@@ -93,6 +93,7 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
         match = _FAILED.search(line)
         if match is None or match["command"].lower() != command:
             continue
-        if any({match["one"], match["other"]} == set(pair) for pair in names):
+        typed = {match["one"].upper(), match["other"].upper()}  # as somebody typed them
+        if any(typed == set(pair) for pair in names):
             return line
     return None

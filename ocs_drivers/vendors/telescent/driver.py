@@ -93,7 +93,8 @@ class TelescentCli(SwitchDriver):
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Learn the size from the table, and make sure that the table was whole.
 
-        No command that tells model, serial number or firmware has been published.
+        No command that tells model, serial number or firmware has been published. A twin says in its banner that it
+        is one, which stands as the serial number.
         """
         size = len(self._session.ask(self._commands.table, self._decode_table).cells)
         if self._has_input(size):
@@ -102,7 +103,8 @@ class TelescentCli(SwitchDriver):
                 f"the table ends before port {size}, which the device has", device=self._address
             )
         self._numbering = Numbering(size)
-        return Identity("Telescent", "NTM", "", ""), Capabilities(
+        banner = [line for event in self._session.events(0) for line in event.lines]
+        return Identity("Telescent", "NTM", codec.decode_serial(banner), ""), Capabilities(
             size,
             size,
             serial_robot=True,

@@ -696,6 +696,11 @@ def test_a_device_that_went_away_leaves_the_outcome_open(frame):
     assert switch.read().connections == CrossConnects({1: 25})
 
 
+def test_a_twin_says_in_its_banner_that_it_is_one(frame):
+    switch, _ = frame()
+    assert switch.identity().serial == "SIMULATED"
+
+
 @pytest.mark.parametrize("fault", ["noise", "truncate_table", "garbage", "expire_session"])
 def test_a_read_that_goes_wrong_is_read_again(frame, fault):
     switch, made = frame()
