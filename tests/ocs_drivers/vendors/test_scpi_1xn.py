@@ -365,7 +365,7 @@ def test_no_light_is_measured_without_a_monitor(frame):
         switch.power([99])
 
 
-@pytest.mark.parametrize("make", ["leoni-eol", "thorlabs-osw"])
+@pytest.mark.parametrize("make", sorted({*PRESETS} - {"scpi"}))
 def test_other_makes(world, make):
     made = world("scpi-1xn", size=(1, 8), make=make)
     switch = BankSwitch(

@@ -48,10 +48,14 @@ class Typist:
         self.greeting = self.heard()
 
     def heard(self) -> list[str]:
-        """Return what has come since the last look, in lines without trailing blanks."""
+        """Return what has come since the last look, in lines without trailing blanks.
+
+        What comes unasked stands right behind the prompt (captures of QualiSystems/cloudshell-L1-w2w-rome); here it
+        gets a line of its own.
+        """
         self.world.settle()
         raw = self.client.received().decode("utf-8", "replace")
-        return [line.rstrip() for line in raw.split("\r\n")]
+        return [line.rstrip() for line in re.sub(r"# (?=\d\d-\d\d-)", "#\r\n", raw).split("\r\n")]
 
     def ask(self, command: str) -> list[str]:
         """Return what is printed between the command as it is repeated and the next prompt."""
