@@ -135,7 +135,7 @@ class Installer:
         return self._locked_alone("docs", "mkdocs, for the documentation")
 
     def clients_steps(self) -> list[Step]:
-        """Return the step that makes the environment of other people's clients, which tests try on simulated switches."""
+        """Return the step that makes the environment of other people's clients, which tests try on twins."""
         return self._locked_alone("clients", "clients of other people, for the tests")
 
     def _locked_alone(self, name: str, what: str) -> list[Step]:
