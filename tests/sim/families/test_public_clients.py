@@ -122,7 +122,7 @@ def test_one_receive_a_command_and_no_line_end(tl1):
 
 
 def test_a_laboratory_with_one_tag_for_all(tl1):
-    """Trinity College Dublin's classes: ctag 123 always, ranges to port 640 whatever the size, read to the first `;`."""
+    """Trinity College Dublin's classes: ctag 123 always, ranges over all ports, read to the first `;`."""
     assert "COMPLD" in tl1.say("ED-EQPT::TIMEOUT:123:::ADMIN=60;\n")
     assert "COMPLD" in tl1.say("RLS-PORT-SHUTTER::1&&16:123:;\n")
     tl1.say("ENT-PATCH::1,10:123:;\n", 1)

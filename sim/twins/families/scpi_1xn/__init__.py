@@ -1,7 +1,8 @@
 """1xN switches of the makes that differ in a word: SCPI with a header to choose, and the dialects in `dialects`.
 
 Options: `make` is `scpi`, `leoni-eol`, `thorlabs-osw`, `dicon-module`, `jds-sb` or `santec-sx1`; of SCPI `header` is
-the one that selects (`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue, `identity=no` no `*IDN?`.
+the one that selects (`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue,
+`identity=no` no `*IDN?`.
 `end` ends lines (`lf`, `cr`, `crlf`), `baud` is that of the serial line.
 """
 
