@@ -1,4 +1,4 @@
-"""What the L1 drivers of QualiSystems say on command lines, through the sessions of their cloudshell-cli.
+"""Operations of the L1 drivers of QualiSystems on command lines, through the sessions of their cloudshell-cli.
 
 Each test is one operation of a driver: its commands in its order, and the patterns by which it reads the answers.
 Repositories: QualiSystems/cloudshell-L1-w2w-rome, cloudshell-L1-fiberzone_afm, cloudshell-L1-Telescent.

@@ -1,4 +1,4 @@
-"""What the L1 drivers of QualiSystems say over TL1, through the sessions of their cloudshell-cli.
+"""Operations of the L1 drivers of QualiSystems over TL1, through the sessions of their cloudshell-cli.
 
 Each test is one operation of a driver: its commands in its order, and the patterns by which it reads the answers.
 Repositories: QualiSystems/cloudshell-L1-polatis, cloudshell-L1-calient, cloudshell-L1-glimmerglass, and the

@@ -1,7 +1,7 @@
 """Exchanges of public clients with our twins: their commands in their order, and the answers that they parse.
 
-The clients were read for the facts of the wire; the evidence page names them. Those that run on today's Python from a
-package index are driven themselves, in tests/clients.
+The clients were read for the facts of the wire; the evidence page names them. Sessions that run on today's Python from
+a package index are driven themselves, in tests/clients.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ def test_headers_without_a_colon_in_front(scpi):
     scpi.say("oxc:swit:conn:sub (@1),(@17)\n", 1)
     address = scpi.say(":syst:comm:netw:addr?\n").strip()
     assert {pair.split("=")[0] for pair in address.split()} == {"IP", "Gateway", "Mask", "Broadcast"}
+    assert re.findall(r"-(\d+)x(\d+)-", scpi.say("*IDN?\n").split(",")[1]) == [("16", "16")]
+    powers = scpi.say(":pmon:pow? (@17,18,19)\n").strip("()\r\n").split(",")
+    assert [float(power) < 0 for power in powers] == [True] * 3
     scpi.say("oxc:swit:disc:all\n", 1)
     assert scpi.say("oxc:swit:conn:stat?\n") == "(@),(@)\r\n"
 
@@ -106,41 +109,6 @@ def tl1(world):
     return wire
 
 
-def test_one_receive_a_command_and_no_line_end(tl1):
-    """A C# client: no line end after the semicolon, one receive, data in the third piece between CRLFs."""
-
-    def third(answer: str) -> str:
-        assert "COMPLD" in answer
-        pieces = answer.strip("\r\n; ").split("\r\n")
-        return "" if len(pieces) < 3 else pieces[2].strip(' "')
-
-    assert third(tl1.say("RTRV-PATCH:::123:;")) == ""
-    tl1.say("ENT-PATCH::1,9:123:;", 1)
-    assert third(tl1.say("RTRV-PATCH:::123:;")) == "1,9"
-    tl1.say("DLT-PATCH::ALL:123:;", 1)
-    assert tl1.world.truth() == {}
-
-
-def test_a_laboratory_with_one_tag_for_all(tl1):
-    """Trinity College Dublin's classes: ctag 123 always, ranges over all ports, read to the first `;`."""
-    assert "COMPLD" in tl1.say("ED-EQPT::TIMEOUT:123:::ADMIN=60;\n")
-    assert "COMPLD" in tl1.say("RLS-PORT-SHUTTER::1&&16:123:;\n")
-    tl1.say("ENT-PATCH::1,10:123:;\n", 1)
-    assert re.findall(r'\W*"(\d+),(\d+)"', tl1.say("RTRV-PATCH:::123:;\n")) == [("1", "10")]
-    config = tl1.say("RTRV-EQPT::PMON:123:::PARAMETER=CONFIG;\n")
-    assert len(re.findall(r'"PMON::PORT=(\d+),MODE=(\S+)"', config)) == 16
-    powers = re.findall(r'"(\d+):(\S+)"', tl1.say("RTRV-PORT-POWER::1&&16:123:;\n"))
-    assert [float(power) < 0 for _, power in powers] == [True] * 16
-
-
-def test_both_ends_of_a_circuit_in_one_disconnection(tl1):
-    """A lab portal: `dlt-patch::1&9:1:;`, then it reads back."""
-    tl1.say("ent-patch::1,9:1:;", 1)
-    assert "1,9" in tl1.say("rtrv-patch:::1:;")
-    assert "COMPLD" in tl1.say("dlt-patch::1&9:1:;", 1)
-    assert "1,9" not in tl1.say("rtrv-patch:::1:;")
-
-
 def test_a_cross_connection_class_forces(tl1):
     """The `_tl1` client: lists, `:frcd;`, and all ports with the same word."""
     tl1.say("ent-patch::1&2,9&10:5:;\n", 1)
@@ -148,41 +116,6 @@ def test_a_cross_connection_class_forces(tl1):
     assert tl1.world.truth()[1] == 11
     assert "COMPLD" in tl1.say("dlt-patch::all:7:;\n", 1)
     assert tl1.world.truth() == {}
-
-
-# -- Calient over TL1
-
-
-@pytest.fixture
-def calient(world):
-    wire = Wire(world("calient", size=(8, 8)), "tl1")
-    assert "COMPLD" in wire.say("ACT-USER::admin:1::admin;")
-    return wire
-
-
-def test_monalisa_connects_and_looks_by_name(calient):
-    """CalientTelnet of MonALISA: text for tags, `2way` in small letters, names in several places."""
-    assert "M  mc COMPLD" in calient.say("ent-crs::1.1.1,1.1.2:mc::,2way;\n", 1)
-    assert "COMPLD" in calient.say("rtrv-crs:::ic::,1.1.1-1.1.2;\n")
-    assert "COMPLD" in calient.say("dlt-crs:::dc::1.1.1-1.1.2;\n", 1)
-    assert "SRCPORT" not in calient.say("rtrv-crs:::ic;\n")
-
-
-def test_a_plugin_for_gmpls_asks_for_everything(calient):
-    """PluginCalientFSC of PSNC."""
-    assert "COMPLD" in calient.say("ENT-CRS::1.1.1,1.1.2:7::,1way;\n", 1)
-    assert "COMPLD" in calient.say("ACT-CRS::1.1.1,1.1.2:8::1.1.1>1.1.2;\n", 1)
-    rows = calient.say("RTRV-CRS::,:9;\n")
-    assert re.search(r"SRCPORT=1.1.1,DSTPORT=1.1.2,.*AS=IS,OS=IS,OC=OK", rows), rows
-
-
-def test_connections_with_a_name_after_the_type(calient):
-    """GxcConnections, and the TL1 side of a Calient REST client."""
-    assert "COMPLD" in calient.say("ent-crs::1.1.3,1.1.4:::GRP,1WAY,\n;", 1)
-    assert "GRPNAME=GRP" in calient.say("rtrv-crs;\n")
-    assert "INPWR=" in calient.say("rtrv-port-sum::0;\n")
-    assert "COMPLD" in calient.say("DLT-CRS-ALL:::;\n", 1)
-    assert "COMPLD" in calient.say("ENT-CRS::1.1.5,1.1.6:::,2WAY;\n", 1)
 
 
 # -- Glimmerglass
