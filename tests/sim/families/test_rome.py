@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
@@ -486,7 +486,12 @@ commands = st.one_of(
 met: Counter[str] = Counter()
 
 
+TAKEN = [(f"connection create E{port} to W1", 45.0) for port in (1, 2, 3, 4, 1, 2, 3)]
+"""Requests that are not valid when their turn comes: how many are drawn depends on the modules that are loaded."""
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(TAKEN)
 @given(st.lists(st.tuples(commands, st.sampled_from([0.0, 10.0, 45.0])), min_size=5, max_size=25))
 def check_whatever_is_typed(world, script):
     typist = Typist(world("rome", idle_s="1e6", matrices="2"))
