@@ -120,10 +120,10 @@ class CliFrontend:
             self._sessions.remove(session)
 
     def announce(self, *lines: str) -> None:
-        """Print lines to every session, asked for or not."""
+        """Print lines to every session, asked for or not: right behind the prompt, as captures of a ROME show them."""
         for session in self._sessions:
             if session.user:
-                session.print("".join(f"\r\n{line}" for line in lines) + "\r\n")
+                session.print("".join(f"{line}\r\n" for line in lines))
 
     def expire(self) -> int:
         """End all sessions; gives their number."""
