@@ -122,10 +122,11 @@ def switch(
     """Serve one simulated switch until interrupted; prints one JSON line with its addresses.
 
     Further options, such as --size 48x48, --speed 100 or --fault fail_port=3, are those of
-    `python -m sim.twins FAMILY --help`.
+    `testbed sim switch FAMILY -- --help`.
     """
     words = ["--list"] if family == "list" else [family, *context.args]
-    with subprocess.Popen([sys.executable, "-m", "sim.twins", *words], stdin=subprocess.PIPE) as twin:
+    command = [sys.executable, "-m", "sim.twins", "--called-as", "testbed sim switch", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as twin:
         try:
             return twin.wait()
         except KeyboardInterrupt:

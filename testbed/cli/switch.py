@@ -20,7 +20,7 @@ from ocs_drivers.model import PortInfo, Power
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 from testbed.cli.switch_changes import apply, connect, disconnect, home, shutter
-from testbed.cli.switch_device import Wanted, about, heading, opened
+from testbed.cli.switch_device import LOOK_TIMEOUT_S, Wanted, about, heading, opened, seconds
 from testbed.cli.switch_ports import PortNames
 
 
@@ -56,7 +56,20 @@ def switch(
     context: typer.Context,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Such as polatis+scpi://10.0.0.7.")],
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For every answer.")
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            callback=seconds,
+            help=f"For the whole command; default: {LOOK_TIMEOUT_S:g} to look, and as long as it takes to move.",
+        ),
+    ] = None,
+    answer_s: Annotated[
+        float,
+        typer.Option(
+            "--timeout-each", metavar="SECONDS", min=0.1, callback=seconds, help="For every single answer."
+        ),
     ] = 5.0,
     record: Annotated[
         Path | None,
@@ -64,7 +77,7 @@ def switch(
     ] = None,
 ) -> None:
     """Choose the switch."""
-    context.obj = Wanted(address, timeout_s, record)
+    context.obj = Wanted(address, timeout_s, answer_s, record)
 
 
 def identity(context: typer.Context, as_json: AsJson = False) -> int:
@@ -153,16 +166,19 @@ def _power_text(reading: Power | None) -> str:
 
 def watch(
     context: typer.Context,
-    every_s: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.05)] = 1.0,
+    every_s: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.05, max=86400, callback=seconds)
+    ] = 1.0,
     for_s: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", help="Default: until interrupted.")
+        float | None,
+        typer.Option("--for", metavar="SECONDS", callback=seconds, help="Default: until interrupted."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Print every change of the configuration, and what the device says unasked."""
     from testbed.cli.switch_watch import sights  # its loop sleeps; nothing else here does
 
-    with opened(context) as device:
+    with opened(context, is_bounded=False) as device:
         for sight in sights(device, every_s=every_s, for_s=for_s):
             if as_json:
                 print_json({**about(device), **sight.document})
