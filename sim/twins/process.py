@@ -30,7 +30,6 @@ from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import Request, VerbError
 from sim.twins.wire.listener import bound_socket
 
-
 PROGRAM = "python -m sim.twins"
 
 CALLED_AS = "--called-as"

@@ -8,6 +8,7 @@ Ports are numbers (inputs 1..N, outputs N+1..N+M) or the device's own names; `=N
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -16,12 +17,36 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ocs_drivers.families import FAMILIES
 from ocs_drivers.model import PortInfo, Power
+from testbed.cli import completion
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 from testbed.cli.switch_changes import apply, connect, disconnect, home, shutter
 from testbed.cli.switch_device import LOOK_TIMEOUT_S, Wanted, about, heading, opened, seconds
 from testbed.cli.switch_ports import PortNames
+
+_HELP = "One optical switch or patch panel by its address, without a lab file."
+
+_EPILOG = f"""\b
+Addresses: SCHEME://HOST[:PORT], of the schemes
+{textwrap.fill(", ".join(FAMILIES), 76, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)}
+  serial lines: polatis+serial:/dev/ttyUSB0; a panel: manual://FILE;
+  sim+SCHEME://NAME starts a simulated switch for the command
+
+\b
+Accounts, from the environment or a file:
+  LIGHTBED_OCS_USER, LIGHTBED_OCS_PASSWORD  user and password for one session
+  LIGHTBED_OCS_CREDENTIALS                  file of accounts, else
+                                            ~/.config/lightbed/credentials.toml
+
+\b
+Examples:
+  testbed switch polatis+tl1://10.0.0.7 read
+  testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2 --yes
+  testbed switch rome+cli://10.0.0.9 connect E3:W4 --replace --timeout 300
+  testbed switch sim+polatis+scpi://spare apply 1:49 2:50 --dry-run
+"""
 
 
 class _OptionsAnywhere(TyperGroup):
@@ -43,9 +68,7 @@ class _OptionsAnywhere(TyperGroup):
 
 def register(root: typer.Typer) -> None:
     """Add the group."""
-    app = typer.Typer(
-        help="One optical switch or patch panel by its address, without a lab file.", cls=_OptionsAnywhere
-    )
+    app = typer.Typer(help=_HELP, epilog=_EPILOG, cls=_OptionsAnywhere, rich_markup_mode=None)
     app.callback()(switch)
     for command in (identity, ports, read, connect, disconnect, apply, power, shutter, home, watch):
         app.command()(command)
@@ -54,7 +77,14 @@ def register(root: typer.Typer) -> None:
 
 def switch(
     context: typer.Context,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Such as polatis+scpi://10.0.0.7.")],
+    address: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDRESS",
+            help="Such as polatis+scpi://10.0.0.7.",
+            autocompletion=completion.addresses,
+        ),
+    ],
     timeout_s: Annotated[
         float | None,
         typer.Option(
@@ -135,7 +165,10 @@ def read(context: typer.Context, as_json: AsJson = False) -> int:
 
 def power(
     context: typer.Context,
-    named: Annotated[list[str] | None, typer.Argument(metavar="[PORT]...", help="Default: all.")] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PORT]...", help="Default: all.", autocompletion=completion.ports),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Optical power at ports, in dBm."""

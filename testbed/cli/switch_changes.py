@@ -13,6 +13,7 @@ from ocs_drivers import CrossConnects, OpticalSwitch, Side, Status
 from ocs_drivers.engine.reports import describe_pairs, ports_of
 from ocs_drivers.errors import Conflict, PortBusy, Unsupported
 from ocs_drivers.model import ApplyReport, Snapshot
+from testbed.cli import completion
 from testbed.cli.options import AsJson
 from testbed.cli.output import CHANGES, DONE, counted, describe_report, print_json, print_lines
 from testbed.cli.switch_device import about, heading, is_simulated, moving, opened
@@ -20,9 +21,15 @@ from testbed.cli.switch_ports import PortNames, pairs_in_file
 from testbed.errors import RefusedToMove
 
 Yes = Annotated[bool, typer.Option("--yes", help="Move a real switch without asking.")]
-Pairs = Annotated[list[str], typer.Argument(metavar="INPUT:OUTPUT...", help="By number or by name.")]
+Pairs = Annotated[
+    list[str],
+    typer.Argument(metavar="INPUT:OUTPUT...", help="By number or by name.", autocompletion=completion.pairs),
+]
 TargetPairs = Annotated[
-    list[str] | None, typer.Argument(metavar="[INPUT:OUTPUT...]", help="By number or by name.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[INPUT:OUTPUT...]", help="By number or by name.", autocompletion=completion.pairs
+    ),
 ]
 PairsFile = Annotated[
     Path | None,
@@ -115,7 +122,10 @@ def _dropped(
 
 def disconnect(
     context: typer.Context,
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="By number or by name.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...", help="By number or by name.", autocompletion=completion.inputs),
+    ],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
@@ -227,8 +237,8 @@ def _show(
 
 def shutter(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(metavar="open|close")],
-    named: Annotated[list[str], typer.Argument(metavar="PORT...")],
+    what: Annotated[str, typer.Argument(metavar="open|close", autocompletion=lambda: ["open", "close"])],
+    named: Annotated[list[str], typer.Argument(metavar="PORT...", autocompletion=completion.ports)],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
