@@ -37,8 +37,8 @@ Addresses: SCHEME://HOST[:PORT], of the schemes
 \b
 Accounts, from the environment or a file:
   LIGHTBED_OCS_USER, LIGHTBED_OCS_PASSWORD  user and password for one session
-  LIGHTBED_OCS_CREDENTIALS                  file of accounts, else
-                                            ~/.config/lightbed/credentials.toml
+  LIGHTBED_OCS_CREDENTIALS                  a file of accounts
+                      (default: ~/.config/lightbed/credentials.toml)
 
 \b
 Examples:
@@ -68,7 +68,7 @@ class _OptionsAnywhere(TyperGroup):
 
 def register(root: typer.Typer) -> None:
     """Add the group."""
-    app = typer.Typer(help=_HELP, epilog=_EPILOG, cls=_OptionsAnywhere, rich_markup_mode=None)
+    app = typer.Typer(help=_HELP, epilog=_EPILOG, cls=_OptionsAnywhere)
     app.callback()(switch)
     for command in (identity, ports, read, connect, disconnect, apply, power, shutter, home, watch):
         app.command()(command)

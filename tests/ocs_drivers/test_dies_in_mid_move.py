@@ -7,7 +7,7 @@ import time
 
 import pytest
 from libraries import skip_without
-from schemes import SCHEMES
+from schemes import BANKS, SCHEMES
 
 from ocs_drivers import CrossConnects, open_switch
 from ocs_drivers.engine import driver as engine
@@ -50,10 +50,12 @@ def killed_in_mid_move(start_twin, scheme) -> tuple[Move, float]:
     """Kill a twin that has received the command and moves slowly; return the move, and how long it took to end."""
     family, front = SCHEMES[scheme]
     slow = () if family in ROBOTS | {"manual"} else ("--switch-time-ms=60000",)
-    twin = start_twin(family, "--size=8x8", *slow)
+    size = "2x8" if scheme in BANKS else "8x8"
+    twin = start_twin(family, f"--size={size}", *slow)
     with open_switch(twin.urls[front], timeout_s=0.8 if family not in ROBOTS else 2.0) as switch:
         held = switch.read().connections
-        output = next(o for o in sorted(switch.ports()) if o > 8 and held.get(1) != o)
+        first = switch.capabilities.inputs + 1
+        output = first if held.get(1) != first else first + 1
         before = commanded_bytes(twin)
         move = Move(switch, (1, output))
         move.start()
