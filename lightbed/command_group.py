@@ -44,7 +44,7 @@ class CommandGroup(TyperGroup):
         """Return the commands and options that begin so; no command is imported for it."""
         item: Any = vars(core)["CompletionItem"]  # of the click that typer brings, or of click
         named = [item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
-        return named + TyperCommand.shell_complete(self, ctx, incomplete)  # type: ignore[arg-type]
+        return named + TyperCommand.shell_complete(self, ctx, incomplete)
 
     def _main_shell_completion(self, *args: Any, **kwargs: Any) -> None:
         """Answer a shell that asks for completions, and end; do nothing without such a question."""

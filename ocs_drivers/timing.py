@@ -62,12 +62,13 @@ class Deadline:
 class Silence:
     """The time that a device leaves questions unanswered, over several of them and over new connections."""
 
-    __slots__ = ("_clock", "_since_s", "limit_s")
+    __slots__ = ("_clock", "_heard_s", "_since_s", "limit_s")
 
     def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.limit_s = limit_s
         self._clock = clock
         self._since_s: float | None = None
+        self._heard_s = clock.now()
 
     def asked(self) -> None:
         """Note a question; the first since the last answer counts."""
@@ -77,6 +78,7 @@ class Silence:
     def heard(self) -> None:
         """Note an answer."""
         self._since_s = None
+        self._heard_s = self._clock.now()
 
     @property
     def lasted_s(self) -> float:
@@ -86,6 +88,14 @@ class Silence:
     def remaining_s(self) -> float:
         """Return the seconds until the device counts as silent."""
         return max(0.0, self.limit_s - self.lasted_s)
+
+    def remaining_of_outage_s(self, shortest_s: float) -> float:
+        """Return the seconds left to a device that nobody reaches: they count from its last answer.
+
+        A short while is given from the first question on, since a pause may have been before that.
+        """
+        from_answer_s = self._heard_s + self.limit_s - self._clock.now()
+        return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 
     @contextmanager
     def watched(self) -> Iterator[Silence]:

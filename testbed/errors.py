@@ -31,8 +31,9 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from lightbed.errors import LightbedError
+from lightbed.errors import LightbedError, Who
 
 
 class TestbedError(LightbedError):
@@ -192,7 +193,7 @@ class TimedOut(TestbedError):
     """The time of a command is over: `--timeout`."""
 
     code = "timed_out"
-    who = "device"
+    who: ClassVar[Who] = "device"
 
 
 class MoveTimedOut(TimedOut):

@@ -52,8 +52,11 @@ _T = TypeVar("_T")
 RETRY_PAUSES_S = (0.1, 0.4)
 """Before the second and the third attempt at a read that met a broken line or noise."""
 
-SILENCE_S = 9.0
+SILENCE_S = 8.0
 """A device that answers nothing for so long in the middle of a move counts as dead: its end is told within 10 s."""
+
+SHORTEST_OUTAGE_S = 2.0
+"""A device that cannot be reached is tried for so long at least."""
 
 OUTAGE_PAUSE_S = 1.0
 """Longest pause between two attempts to reach a device that does not answer in the middle of a move."""
@@ -189,8 +192,10 @@ class SwitchDriver(ABC):
         while True:
             try:
                 return self.read()
-            except TransportError:
+            except TransportError as broken:
                 left_s = self._silence.remaining_s()
+                if isinstance(broken, ConnectError | ConnectionLost):
+                    left_s = self._silence.remaining_of_outage_s(SHORTEST_OUTAGE_S)
                 if not left_s:
                     raise
                 self._progress.tell()

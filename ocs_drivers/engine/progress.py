@@ -1,4 +1,4 @@
-"""What a wait for a device that is at work tells to whoever waits: lines of the logger `ocs_drivers.progress`.
+"""Progress of a wait for a device that is at work: lines of the logger `ocs_drivers.progress`.
 
     connect 1->10: 15 s so far; 2 moves in the device's queue
     connect 1->10: 20 s so far; no answer for 6 s, asking again
