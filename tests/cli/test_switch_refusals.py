@@ -87,7 +87,7 @@ def test_an_empty_scope_is_not_the_whole_switch(glass, testbed):
 
 
 @pytest.mark.parametrize("replace", [(), ("--replace",)], ids=["plain", "replace"])
-@pytest.mark.parametrize(("family", "front"), [("rome", "telnet"), ("afm", "cli"), ("telescent", "cli")])
+@pytest.mark.parametrize(("family", "front"), [("rome", "telnet"), ("afm", "cli")])
 def test_the_queued_work_of_others_is_never_undone(start_twin, testbed, family, front, replace):
     twin = start_twin(family, "--size=8x8")
     twin.do("queue_job", kind="connect", pair=[4, 12], user="maria")
