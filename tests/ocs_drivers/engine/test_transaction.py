@@ -21,7 +21,7 @@ from ocs_drivers.errors import (
     UnknownPort,
     VerifyMismatch,
 )
-from ocs_drivers.model import Capabilities, CrossConnects, Snapshot, Status, Step
+from ocs_drivers.model import Capabilities, CrossConnects, PendingMove, Snapshot, Status, Step
 
 SIZE = 5
 
