@@ -10,6 +10,8 @@ import time
 import pytest
 from libraries import skip_without
 
+from ocs_drivers.families import FAMILIES as SCHEMES
+
 skip_without("pyvisa_py")
 skip_without("asyncssh")
 skip_without("h11")
@@ -137,3 +139,43 @@ def test_the_timeout_ends_a_move_and_names_what_is_unknown(start_twin, testbed):
     assert ran.json["error"]["pairs"] == [{"input": 1, "output": 10, "status": "unknown"}]
     assert "unknown: 1->10" in ran.json["error"]["message"]
     assert "Traceback" not in ran.err
+
+
+def test_a_jam_names_the_command_that_homes_the_robot(start_twin, testbed):
+    twin = start_twin("rome", "--size=8x8", "--speed=1000")
+    twin.do("set_fault", fault="jam")
+
+    ran = testbed("switch", f"{twin.urls['telnet']}?poll_s=0.1", "connect", "1:10", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.robot"), ran.out
+    assert "testbed switch ADDRESS home" in ran.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--size", "8"), "'8' is not a size"),
+        (("--size", "9" * 5000), "is not a size"),
+        (("--speed", "nan"), "is not a speed"),
+        (("--option", "dance=1"), "no option 'dance'"),
+        (("--fault", "dance"), "no fault 'dance'"),
+        (("--dance",), "unrecognized arguments: --dance"),
+    ],
+    ids=["size", "digits", "speed", "option", "fault", "unknown"],
+)
+def test_a_bad_option_of_a_twin_names_the_command_that_was_typed(testbed, options, says):
+    ran = testbed("sim", "switch", "polatis", *options)
+
+    assert ran.code == 2
+    assert "testbed sim switch: error: " in ran.err
+    assert says in ran.err
+    assert "sim.twins" not in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_help_lists_schemes_accounts_and_examples(testbed_here):
+    text = testbed_here("switch", "--help").out
+
+    assert [scheme for scheme in SCHEMES if scheme not in text] == []
+    assert {"LIGHTBED_OCS_USER", "LIGHTBED_OCS_CREDENTIALS"} <= set(text.replace(",", " ").split())
+    assert "testbed switch polatis+tl1://10.0.0.7 read" in text
