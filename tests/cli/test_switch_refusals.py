@@ -151,6 +151,7 @@ def test_a_jam_names_the_command_that_homes_the_robot(start_twin, testbed):
     assert "testbed switch ADDRESS home" in ran.json["error"]["message"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("options", "says"),
     [
