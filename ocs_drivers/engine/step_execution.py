@@ -173,6 +173,7 @@ class StepExecution:
         outcome = self._judge(error)
         if self._read_back is None:
             return StepEvent.UNREADABLE
+        self._hooks.silence.heard()  # a session of another maker may not note its answers
         if outcome.status is Status.DONE:
             return StepEvent.AS_WANTED
         self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
