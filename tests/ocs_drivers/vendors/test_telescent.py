@@ -671,7 +671,7 @@ def test_an_outage_of_seconds_is_survived(frame):
         await made.virtual.sleep(20)
         made.twin.drop_clients()
         await made.twin.refuse()
-        await made.virtual.sleep(7)
+        await made.virtual.sleep(3)
         made.twin.accept()
 
     fault = made.loop.create_task(outage())
