@@ -40,7 +40,7 @@ from ocs_drivers.protocols.http import (
     basic_authorization,
 )
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport
 
@@ -106,11 +106,12 @@ class HttpSession(TransportSession):
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         with self._lock, self._closing_on_failure(request.line):
             had_login = bool(self._cookies)
-            reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+            reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
             if reply.status == 401 and had_login:
                 self._cookies.clear()
                 before_resending()
-                reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+                reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
+            answered()
             self._check_authorized(reply)
             return reply
 

@@ -16,7 +16,6 @@ from typing import Any, Literal, cast
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import Attenuation, AttenuationMode, CrossConnects, Identity, PortState
 from ocs_drivers.protocols.http import HttpReply
-from ocs_drivers.vendors.polatis import rest_xml
 
 Media = Literal["json", "xml"]
 
@@ -57,6 +56,8 @@ class RestPort:
 def encode_document(document: Mapping[str, Any], media: Media) -> bytes:
     """Return the bytes of a document in a medium."""
     if media == "xml":
+        from ocs_drivers.vendors.polatis import rest_xml  # only sessions that speak XML need it
+
         return rest_xml.encode(document)
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -64,7 +65,11 @@ def encode_document(document: Mapping[str, Any], media: Media) -> bytes:
 def decode_document(reply: HttpReply) -> Any:
     """Return the document of a reply, in the medium that the reply itself names."""
     kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return rest_xml.decode(reply.body) if kind.endswith("xml") else reply.json()
+    if not kind.endswith("xml"):
+        return reply.json()
+    from ocs_drivers.vendors.polatis import rest_xml
+
+    return rest_xml.decode(reply.body)
 
 
 def pair_resource(source: int) -> str:

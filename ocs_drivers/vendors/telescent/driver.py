@@ -238,7 +238,7 @@ class TelescentCli(SwitchDriver):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         del step
-        return self._read_after_outage(self._options.move_time_s[0]), None
+        return self._read_after_outage(), None
 
     def _pauses(self) -> Iterator[float]:
         """Return equal pauses between reads: a robot is never quick."""
@@ -278,5 +278,6 @@ class TelescentCli(SwitchDriver):
         return RobotFault(
             f"the robot has not made the move within {move.allowed_s:.3g} s",
             device=self._address,
-            hint="Have somebody look at it; this driver never homes a robot by itself.",
+            hint="Have somebody look at it; this driver never homes a robot by itself. What it holds then: "
+            "`testbed switch ADDRESS read`.",
         )

@@ -212,8 +212,8 @@ class Printer:
             for source, output in sorted(cabinet.device.matrix.connections.items())
         ]
         if self.manner == "AFM":  # its rows do not stand below their headings
-            heading = [_circuit(row, (29, 31, 13)) for row in _CIRCUIT_HEADING]
-            return "\n".join([*heading, *(_circuit(row, (30, 32, 10)) for row in circuits)])
+            above = [_circuit(row, (29, 31, 13)) for row in _CIRCUIT_HEADING]
+            return "\n".join([*above, *(_circuit(row, (30, 32, 10)) for row in circuits)])
         heading, rule, *rows = (_circuit(row, (30, 32, 14)) for row in (*_CIRCUIT_HEADING, *circuits))
         return "\n".join([rule, heading, rule, *rows, "\n"])
 
