@@ -59,11 +59,12 @@ class SwitchDocument:
 
 @dataclass(frozen=True, slots=True)
 class HostDocument:
-    """One host: management address, SSH port, NIC names in order."""
+    """One host: management address, SSH port, NIC names in order; addresses in the fabric with their names."""
 
     name: str
     management: Address
     nics: tuple[str, ...]
+    fabric: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,19 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
 
 def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
     address = Address(_ip(entry["management"], "hosts", at, "management"), entry["ssh_port"])
-    return HostDocument(entry["name"], address, tuple(nic["name"] for nic in entry["nics"]))
+    nics = tuple(nic["name"] for nic in entry["nics"])
+    return HostDocument(entry["name"], address, nics, tuple(_fabric_names(at, entry)))
+
+
+def _fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield addresses in the fabric with their names: `a.fabric`, `nic1.a.fabric`."""
+    name = f"{entry['name']}.fabric"
+    if "address" in entry:
+        yield str(_ip(entry["address"], "hosts", at, "address")), name
+    for nic_at, nic in enumerate(entry["nics"]):
+        if "address" in nic:
+            place = ("hosts", at, "nics", nic_at, "address")
+            yield str(_ip(nic["address"], *place)), f"{nic['name']}.{name}"
 
 
 def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:

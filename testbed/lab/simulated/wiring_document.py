@@ -57,12 +57,14 @@ def _host_entry(host: LabHost) -> dict[str, Any]:
         "name": host.name,
         "management": str(host.management),
         "ssh_port": host.ssh_port,
+        "address": str(host.address),
         "nics": [_nic_entry(nic) for nic in host.nics],
     }
 
 
 def _nic_entry(nic: LabNic) -> dict[str, Any]:
-    return {"name": nic.name, "transmit": _fibre_entry(nic.transmit), "receive": _fibre_entry(nic.receive)}
+    fibres = {"transmit": _fibre_entry(nic.transmit), "receive": _fibre_entry(nic.receive)}
+    return {"name": nic.name, "address": str(nic.address), **fibres}
 
 
 def _fibre_entry(fibre: FibreEnd) -> dict[str, Any]:
