@@ -26,6 +26,7 @@ Place = tuple[str | int, ...]
 _RESERVED_HOSTS = ("fab", "mgmt", "localhost")
 _RESERVED_NICS = ("lo", MANAGEMENT_LINK)
 _CONTROL_PORT = 7000
+_DEFAULT_GBPS = 25.0
 _ETHERNET_HEADER_BYTES = 14
 _LONGEST_PREFIX = 29
 
@@ -69,13 +70,14 @@ class HostDocument:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A checked wiring document; `raw` is what the plant reads."""
+    """A checked wiring document; `raw` is what the plant reads. `represents_gbps` chooses the NICs' modules."""
 
     lab: str
     hosts_mode: Literal["kernel", "model"]
     subnet: IPv4Network
     control: Address
     link: LinkShape
+    represents_gbps: float
     authorized_key: str
     switches: tuple[SwitchDocument, ...]
     hosts: tuple[HostDocument, ...]
@@ -171,6 +173,7 @@ def _typed(raw: Mapping[str, Any]) -> Document:
         link=LinkShape(
             link["rate_mbps"], link["mtu"], link.get("burst_kb", 128), link.get("latency_ms", 50.0)
         ),
+        represents_gbps=link.get("represents_gbps", _DEFAULT_GBPS),
         authorized_key=raw.get("authorized_key", ""),
         switches=tuple(_switch(at, entry) for at, entry in enumerate(raw["switches"])),
         hosts=tuple(_host(at, entry) for at, entry in enumerate(raw["hosts"])),

@@ -28,6 +28,8 @@ from sim.twins.hosts.keys import make_keys, ssh_files
 from sim.twins.hosts.own_root import machine_mounts, own_root_script, refusal_of_own_root
 from sim.twins.hosts.redirects import Fabric, far_ends
 from sim.twins.hosts.spec import HostSpec
+from sim.twins.hosts.transceivers.command import transceiver_verb
+from sim.twins.hosts.transceivers.host_command import ethtool_script
 from sim.twins.hosts.twin import HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
 from sim.twins.switch.settings import TwinSettings
@@ -154,10 +156,13 @@ async def _start_hosts(
     refusal = refusal_of_own_root(mounts, tools)
     own_root = () if refusal else own_root_script(mounts)
 
+    control = document.control
+
     async def boot(spec: HostSpec) -> None:
         etc = etc_files(spec, specs, passwd, shell)
         ssh = ssh_files(spec, specs, keys, document.authorized_key)
-        script = boot_script(spec, etc, ssh, tools, own_root)
+        ethtool = ethtool_script(spec.name, spec.nics, str(control.host), control.port)
+        script = boot_script(spec, etc, ssh, tools, own_root, {"ethtool": ethtool})
         host = await HostTwin.start(spec, script, tools)
         stack.push_async_callback(host.stop)
 
@@ -173,7 +178,7 @@ async def _start_devices(
 ) -> None:
     """Start the plant with its control socket, and the switch twins, on the very addresses of the document."""
     plant = Plant(document.raw, renderers)
-    control = ControlServer(plant_verbs(plant))
+    control = ControlServer({**plant_verbs(plant), **transceiver_verb(plant, document.represents_gbps)})
     await control.serve(_listen(document, namespace, document.control))
     stack.push_async_callback(control.close)
     for switch in document.switches:

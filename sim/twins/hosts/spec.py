@@ -8,6 +8,8 @@ from ipaddress import IPv4Interface
 
 HOME = "/run/home"
 ETC = "/run/etc"
+COMMANDS = "/run/sbin"
+"""Programs that a host has of its own; first in the PATH."""
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
 from sim.twins.hosts.own_root import LEFT_OUT
 from sim.twins.hosts.redirects import LinkShape
-from sim.twins.hosts.spec import ETC, HOME, SEARCH_PATH, HostSpec, hosts_file
+from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, hosts_file
 
 MANAGEMENT_LINK = "mgmt"
 _START_TIMEOUT_S = 20.0
@@ -104,7 +104,7 @@ Compression no
 MaxStartups 200
 MaxSessions 200
 LogLevel INFO
-SetEnv PATH={SEARCH_PATH} TMPDIR=/run/tmp
+SetEnv PATH={COMMANDS}:{SEARCH_PATH} TMPDIR=/run/tmp
 Subsystem sftp internal-sftp
 """
 
@@ -129,15 +129,18 @@ def boot_script(
     ssh: Mapping[str, str],
     tools: Mapping[str, str],
     own_root: Sequence[str] = (),
+    commands: Mapping[str, str] | None = None,
 ) -> str:
     """Return the shell script that turns a set of fresh namespaces into the host and becomes its SSH server.
 
-    `etc` are files of /etc by name, `ssh` others by path; without `own_root` the host has the machine's root.
+    `etc` are files of /etc by name, `ssh` others by path, `commands` programs by name; without `own_root` the host
+    has the machine's root.
     """
     files = {
         **{f"{ETC}/{name}": text for name, text in etc.items()},
         f"{ETC}/sshd_config": sshd_config(spec),
         **ssh,
+        **{f"{COMMANDS}/{name}": text for name, text in (commands or {}).items()},
     }
     server = f"{tools['sshd']} -D -e -f {ETC}/sshd_config"
     return "\n".join(
@@ -147,12 +150,13 @@ def boot_script(
             f"hostname {spec.name} 2>/dev/null || echo {spec.name} >/proc/sys/kernel/hostname",
             *(own_root or ("mount -t sysfs sysfs /sys", "mount -t tmpfs -o mode=755,size=256m tmpfs /run")),
             "mount -t tmpfs -o mode=1777,size=256m tmpfs /dev/shm",
-            f"mkdir -p -m 755 /run/sshd {ETC}",
+            f"mkdir -p -m 755 /run/sshd {ETC} {COMMANDS}",
             f"mkdir -p -m 700 {HOME} {HOME}/.ssh /run/tmp",
             "umask 077",
             *(f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()),
             f"chmod 644 {ETC}/hostname {ETC}/hosts {ETC}/passwd",
             *(_etc_lines(etc, is_own=bool(own_root))),
+            *_command_lines(commands or (), is_own=bool(own_root)),
             "umask 022",
             f"cd {HOME}",
             *(_server_lines(server, tools) if own_root else [f"exec {server} </dev/null"]),
@@ -166,6 +170,13 @@ def _etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
     if is_own:
         return [f"cp -p --remove-destination {' '.join(f'{ETC}/{name}' for name in names)} /etc/"]
     return [f"[ ! -e /etc/{name} ] || mount --bind {ETC}/{name} /etc/{name}" for name in names]
+
+
+def _command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+    """Return lines that let programs run, and in a root of its own be found without the PATH of SSH sessions."""
+    paths = [f"{COMMANDS}/{name}" for name in names]
+    linked = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
+    return [f"chmod 755 {' '.join(paths)}", *linked] if paths else []
 
 
 def _server_lines(server: str, tools: Mapping[str, str]) -> list[str]:

@@ -22,6 +22,7 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
         "control": f"{lab.management.network_address + 1}:{PLANT_CONTROL_PORT}",
         "link": {
             "rate_mbps": lab.link.rate_mbps,
+            "represents_gbps": lab.link.represents_gbps,
             "mtu": lab.link.mtu,
             "transmit_power_dbm": lab.link.transmit_power_dbm,
         },

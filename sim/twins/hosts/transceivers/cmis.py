@@ -1,4 +1,4 @@
-"""QSFP-DD modules (200 to 800 Gbit/s): CMIS 4.0, pages 00h (identity), 01h (what it can), 02h (thresholds), 11h (lanes).
+"""QSFP-DD modules (200 to 800 Gbit/s): CMIS 4.0, pages 00h identity, 01h abilities, 02h thresholds, 11h lanes.
 
 Four of the eight lanes of page 11h carry light, as in modules of FR4: four wavelengths on one fibre.
 """
@@ -34,10 +34,15 @@ _TEMPERATURE_LIMITS, _VOLTAGE_LIMITS = 128, 136
 def memory(nic: str, found: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     of_lanes = {_TRANSMIT: found.transmit, _BIAS: found.bias, _RECEIVE: found.receive}
-    lower = page({0: bytes([0x18, 0x40, 0x00, 0x06]), 85: 0x02}, base=0)  # CMIS 4.0, paged, ModuleReady; single mode
+    lower = page(
+        {0: bytes([0x18, 0x40, 0x00, 0x06]), 85: 0x02}, base=0
+    )  # CMIS 4.0, paged, ModuleReady; single mode
     lower[9] = _module_flags(found)
     lower[14:18] = found.temperature.memory + found.voltage.memory
-    limits = {_TEMPERATURE_LIMITS: found.temperature.limits.memory, _VOLTAGE_LIMITS: found.voltage.limits.memory}
+    limits = {
+        _TEMPERATURE_LIMITS: found.temperature.limits.memory,
+        _VOLTAGE_LIMITS: found.voltage.limits.memory,
+    }
     limits |= {limit_at: quantity.limits.memory for (_, _, limit_at), quantity in of_lanes.items()}
     lanes = {value_at: quantity.memory for (value_at, _, _), quantity in of_lanes.items()}
     lanes |= {flags_at: _lane_flags(quantity) for (_, flags_at, _), quantity in of_lanes.items()}

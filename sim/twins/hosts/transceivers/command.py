@@ -6,14 +6,16 @@ The host's command sends its arguments over the control socket of the plant, and
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from sim.twins.fibre import FibreError
 from sim.twins.hosts.transceivers import cmis, sff8472, sff8636
-from sim.twins.hosts.transceivers.diagnostics import measure
+from sim.twins.hosts.transceivers.diagnostics import Diagnostics, measure
 from sim.twins.hosts.transceivers.memory import FIRST_ADDRESS, PAGE_BYTES, ModuleMemory, NoSuchPageError
 from sim.twins.plant import Plant
-from sim.twins.wire.control import Reply, Request, Verb
+from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 _NUMBERS = ("offset", "length", "page", "bank", "i2c")
 _SWITCHES = ("hex", "raw")
@@ -35,11 +37,31 @@ class UsageError(ValueError):
     """Arguments that `ethtool -m` does not take."""
 
 
-def standard_of(rate_gbps: float):  # noqa: ANN201  a module of this package
+class Standard(Protocol):
+    """A standard of modules, which a module of this package speaks."""
+
+    @property
+    def LANES(self) -> int:  # noqa: N802  a constant of the module
+        """Lanes that carry light."""
+        ...
+
+    def memory(self, nic: str, found: Diagnostics) -> ModuleMemory:
+        """Return the memory of the module in a NIC."""
+        ...
+
+    def describe(self, module: ModuleMemory) -> Iterator[str]:
+        """Yield the lines that ethtool prints of it."""
+        ...
+
+
+def standard_of(rate_gbps: float) -> Standard:
     """Return the standard of modules at a rate, as the module that speaks it.
 
-    >>> [standard_of(rate).__name__.rpartition(".")[2] for rate in (10, 25, 50, 100, 400)]
-    ['sff8472', 'sff8472', 'sff8472', 'sff8636', 'cmis']
+    >>> [
+    ...     standard_of(rate) is each
+    ...     for rate, each in ((25, sff8472), (50, sff8472), (100, sff8636), (400, cmis))
+    ... ]
+    [True, True, True, True]
     """
     if rate_gbps < _QSFP_GBPS or rate_gbps == _SFP56_GBPS:
         return sff8472
@@ -55,7 +77,7 @@ def module_in(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
     return standard.memory(nic, found)
 
 
-def print_module(module: ModuleMemory, describe: Callable[[ModuleMemory], Sequence[str]], words: Sequence[str]) -> Printed:
+def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> Printed:
     """Return what `ethtool -m NIC WORDS` prints."""
     try:
         asked = parse(words)
@@ -66,7 +88,7 @@ def print_module(module: ModuleMemory, describe: Callable[[ModuleMemory], Sequen
     if is_hex and is_raw:
         return Printed(b"", "Hex and raw dump cannot be specified together\n", _FAILED)
     if not numbers and not is_hex and not is_raw:
-        return Printed("".join(f"{line}\n" for line in describe(module)).encode())
+        return Printed("".join(f"{line}\n" for line in standard.describe(module)).encode())
     try:
         offset, data = _selected(module, numbers, complete=bool(is_hex or is_raw))
     except NoSuchPageError:
@@ -119,8 +141,7 @@ def _number(text: str) -> int | None:
 def hex_dump(data: bytes, offset: int) -> bytes:
     """Return bytes as a table of 16 a line."""
     lines = ["Offset\t\tValues", "------\t\t------"]
-    for at in range(0, len(data), 16):
-        lines.append(f"0x{offset + at:04x}:\t\t{data[at : at + 16].hex(' ')} ")
+    lines += [f"0x{offset + at:04x}:\t\t{data[at : at + 16].hex(' ')} " for at in range(0, len(data), 16)]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -131,8 +152,11 @@ def transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
     def answer(request: Request) -> Reply:
         """Take the NIC's label and the words after its name in base64, one a line; return what to print, likewise."""
         words = base64.b64decode(request.text("words")).decode(errors="replace").splitlines()
-        module = module_in(plant, request.text("nic"), rate_gbps)
-        printed = print_module(module, lambda memory: tuple(standard.describe(memory)), words)
+        try:
+            module = module_in(plant, request.text("nic"), rate_gbps)
+        except FibreError as error:
+            raise VerbError(str(error)) from None
+        printed = print_module(module, standard, words)
         return {
             "status": printed.status,
             "output": base64.b64encode(printed.output).decode(),

@@ -28,7 +28,9 @@ class ModuleMemory:
     pages: Mapping[Place, bytes]
     dump: tuple[Place, ...]
 
-    def read(self, *, address: int = FIRST_ADDRESS, bank: int = 0, page: int = 0, offset: int, length: int) -> bytes:
+    def read(
+        self, *, address: int = FIRST_ADDRESS, bank: int = 0, page: int = 0, offset: int, length: int
+    ) -> bytes:
         """Return bytes of the 256 that are seen while a page is selected. Raises `NoSuchPageError`."""
         lower, upper = self.pages.get((address, 0, LOWER)), self.pages.get((address, bank, page))
         if lower is None or upper is None or offset < 0 or length < 1 or offset + length > 2 * PAGE_BYTES:

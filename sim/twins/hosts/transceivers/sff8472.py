@@ -65,7 +65,12 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
     for place, (high, low) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
         bits = "".join(f"{each.flags[0][high]:d}{each.flags[0][low]:d}" for each in quantities)
         diagnostics[place : place + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
-    places = [(FIRST_ADDRESS, 0, LOWER), (FIRST_ADDRESS, 0, 0), (SECOND_ADDRESS, 0, LOWER), (SECOND_ADDRESS, 0, 0)]
+    places = [
+        (FIRST_ADDRESS, 0, LOWER),
+        (FIRST_ADDRESS, 0, 0),
+        (SECOND_ADDRESS, 0, LOWER),
+        (SECOND_ADDRESS, 0, 0),
+    ]
     contents = (bytes(identity), bytes(128), bytes(diagnostics), bytes(128))
     return ModuleMemory(dict(zip(places, contents, strict=True)), tuple(places))
 

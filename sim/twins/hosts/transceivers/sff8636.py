@@ -1,4 +1,4 @@
-"""QSFP modules (40 and 100 Gbit/s): SFF-8636, identity on page 00h, values in the lower half, thresholds on page 03h."""
+"""QSFP modules (40 and 100 Gbit/s): SFF-8636, page 00h identity, 03h thresholds, values in the lower half."""
 
 from __future__ import annotations
 
@@ -129,9 +129,13 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     for lane in lanes:
         yield text.bias(f"Laser tx bias current (Channel {lane + 1})", module.word(_BIAS[0] + 2 * lane))
     for lane in lanes:
-        yield text.power(f"Transmit avg optical power (Channel {lane + 1})", module.word(_TRANSMIT[0] + 2 * lane))
+        yield text.power(
+            f"Transmit avg optical power (Channel {lane + 1})", module.word(_TRANSMIT[0] + 2 * lane)
+        )
     for lane in lanes:
-        yield text.power(f"Rcvr signal avg optical power(Channel {lane + 1})", module.word(_RECEIVE[0] + 2 * lane))
+        yield text.power(
+            f"Rcvr signal avg optical power(Channel {lane + 1})", module.word(_RECEIVE[0] + 2 * lane)
+        )
     yield from _describe_flags(module, "Laser bias current", _BIAS[1], "Chan", LANES)
     yield from _describe_flags(module, "Module temperature", _TEMPERATURE[1])
     yield from _describe_flags(module, "Module voltage", _VOLTAGE[1])
@@ -145,7 +149,9 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield from text.thresholds(**blocks)
 
 
-def _describe_flags(module: ModuleMemory, name: str, at: int, lane_name: str = "", lanes: int = 1) -> Iterator[str]:
+def _describe_flags(
+    module: ModuleMemory, name: str, at: int, lane_name: str = "", lanes: int = 1
+) -> Iterator[str]:
     for lane in range(lanes):
         half = module.byte(at + lane // 2) >> (4 if lane % 2 == 0 else 0)
         for level, label in enumerate(text.LEVELS):

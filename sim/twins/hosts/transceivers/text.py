@@ -16,10 +16,10 @@ _UNKNOWN = "reserved or unknown"
 
 
 def line(name: str, value: str) -> str:
-    """Return one line.
+    r"""Return one line.
 
     >>> line("Vendor rev", "A")
-    '\\tVendor rev                                : A'
+    '\tVendor rev                                : A'
     """
     return f"\t{name:<41} : {value}"
 
@@ -66,10 +66,10 @@ def voltage(name: str, value: int) -> str:
 
 
 def flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
-    """Return a line of an alarm or warning; those of a lane are aligned.
+    r"""Return a line of an alarm or warning; those of a lane are aligned.
 
     >>> flag("Laser rx power", "low alarm", on=True, lane="Channel 2")
-    '\\tLaser rx power low alarm    (Channel 2)   : On'
+    '\tLaser rx power low alarm    (Channel 2)   : On'
     """
     return line(f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if on else "Off")
 
