@@ -32,6 +32,10 @@ COMMANDS = {
         "environment",
         "Print variables, host file and order of ranks with which your own programs use the optical links.",
     ),
+    "drift": (
+        "drift",
+        "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
+    ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
     "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
     "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),

@@ -39,8 +39,8 @@ _DAY_S = 86400.0
 class Verdict:
     """Judgement of one series.
 
-    `baseline_db` is the level at the beginning, `level_db` the one now, `since_s` the time at which the current
-    stretch (level or slope) began, `readings_since` the readings in it. `slope_db_per_day` is 0 but of trends.
+    `baseline_db` is the least level that the series had, `level_db` the one now, `since_s` the time at which the
+    current stretch (level or slope) began, `readings_since` the readings in it. `slope_db_per_day` is 0 but of trends.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def change_db(self) -> float:
-        """Loss now beyond that of the baseline; negative where it became less."""
+        """Loss now beyond that of the baseline."""
         return self.level_db - self.baseline_db
 
 
@@ -81,16 +81,16 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
         level = float(np.median(losses))
         return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
     stretches = _stretches(times, _without_single_outliers(losses), noise_db, 0, len(losses))
-    first, last = stretches[0], stretches[-1]
+    last, baseline_db = stretches[-1], min(stretch.first_db for stretch in stretches)
     kind: Kind = "steady"
     if last.slope_db_per_s:
         kind = "trend"
-    elif abs(last.last_db - first.first_db) >= LEAST_STEP_DB:
+    elif last.last_db - baseline_db >= LEAST_STEP_DB:
         kind = "step"
     return Verdict(
         kind=kind,
         readings=len(losses),
-        baseline_db=first.first_db,
+        baseline_db=baseline_db,
         level_db=last.last_db,
         noise_db=noise_db,
         since_s=float(times[last.begin]),
