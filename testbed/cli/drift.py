@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from datetime import UTC, datetime
+from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -94,7 +95,7 @@ def drift(
         except LightbedError as error:  # a switch or host that is off for a while does not end the watch
             report_error(error, as_json=as_json)
         sys.stdout.flush()
-        time.sleep(max(0.0, every - (time.monotonic() - began_s)))
+        sleep(max(0.0, every - (time.monotonic() - began_s)))
 
 
 def _read_once(

@@ -33,7 +33,7 @@ def test_a_step_of_1_db_is_found_within_ten_readings(seed, noise_db, before, aft
     assert abs(found.readings_since - after) <= 6
 
 
-@given(seeds, st.sampled_from([0.0, 0.02, 0.05]), st.integers(LEAST_READINGS, 300))
+@given(seeds, st.sampled_from([0.0, 0.01, 0.02]), st.integers(LEAST_READINGS, 300))
 def test_on_quiet_monitors_a_step_of_1_db_is_found_at_its_first_reading(seed, noise_db, before):
     times, losses = healthy(seed, before + 1, noise_db)
     losses[-1] += 1.0
