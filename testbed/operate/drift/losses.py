@@ -67,21 +67,21 @@ def _along(
     sender, receiver = (
         receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name)) for nic in (source, target)
     )
-    laser_dbm = sender.laser_dbm if sender else None
-    is_assumed = laser_dbm is None
+    sent_dbm = sender.laser_dbm if sender else None
+    is_assumed = sent_dbm is None
+    laser_dbm = lab.link.transmit_power_dbm if sent_dbm is None else sent_dbm
     points = (
-        lab.link.transmit_power_dbm if laser_dbm is None else laser_dbm,
         _dbm(power.get(circuit.input_port)),
         _dbm(power.get(circuit.output_port)),
         receiver.power_dbm if receiver else None,
     )
-    before, from_dbm = 0, points[0]
-    for at, to_dbm in enumerate(points[1:], start=1):
+    before, from_dbm = 0, laser_dbm
+    for at, to_dbm in enumerate(points, start=1):
         if to_dbm is None:
             continue
         names = [name for name, _ in glass[before:at]]
         place = "+".join(["laser?", *names] if before == 0 and is_assumed else names)
-        if from_dbm is not None and math.isfinite(from_dbm) and math.isfinite(to_dbm):
+        if math.isfinite(from_dbm) and math.isfinite(to_dbm):
             intent_db = math.fsum(loss_db for _, loss_db in glass[before:at])
             yield StretchLoss(place, lab.link_label(circuit.link), from_dbm - to_dbm, intent_db, to_dbm)
         before, from_dbm = at, to_dbm

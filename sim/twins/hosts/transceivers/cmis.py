@@ -39,18 +39,13 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
     )  # CMIS 4.0, paged, ModuleReady; single mode
     lower[9] = _module_flags(found)
     lower[14:18] = found.temperature.memory + found.voltage.memory
-    limits = {
-        _TEMPERATURE_LIMITS: found.temperature.limits.memory,
-        _VOLTAGE_LIMITS: found.voltage.limits.memory,
-    }
-    limits |= {limit_at: quantity.limits.memory for (_, _, limit_at), quantity in of_lanes.items()}
     lanes = {value_at: quantity.memory for (value_at, _, _), quantity in of_lanes.items()}
     lanes |= {flags_at: _lane_flags(quantity) for (_, flags_at, _), quantity in of_lanes.items()}
     pages = {
         (FIRST_ADDRESS, 0, LOWER): bytes(lower),
         (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
         (FIRST_ADDRESS, 0, _ADVERTISED): bytes(_advertised()),
-        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_summed(page(limits))),
+        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_thresholds(found)),
         (FIRST_ADDRESS, 0, 0x10): bytes(128),
         (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(page(lanes)),
     }
@@ -77,24 +72,31 @@ def _identity(nic: str) -> bytearray:
 
 
 def _advertised() -> bytearray:
-    return _summed(
-        page(
-            {
-                132: 0x42,  # 2 km
-                138: (1311 * 20).to_bytes(2, "big"),
-                140: (1300).to_bytes(2, "big"),
-                151: 0x10,  # average power
-                159: 0x03,
-                160: 0x07,  # bias, transmit and receive power of lanes are measured
-                161: bytes([0x01, 0x01]),
-            }
-        )
+    content = page(
+        {
+            132: 0x42,  # 2 km
+            138: (1311 * 20).to_bytes(2, "big"),
+            140: (1300).to_bytes(2, "big"),
+            151: 0x10,  # average power
+            159: 0x03,
+            160: 0x07,  # bias, transmit and receive power of lanes are measured
+            161: bytes([0x01, 0x01]),
+        }
     )
+    content[-1] = check_sum(content[2:-1])  # the first two bytes, the firmware's version, are not summed
+    return content
 
 
-def _summed(content: bytearray) -> bytearray:
-    """Return a page with the sum of its other bytes in the last; of page 01h it leaves out the first two."""
-    content[-1] = check_sum(content[2:-1]) if content[4] == 0x42 else check_sum(content[:-1])
+def _thresholds(found: Diagnostics) -> bytearray:
+    limits = {
+        _TEMPERATURE_LIMITS: found.temperature.limits,
+        _VOLTAGE_LIMITS: found.voltage.limits,
+        _TRANSMIT[2]: found.transmit.limits,
+        _BIAS[2]: found.bias.limits,
+        _RECEIVE[2]: found.receive.limits,
+    }
+    content = page({place: each.memory for place, each in limits.items()})
+    content[-1] = check_sum(content[:-1])
     return content
 
 

@@ -74,6 +74,6 @@ def serial_number(nic: str) -> str:
     return f"SIM{zlib.crc32(nic.encode()):08X}"
 
 
-def check_sum(data: bytes) -> int:
+def check_sum(data: bytes | bytearray) -> int:
     """Return the low byte of a sum, as the standards have it."""
     return sum(data) & 0xFF
