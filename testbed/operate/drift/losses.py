@@ -23,7 +23,7 @@ Receivers = Mapping[tuple[str, str], ReceiverReading]
 
 @dataclass(frozen=True, slots=True)
 class StretchLoss:
-    """What one stretch of glass loses now, and should lose by the lab file; `power_dbm` is that at its end.
+    """Loss of one stretch of glass now, and by the lab file; `power_dbm` is that at its end.
 
     `place` names the stretch in every reading: fibres as `a/nic1:transmit`, cross-connects as `ocs1:1-49`, several
     joined by `+`, and `laser?` first where the power of the laser is the lab file's.

@@ -26,7 +26,7 @@ _QSFP_GBPS, _CMIS_GBPS, _SFP56_GBPS = 40.0, 200.0, 50.0
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a command wrote, and its exit status."""
+    """Output of a command, and its exit status."""
 
     output: bytes
     error: str = ""

@@ -1,4 +1,4 @@
-"""What a module measures, in the units of its memory; the three standards share the units and differ in the places.
+"""Measurements of a module, in the units of its memory: the standards share these and differ in the places.
 
 Power is in 0.1 uW, bias current in 2 uA, voltage in 0.1 mV, temperature in 1/256 degree Celsius, each in two bytes.
 """
