@@ -60,7 +60,7 @@ def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dic
     return {
         lab.hosts[node].name: HostForwarding(
             lab.hosts[node].name,
-            tuple(_sysctls(lab.hosts[node])),
+            tuple(sysctls_of(lab.hosts[node])),
             (
                 *_addresses(lab, lab.hosts[node]),
                 *_neighbours(lab, wiring, node, macs),
@@ -71,7 +71,7 @@ def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dic
     }
 
 
-def _sysctls(host: LabHost) -> Iterator[str]:
+def sysctls_of(host: LabHost) -> Iterator[str]:
     """Yield settings as `path=value`; with slashes, because interface names may hold dots."""
     for path, value in _PER_HOST.items():
         yield f"{path}={value}"
