@@ -31,11 +31,15 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def _session(
-    lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
+    lab: Lab,
+    hosts: HostsChoice | None = None,
+    *,
+    journal_dir: Path | None = None,
+    partial: bool = False,
 ) -> Iterator[LabSession]:
     """Provide the lab opened: its switches, and its hosts where `hosts` says which.
 
-    With a journal it may be changed.
+    With a journal it may be changed; a partial one goes on without what does not answer.
     """
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
@@ -43,7 +47,7 @@ def _session(
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
     with ExitStack() as stack:
         journal = stack.enter_context(_journal_in(journal_dir)) if journal_dir else None
-        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled))
+        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled, partial=partial))
 
 
 def _journal_in(runs_dir: Path) -> Journal:
@@ -164,16 +168,18 @@ def verify(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: options.AsJson = False,
 ) -> int:
-    """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
+    """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import running_lab_and_design
 
     lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, hosts) as session:
-        report = session.verify(session.plan(design, take_over=True))
+    with _session(lab, hosts, partial=True) as session:
+        report = session.prove(design)
     findings = [asdict(finding) for finding in report.findings]
     document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
+    document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
     heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     looked_at = f"{report.circuits} circuits looked at{heard}"
     lines = [_heading(lab, design, hosts), looked_at, *_finding_lines(findings)]
     print_answer(document, lines, as_json=as_json)
@@ -183,7 +189,11 @@ def verify(
 def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
     if not findings:
         return ["everything is as planned"]
-    return [f"{finding['kind']}: {finding['subject']}: {finding['detail']}" for finding in findings]
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
+        lines += [f"    {finding['hint']}"] if finding["hint"] else []
+    return lines
 
 
 def path(
