@@ -21,8 +21,13 @@ Cables = tuple[Pair, Pair]
 
 def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
     """Return how many links carried a probe frame of this epoch from their source to their target."""
+    return len(wiring.links) - len(silent_links(lab, wiring, heard))
+
+
+def silent_links(lab: Lab, wiring: Wiring, heard: ProbeReport) -> frozenset[Link]:
+    """Return the links that carried no probe frame of this epoch."""
     probed = _Probed(lab, wiring, heard)
-    return sum(probed.is_received(link) for link in wiring.links)
+    return frozenset(link for link in wiring.links if not probed.is_received(link))
 
 
 def compare(

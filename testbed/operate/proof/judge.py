@@ -13,7 +13,7 @@ from testbed.lab.model import Lab
 from testbed.operate.findings import KINDS
 from testbed.operate.light import held_circuits, is_dark, judge_circuits
 from testbed.operate.model import Circuit, LabPlan, LinkFinding
-from testbed.operate.probe_findings import compare, links_received
+from testbed.operate.probe_findings import compare, silent_links
 from testbed.operate.proof.cables import whole_cables
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import judge_host
@@ -96,7 +96,8 @@ class _Case:
             or circuit.switch in self.evidence.off
             or not self.silent_nics.isdisjoint(circuit.link)
             or (
-                (circuit.link.source in planned and not self.has_carrier(circuit.link.source))
+                circuit.link.source in planned
+                and not self.has_carrier(circuit.link.source)
                 and self.has_carrier(circuit.link.target)
             )
         )
@@ -104,14 +105,8 @@ class _Case:
     @cached_property
     def silent_links(self) -> frozenset[Link]:
         """Planned links on which no probe frame arrived: whatever is the reason, it has been told."""
-        probe, wiring = self.evidence.probe, self.plan.wiring
-        if probe is None:
-            return frozenset()
-        return frozenset(
-            link
-            for link in wiring.links
-            if not links_received(self.lab, replace(wiring, links=(link,)), probe)
-        )
+        probe = self.evidence.probe
+        return silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
 
     def nodes_that_fail(self, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
