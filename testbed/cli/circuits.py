@@ -165,15 +165,29 @@ def verify(
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
     hosts: options.HostsMode = "auto",
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    narrow: Annotated[
+        bool,
+        typer.Option(
+            "--narrow", help="Tell which ends are swapped: takes circuits of findings down for a moment."
+        ),
+    ] = False,
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import running_lab_and_design
+    from testbed.operate.apply import check_permission
+    from testbed.operate.narrow import narrow as narrowed
 
     lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, hosts, partial=True) as session:
+    notes: list[str] = []
+    if narrow:
+        check_permission(lab, really_move)
+    with _session(lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
         report = session.prove(design)
+        if narrow:
+            report = narrowed(session, design, report, notes.append)
     findings = [asdict(finding) for finding in report.findings]
     document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
@@ -181,7 +195,8 @@ def verify(
     heard = f", {report.links_received} links heard by probe" if report.links_received else ""
     heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     looked_at = f"{report.circuits} circuits looked at{heard}"
-    lines = [_heading(lab, design, hosts), looked_at, *_finding_lines(findings)]
+    document |= {"notes": notes} if narrow else {}
+    lines = [_heading(lab, design, hosts), looked_at, *notes, *_finding_lines(findings)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
@@ -206,22 +221,32 @@ def path(
     method: options.Method = "geometric",
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    hosts: options.HostsMode = "auto",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: options.AsJson = False,
 ) -> int:
-    """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
+    """Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
-    from testbed.operate.path import describe_path, follow_path, node_named
+    from testbed.operate.path import (
+        describe_kernel_path,
+        describe_path,
+        follow_path,
+        kernel_path,
+        node_named,
+    )
 
     lab = load_lab(lab_file)
     for name in (source, target):
         node_named(lab, name)  # told before any lab is looked for
     lab = find_running(lab)
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab) as session:
-        hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
-    document = {**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
-    print_answer(document, [_heading(lab, design), *describe_path(hops)], as_json=as_json)
-    return DONE
+    with _session(lab, hosts) as session:
+        ends = node_named(lab, source), node_named(lab, target)
+        hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
+    document = {**_about(lab, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
+    document["kernel"] = asdict(way) if way else None
+    lines = [_heading(lab, design, hosts), *describe_path(hops), *describe_kernel_path(way)]
+    print_answer(document, lines, as_json=as_json)
+    return CHANGES if way and way.differs else DONE

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from testbed.design.model import Link, Nic, Wiring
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
@@ -15,6 +16,7 @@ from testbed.lab.model import Lab
 from testbed.operate.model import LinkFinding
 
 _DEAF = NicReport(carrier=False, sent=0, frames=())
+Fibre = Literal["transmit", "receive"]
 Pair = tuple[Link, Link]
 Cables = tuple[Pair, Pair]
 
@@ -174,13 +176,13 @@ def _stray_of(probed: _Probed, link: Link) -> str:
     lab = probed.lab
     for source, nic in probed.strays:
         if source == link.source:
-            place = f"{_end(lab, nic, 'receive')} and {_end(lab, link.target, 'receive')}"
+            place = f"{fibre_end(lab, nic, 'receive')} and {fibre_end(lab, link.target, 'receive')}"
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.target)}: "
                 f"the receive fibres at {place} are swapped"
             )
         if nic == link.target:
-            place = f"{_end(lab, source, 'transmit')} and {_end(lab, link.source, 'transmit')}"
+            place = f"{fibre_end(lab, source, 'transmit')} and {fibre_end(lab, link.source, 'transmit')}"
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.source)}: "
                 f"the transmit fibres at {place} are swapped"
@@ -201,22 +203,24 @@ def _is_consequence(probed: _Probed, link: Link) -> bool:
 
 def _swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
     first, second = lab.link_label(one), lab.link_label(other)
+    sources = " and ".join(fibre_end(lab, link.source, "transmit") for link in (one, other))
+    targets = " and ".join(fibre_end(lab, link.target, "receive") for link in (one, other))
     detail = (
         f"{lab.nic_label(one.target)} hears {lab.nic_label(other.source)} and {lab.nic_label(other.target)} hears "
-        f"{lab.nic_label(one.source)}: two fibres are swapped, either the transmit fibres at "
-        f"{_end(lab, one.source, 'transmit')} and {_end(lab, other.source, 'transmit')} or the receive fibres at "
-        f"{_end(lab, one.target, 'receive')} and {_end(lab, other.target, 'receive')}"
+        f"{lab.nic_label(one.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
+        f"receive fibres at {targets}"
     )
     return LinkFinding("swapped", f"{first} and {second}", detail)
 
 
 def _fibres(lab: Lab, link: Link) -> str:
-    source, target = _end(lab, link.source, "transmit"), _end(lab, link.target, "receive")
+    source, target = fibre_end(lab, link.source, "transmit"), fibre_end(lab, link.target, "receive")
     return f"look at the transmit fibre at {source} and the receive fibre at {target}"
 
 
-def _end(lab: Lab, nic: Nic, direction: str) -> str:
-    end = lab.nic(nic).transmit if direction == "transmit" else lab.nic(nic).receive
+def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
+    """Return the switch port at which a fibre of a NIC ends, as `switch:port`."""
+    end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
     return f"{end.switch}:{end.port}"
 
 

@@ -78,6 +78,13 @@ def sysctls_of(host: LabHost) -> Iterator[str]:
     for interface in ("all", "default", *(nic.name for nic in host.nics)):
         for key, value in _PER_INTERFACE.items():
             yield f"net/ipv4/conf/{interface}/{key}={value}"
+    for nic in host.nics:  # `ip_forward` sets these too, but only when it changes
+        yield f"{forwarding_path(nic.name)}=1"
+
+
+def forwarding_path(interface: str) -> str:
+    """Return the setting that says whether packets that come in at an interface are forwarded."""
+    return f"net/ipv4/conf/{interface}/forwarding"
 
 
 def _addresses(lab: Lab, host: LabHost) -> Iterator[str]:

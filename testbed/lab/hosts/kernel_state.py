@@ -80,21 +80,10 @@ def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
 
 def state_command(host: LabHost) -> str:
     """Return the command that prints the state of one host, each part under a heading."""
-    files = [f"{_SYSCTL}{path}" for path in watched_sysctls(host)]
+    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in sysctls_of(host)]
     files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
     parts = {**_PARTS, "files": f"grep -sH '' {shlex.join(files)}"}
     return "; ".join(f"echo '{_MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
-
-
-def watched_sysctls(host: LabHost) -> tuple[str, ...]:
-    """Return the settings that a plan writes, and forwarding of each NIC, which `ip_forward` sets."""
-    written = (line.partition("=")[0] for line in sysctls_of(host))
-    return (*written, *(forwarding_path(nic.name) for nic in host.nics))
-
-
-def forwarding_path(interface: str) -> str:
-    """Return the setting that says whether packets that come in there are forwarded."""
-    return f"net/ipv4/conf/{interface}/forwarding"
 
 
 def _parsed(done: Completed) -> KernelState:

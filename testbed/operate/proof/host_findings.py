@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL
-from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route, forwarding_path
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
 from testbed.lab.hosts.planned_state import UNKNOWN_MAC, PlannedState
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.model import LinkFinding
@@ -21,8 +21,8 @@ _IP_FORWARD = "net/ipv4/ip_forward"
 def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> tuple[LinkFinding, ...]:
     """Return everything on a host that is not as planned; what follows from another finding is left out.
 
-    An interface that is down takes its routes and neighbours with it, a missing node address the routes that
-    send from it. A host that holds nothing of the plan, or another plan, is one finding.
+    An interface that is down, or has no address, takes its routes and neighbours with it, a missing node address
+    the routes that send from it. A host that holds nothing of the plan, or another plan, is one finding.
     """
     compared = _Compared(host, planned, state)
     interfaces = tuple(_judge_interfaces(lab, compared))
@@ -50,6 +50,10 @@ class _Compared:
         found = self.state.interfaces.get(device)
         return found is not None and found.is_up
 
+    def carries(self, device: str) -> bool:
+        """Return whether an interface can hold routes: with its last address the kernel drops them all."""
+        return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
+
     def lacking_addresses(self, device: str) -> frozenset[str]:
         """Return planned addresses that an interface does not have."""
         found = self.state.interfaces.get(device)
@@ -64,7 +68,7 @@ class _Compared:
         return {
             target: route
             for target, route in self.planned.routes.items()
-            if self.is_usable(route.device) and route.source not in lost
+            if self.carries(route.device) and route.source not in lost
         }
 
     @cached_property
@@ -95,7 +99,7 @@ class _Compared:
         found = (
             (device, address, _wrong_with(self.state.neighbours.get((device, address)), mac))
             for (device, address), mac in self.planned.neighbours.items()
-            if self.is_usable(device)
+            if self.carries(device)
         )
         return tuple(one for one in found if one[2])
 
@@ -111,7 +115,7 @@ class _Compared:
     def is_of_another_topology(self) -> bool:
         """True if at least half of the routes and half of the neighbours are those of another plan."""
         routes = len(self.missing_routes) + len(self.wrong_routes)
-        neighbours = sum(self.is_usable(device) for device, _ in self.planned.neighbours)
+        neighbours = sum(self.carries(device) for device, _ in self.planned.neighbours)
         return bool(
             self.state.routes
             and len(self.judged_routes) > 1
@@ -176,6 +180,7 @@ def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
 def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
     """Yield forwarding that is off, of the host or else of single NICs, and other settings as one finding."""
     host, found = compared.host.name, compared.state.sysctls
+    of_forwarding = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in compared.host.nics)}
     if found.get(_IP_FORWARD) != compared.planned.sysctls[_IP_FORWARD]:
         detail = (
             f"{_IP_FORWARD} is {found.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
@@ -190,7 +195,7 @@ def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
     wrong = [
         f"{path} is {found.get(path, 'not there')}, not {value}"
         for path, value in compared.planned.sysctls.items()
-        if path != _IP_FORWARD and found.get(path) != value and _is_there(compared, path)
+        if path not in of_forwarding and found.get(path) != value and _is_there(compared, path)
     ]
     if wrong:
         yield LinkFinding("wrong_sysctl", host, _some(wrong))

@@ -12,8 +12,8 @@ from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.forwarding import forwarding_plan
-from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, forwarding_path
+from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour
 from testbed.lab.hosts.planned_state import planned_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
@@ -77,12 +77,11 @@ class World:
         }
         addresses = planned.addresses["lo"] | {"127.0.0.1/8"}
         interfaces["lo"] = Interface("00:00:00:00:00:00", True, True, 65536, addresses)
-        forwarding = {forwarding_path(nic.name): "1" for nic in host.nics}
         return KernelState(
             interfaces,
             tuple(planned.routes.values()),
             {key: Neighbour(mac, True) for key, mac in planned.neighbours.items()},
-            {**planned.sysctls, **forwarding},
+            dict(planned.sysctls),
         )
 
     # What tests plant.
@@ -96,10 +95,10 @@ class World:
         interfaces[name] = replace(interfaces[name], **parts)
         self.change(host, interfaces=interfaces)
 
-    def set_down(self, label):
-        """As the kernel does: routes and neighbours of an interface that is set down are gone."""
+    def lose(self, label, **parts):
+        """Change an interface that loses its routes and neighbours by it, as the kernel does."""
         host, name = label.split("/")
-        self.change_interface(label, is_up=False)
+        self.change_interface(label, **parts)
         kernel = self.kernels[host]
         self.change(
             host,

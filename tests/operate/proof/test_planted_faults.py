@@ -10,7 +10,8 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.lab.hosts.kernel_state import Neighbour, Route, forwarding_path
+from testbed.lab.hosts.forwarding import forwarding_path
+from testbed.lab.hosts.kernel_state import Neighbour, Route
 from testbed.operate.findings import KINDS
 
 
@@ -132,7 +133,7 @@ HOST_FAULTS = {
     "tcp metrics": (lambda w: sysctl(w, "net/ipv4/tcp_no_metrics_save", "0"), [("wrong_sysctl", "e")]),
     "no node address": (without_node_address, [("wrong_address", "e/lo")]),
     "no address of a NIC": (
-        lambda w: w.change_interface("e/nic3", addresses=frozenset()),
+        lambda w: w.lose("e/nic3", addresses=frozenset()),
         [("wrong_address", "e/nic3")],
     ),
     "another address of a NIC": (
@@ -141,9 +142,9 @@ HOST_FAULTS = {
     ),
     "MTU": (lambda w: w.change_interface("e/nic2", mtu=1500), [("wrong_mtu", "e/nic2")]),
     "rate": (lambda w: w.change_interface("e/nic2", rate_mbps=10.0), [("wrong_rate", "e/nic2")]),
-    "interface down": (lambda w: w.set_down("e/nic2"), [("interface_down", "e/nic2")]),
+    "interface down": (lambda w: w.lose("e/nic2", is_up=False), [("interface_down", "e/nic2")]),
     "two interfaces down": (
-        lambda w: (w.set_down("e/nic2"), w.set_down("h/nic1")),
+        lambda w: (w.lose("e/nic2", is_up=False), w.lose("h/nic1", is_up=False)),
         [("interface_down", "e/nic2"), ("interface_down", "h/nic1")],
     ),
     "host off": (lambda w: w.off.update(e="no answer"), [("host_off", "e")]),
