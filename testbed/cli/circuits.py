@@ -207,7 +207,8 @@ def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
     lines = []
     for finding in findings:
         lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
-        lines += [f"    {finding['hint']}"] if finding["hint"] else []
+        if finding["hint"] not in finding["detail"]:
+            lines.append(f"    {finding['hint']}")
     return lines
 
 
