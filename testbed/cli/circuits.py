@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
+    from testbed.operate.model import VerifyReport
     from testbed.operate.session import BringUpReport, Design, LabSession
 
 
@@ -165,12 +166,7 @@ def verify(
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
     hosts: options.HostsMode = "auto",
-    narrow: Annotated[
-        bool,
-        typer.Option(
-            "--narrow", help="Tell which ends are swapped: takes circuits of findings down for a moment."
-        ),
-    ] = False,
+    narrow: options.Narrow = False,
     really_move: options.ReallyMove = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
@@ -192,13 +188,16 @@ def verify(
     document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
-    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
-    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
-    looked_at = f"{report.circuits} circuits looked at{heard}"
     document |= {"notes": notes} if narrow else {}
-    lines = [_heading(lab, design, hosts), looked_at, *notes, *_finding_lines(findings)]
+    lines = [_heading(lab, design, hosts), _looked_at(report), *notes, *_finding_lines(findings)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
+
+
+def _looked_at(report: VerifyReport) -> str:
+    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    return f"{report.circuits} circuits looked at{heard}"
 
 
 def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:

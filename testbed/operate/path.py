@@ -106,7 +106,7 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
 
 @dataclass(frozen=True)
 class _Asking:
-    """What is asked on the way: the hosts by the session, where light goes, and whose MAC address is whose."""
+    """The questions on the way: to hosts by the session, where light goes, and which NIC has which MAC address."""
 
     session: LabSession
     links: Mapping[Nic, Link]

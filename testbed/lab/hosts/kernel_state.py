@@ -1,4 +1,4 @@
-"""What the kernels of the hosts hold now: interfaces, addresses, routes, neighbours, settings; one round trip a host.
+"""The state of the hosts' kernels: interfaces, addresses, routes, neighbours, settings; one round trip a host.
 
 The programs are those of every Linux (`ip -j`, `tc -j`, `grep`); their output is parsed on our side, so that a host
 needs nothing of ours, and a recorded output is a test.

@@ -1,4 +1,4 @@
-"""What the kernel of a host should hold: the state that the batch of its forwarding plan leaves behind."""
+"""The planned state of a host's kernel: what the batch of its forwarding plan leaves behind."""
 
 from __future__ import annotations
 

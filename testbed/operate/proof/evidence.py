@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,13 +101,11 @@ def _with_hosts(
     epoch: int,
     kernels: bool,
 ) -> Evidence:
+    if not kernels:
+        return Evidence(readings, off, probe_links(fleet, lab, epoch))
     joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
     asked = [host for host in fleet.hosts if host.name in joined]
-    return Evidence(
-        readings,
-        off,
-        probe_links(fleet, lab, epoch),
-        read_kernels(fleet, lab) if kernels else {},
-        {},
-        ping_all(fleet, hosts=asked) if kernels else None,
-    )
+    with ThreadPoolExecutor(max_workers=2) as pool:  # the probe mostly waits
+        states = pool.submit(read_kernels, fleet, lab)
+        probe = probe_links(fleet, lab, epoch)
+        return Evidence(readings, off, probe, states.result(), reached=ping_all(fleet, hosts=asked))
