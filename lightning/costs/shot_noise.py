@@ -31,20 +31,6 @@ SEEDS = 3
 """Runs of which an accuracy is the mean."""
 
 
-def photons_for_bits(bits: float, terms: int, efficiency: float = 1.0) -> float:
-    """Return the photons a multiply for which shot noise of a sum of full products is a quantiser's of so many bits.
-
-    12 * 2^(2 b) / (eta K). By hand: 12 * 65536 / 784 = 1003, at 0.128 aJ each 129 aJ.
-
-    >>> (
-    ...     round(photons_for_bits(8, 784)),
-    ...     round(photons_for_bits(8, 784) * photon_energy_j(WAVELENGTH_M) * 1e18),
-    ... )
-    (1003, 129)
-    """
-    return float(12.0 * 2.0 ** (2.0 * bits) / (efficiency * terms))
-
-
 def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
     """Noise of light alone, for so many photons in a product of 255 and 255. Raises `OutOfRange` for none.
 

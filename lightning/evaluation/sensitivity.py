@@ -144,18 +144,6 @@ def sensitivity(
     return Sensitivity(exact, noise, allowed, layers, tried, averaged, factor)
 
 
-def scaled(noise: Noise, factor: float) -> Noise:
-    """Return the same noise with `factor` times the standard deviation; its mean stays.
-
-    >>> scaled(Noise(sigma=2.0, shot=0.1), 3.0).sigma, round(scaled(Noise(shot=0.1), 3.0).shot, 12)
-    (6.0, 0.9)
-    """
-    square = factor * factor
-    return replace(
-        noise, sigma=noise.sigma * factor, shot=noise.shot * square, intensity=noise.intensity * square
-    )
-
-
 def borne(exact: float, tried: Tried, allowed: float) -> bool:
     """Return whether no more than `allowed` points are lost; a loss of just as many is borne.
 
@@ -180,7 +168,7 @@ def brightest(noise: Noise) -> float:
     >>> round(brightest(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
     """
-    return math.sqrt(noise.sigma**2 + noise.shot * MOST + noise.intensity * MOST**2)
+    return math.sqrt(noise.variance(MOST))
 
 
 class _Search:
@@ -234,7 +222,7 @@ class _Search:
         return low
 
     def _borne(self, factor: float) -> bool:
-        self.tried.append(self.of_all(scaled(self.noise, factor)))
+        self.tried.append(self.of_all(self.noise.scaled(factor)))
         return borne(self.exact, self.tried[-1], self.allowed)
 
     def _mean(self, executors: Sequence[Executor]) -> float:

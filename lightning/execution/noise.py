@@ -1,19 +1,20 @@
 """Noise of detector readouts: where it is drawn, how it grows with the light, and the limits of both.
 
-The formula of the variance stands here, in the loops of `kernels` and in `lightning.training.layers`.
+The terms of the variance are declared here, in `TERMS`. Machine code computes them by `kernels.laws`, up to the power
+of the light that is known there; everything else asks `Noise`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.compiler.model import FULL
 from lightning.errors import OutOfRange
-from lightning.execution.kernels.law_numbers import NoiseLaw
+from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 
 Place = Literal["per-output", "per-product", "per-product-dense"]
 
@@ -36,6 +37,32 @@ PLACES: Mapping[Place, NoisePlace] = {
     "per-product": NoisePlace(),
     "per-product-dense": NoisePlace(dense=True),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of the variance: a number of `Noise`, times a power of the level."""
+
+    power: int
+    is_deviation: bool = False
+    """Whether the number is a standard deviation, to be squared; else it is a variance."""
+
+    def coefficient(self, number: float) -> float:
+        """Return what the power of the level is multiplied by."""
+        return number**2 if self.is_deviation else number
+
+    def scaled(self, number: float, factor: float) -> float:
+        """Return the number for `factor` times the standard deviation."""
+        return number * (factor if self.is_deviation else factor * factor)
+
+    @property
+    def most(self) -> float:
+        """The largest number: that of `LARGEST_NOISE` at full light."""
+        return LARGEST_NOISE if self.is_deviation else LARGEST_NOISE**2 / FULL**self.power
+
+
+TERMS: Mapping[str, Term] = {"sigma": Term(0, is_deviation=True), "shot": Term(1), "intensity": Term(2)}
+"""Terms of the variance by their numbers in `Noise`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +98,40 @@ class Noise:
         """The dependence of its variance on the light."""
         if not self.drawn.per_readout:
             return NoiseLaw.PER_OUTPUT
-        return NoiseLaw.VARYING if self.shot or self.intensity else NoiseLaw.CONSTANT
+        return NoiseLaw.VARYING if any(self.coefficients[1:]) else NoiseLaw.CONSTANT
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """The variance of one readout as a polynomial of its level, lowest power first."""
+        found = [0.0] * (1 + max(HIGHEST_POWER, *(term.power for term in TERMS.values())))
+        for name, term in TERMS.items():
+            found[term.power] += term.coefficient(getattr(self, name))
+        return tuple(found)
+
+    @property
+    def is_linear(self) -> bool:
+        """True where light adds as much to the variance in one readout as divided among several."""
+        return not any(self.coefficients[2:])
+
+    def variance(self, level: Any) -> Any:
+        """Return the variance of one readout at these levels: numbers, arrays or tensors.
+
+        >>> Noise(sigma=3.0, shot=0.5, intensity=0.25).variance(2.0)
+        11.0
+        """
+        constant, *growing = self.coefficients
+        return sum((each * level**power for power, each in enumerate(growing, 1)), start=constant)
+
+    def scaled(self, factor: float) -> Noise:
+        """Return the same noise with `factor` times the standard deviation; its mean stays.
+
+        >>> Noise(sigma=2.0, shot=0.1).scaled(3.0).sigma, round(Noise(shot=0.1).scaled(3.0).shot, 12)
+        (6.0, 0.9)
+        """
+        changes: dict[str, Any] = {
+            name: term.scaled(getattr(self, name), factor) for name, term in TERMS.items()
+        }
+        return replace(self, **changes)
 
 
 def check_noise(noise: Noise) -> Noise:
@@ -80,12 +140,15 @@ def check_noise(noise: Noise) -> Noise:
         raise OutOfRange(
             f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(PLACES)}"
         )
-    square = LARGEST_NOISE**2
-    most = {"sigma": LARGEST_NOISE, "shot": square / FULL, "intensity": square / FULL**2}
-    for name, limit in most.items():
+    for name, term in TERMS.items():
         value = getattr(noise, name)
-        if not 0 <= value <= limit:
-            raise OutOfRange(f"noise.{name} is {value}, and must be of 0 .. {limit:g}")
+        if not 0 <= value <= term.most:
+            raise OutOfRange(f"noise.{name} is {value}, and must be of 0 .. {term.most:g}")
+    if any(noise.coefficients[HIGHEST_POWER + 1 :]):
+        raise OutOfRange(
+            f"the noise has a term beyond power {HIGHEST_POWER} of the light, which machine code does not compute",
+            hint="Leave the term out, or add its power to lightning/execution/kernels/laws.py",
+        )
     if not abs(noise.mean) <= LARGEST_NOISE:
         raise OutOfRange(
             f"noise.mean is {noise.mean}, and must be of -{LARGEST_NOISE:g} .. {LARGEST_NOISE:g}"

@@ -116,8 +116,8 @@ class PhotonicForward:
         largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
         level = sums.abs() / step
-        variance = noise.sigma**2 + noise.shot * level + noise.intensity * level**2
-        noisy = (level + noise.mean + (variance / noise.average).sqrt() * drawn).abs()
+        deviation = (noise.variance(level) / noise.average).sqrt()
+        noisy = (level + noise.mean + deviation * drawn).abs()
         return sums.sign() * noisy * step - sums
 
     def _per_product(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,9 +128,10 @@ class PhotonicForward:
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         mean = torch.zeros(()) if self.range.signed else noise.mean * self._for_results(net)
-        variance = noise.sigma**2 * passes * self._for_results(draws)
-        if noise.shot:
-            variance = variance + noise.shot * self._multiplied(steps.abs(), weights.abs()) / 256
-        if noise.intensity:
-            variance = variance + noise.intensity * self._multiplied(steps**2, weights**2) / 256**2
+        constant, *growing = noise.coefficients
+        variance = constant * passes * self._for_results(draws)
+        for power, coefficient in enumerate(growing, 1):
+            if coefficient:
+                light = self._multiplied(steps.abs() ** power, weights.abs() ** power)
+                variance = variance + coefficient * light / 256**power
         return mean, variance

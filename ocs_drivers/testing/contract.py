@@ -134,7 +134,7 @@ class SwitchContract(OnFreePorts):
         assert {step.kind for step in additions} == {"add"}
         assert [pair for step in removals for pair in step.pairs.items()] == [*free.pairs(1, 2).items()]
         assert [pair for step in additions for pair in step.pairs.items()] == [*free.pairs(2, 1).items()]
-        assert len(steps) == (2 if switch.capabilities.bulk_add else 4)
+        assert 2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)  # both ways may be one request
         assert steps[-1].after == free.pairs(2, 1, 3)
 
     def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
@@ -277,11 +277,13 @@ class SwitchContract(OnFreePorts):
 
     # -- events, sessions, threads
 
-    def test_own_changes_are_events_where_there_are_any(self, empty: OpticalSwitch, free: FreePorts) -> None:
+    def test_events_of_own_changes_come_only_where_there_are_any(
+        self, empty: OpticalSwitch, free: FreePorts
+    ) -> None:
         last = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         news = empty.events(since=last)
-        assert bool(news) == empty.capabilities.async_events
+        assert not news or empty.capabilities.async_events  # not every device reports to who made the change
         assert all(event.number > last for event in news)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:

@@ -53,15 +53,6 @@ class MemoryPlan:
         """Bytes that it would take if every buffer had its own."""
         return sum(each.size for each in self.buffers)
 
-    @property
-    def at_least(self) -> int:
-        """Bytes alive at one time, at most: no plan can take less."""
-        times = {each.first for each in self.buffers}
-        return max(
-            (sum(each.size for each in self.buffers if each.first <= time <= each.last) for time in times),
-            default=0,
-        )
-
 
 def memory_plan(model: CompiledModel) -> MemoryPlan:
     """Plan the memory for the activations of one image: float32, or 16-bit sums in the `published` scheme."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.chains.links import Links, links_of
-from lightning.execution.kernels.law_numbers import NoiseLaw
+from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
 from lightning.execution.multipliers.weights import OrderedWeights, groups_of
 from lightning.execution.noise import Noise, check_noise
@@ -35,7 +35,9 @@ def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
         return False
     if noise is None:
         return True
-    shared = noise.intensity > 0 and model.hardware.wavelengths > 1 and noise.drawn.per_readout
+    if any(noise.coefficients[HIGHEST_POWER + 1 :]):
+        return False
+    shared = not noise.is_linear and model.hardware.wavelengths > 1 and noise.drawn.per_readout
     return not shared and not may_clip(noise, model.hardware)
 
 

@@ -2,7 +2,7 @@
 
 `table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin
 in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind,
-mean, variance, shot, intensity, the last three divided by the readouts averaged.
+mean, and the coefficients of the variance, divided by the readouts averaged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.execution.kernels.compiled import compiled
-from lightning.execution.kernels.law_numbers import NoiseLaw
+from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.kernels.sums import (
     add_levels,
     add_products,
     constant_noise,
+    growth,
     output_noise,
     varying_noise,
 )
@@ -80,9 +81,9 @@ def disturb(
     elif noise[0] == PER_OUTPUT:
         output_noise(exact, noise[1:], seed, key, stream, noisy)
     else:
-        levels, squares = np.zeros((1, rows)), np.zeros((1, rows))
-        add_levels(sent, weights, starts, rows_of, levels[0], squares[0])
-        growing = noise[3] * levels + noise[4] * squares
+        light = np.zeros((HIGHEST_POWER, rows))
+        add_levels(sent, weights, starts, rows_of, light)
+        growing = growth(noise[2:], light).reshape(1, rows)
         varying_noise(exact, growing, means, spreads, seed, key, stream, noisy)
     for row in range(rows):
         sums[row] = np.int32(np.rint(noisy[0, row]))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lightning.execution.kernels.compiled import compiled
 from lightning.execution.kernels.normal import normal, seeded
+from lightning.execution.kernels.sums import add_light, variance
 
 Array = npt.NDArray[Any]
 
@@ -41,29 +42,26 @@ def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, level
     return count
 
 
-@compiled(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, ::1])")
-def squares_into(
-    vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, squares: Array
-) -> None:
-    """Write the squares of the light of all readouts, added up (positions, groups, rows)."""
+@compiled(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, :, ::1])")
+def light_into(vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, light: Array) -> None:
+    """Write the light of all readouts and its powers, added up (groups, positions, powers, rows)."""
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
-    squares[:] = 0
+    light[:] = 0
     for turn in range(passes):
         for position, group in np.ndindex(vectors.shape[:2]):
             lit_in(vectors[position, group], turn, magnitudes)
             for row in range(signs.shape[1]):
                 count = levels_of(magnitudes, sizes[group, row], order[group, row], signs[group, row], levels)
                 for readout in range(count):
-                    squares[position, group, row] += levels[readout] * levels[readout]
+                    add_light(light[group, position], row, levels[readout])
 
 
 @compiled()
-def spread(levels: Array, noise: Array, deviations: Array) -> None:
+def spread(levels: Array, coefficients: Array, deviations: Array) -> None:
     """Write the deviation of readouts of these levels."""
     for readout in range(len(levels)):
-        level = levels[readout]
-        deviations[readout] = np.sqrt(noise[1] + noise[2] * level + noise[3] * level * level)
+        deviations[readout] = np.sqrt(variance(coefficients, levels[readout]))
 
 
 @compiled(
@@ -83,13 +81,13 @@ def read_into(
 ) -> Any:
     """Add up one image (positions, groups, rows) by readouts; return how many samples the converter clipped.
 
-    `noise`: mean, variance, shot, intensity, samples averaged, full scale.
+    `noise`: mean, samples averaged, full scale, and the coefficients of the variance.
     """
     s0, s1, s2, s3 = seeded(seed, key, stream)
-    mean, averaged, limit = noise[0], np.int64(noise[4]), noise[5]
-    varies = noise[2] != 0.0 or noise[3] != 0.0
+    mean, averaged, limit, coefficients = noise[0], np.int64(noise[1]), noise[2], noise[3:]
+    varies = coefficients[1:].any()
     levels = np.empty(signs.shape[2])
-    deviations = np.full(signs.shape[2], np.sqrt(noise[1]))
+    deviations = np.full(signs.shape[2], np.sqrt(coefficients[0]))
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     clipped = np.int64(0)
     out[:] = 0
@@ -101,7 +99,7 @@ def read_into(
                 counted = signs[group, row]
                 count = levels_of(magnitudes, sizes[group, row], order[group, row], counted, levels)
                 if varies:
-                    spread(levels[:count], noise, deviations)
+                    spread(levels[:count], coefficients, deviations)
                 total = 0.0
                 for readout in range(count):
                     seen = 0.0

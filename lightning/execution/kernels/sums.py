@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightning.execution.kernels import laws
 from lightning.execution.kernels.compiled import compiled
 from lightning.execution.kernels.normal import normal, seeded
 
@@ -20,6 +21,10 @@ Array = npt.NDArray[Any]
 
 WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
 """Values, pointers, places: how kernels are declared."""
+
+variance = compiled()(laws.variance)
+add_light = compiled()(laws.add_light)
+growth = compiled()(laws.growth)
 
 
 @compiled()
@@ -51,11 +56,9 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
 
 
 @compiled()
-def add_levels(
-    activations: Array, values: Array, pointers: Array, places: Array, levels: Array, squares: Array
-) -> None:
-    """Add up the magnitudes of products, and their squares: what light there was, one product a readout."""
-    rows = len(levels)
+def add_levels(activations: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
+    """Add up the magnitudes of products, and their powers: what light there was, one product a readout."""
+    rows = light.shape[1]
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         if activation == 0:
@@ -63,13 +66,11 @@ def add_levels(
         if len(pointers) == 0:
             for row in range(rows):
                 level = np.float64(abs(product(activation, np.int32(values[term * rows + row]))))
-                levels[row] += level
-                squares[row] += level * level
+                add_light(light, row, level)
         else:
             for place in range(pointers[term], pointers[term + 1]):
                 level = np.float64(abs(product(activation, np.int32(values[place]))))
-                levels[places[place]] += level
-                squares[places[place]] += level * level
+                add_light(light, places[place], level)
 
 
 @compiled(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
@@ -80,15 +81,12 @@ def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sum
         add_products(vectors[vector], values, pointers, places, sums[vector])
 
 
-@compiled(f"void(int16[:, ::1], {WEIGHTS}, float64[:, ::1], float64[:, ::1])")
-def levels_into(
-    vectors: Array, values: Array, pointers: Array, places: Array, levels: Array, squares: Array
-) -> None:
-    """Write the levels and their squares, added up (vectors, rows), for vectors (vectors, terms)."""
-    levels[:] = 0
-    squares[:] = 0
+@compiled(f"void(int16[:, ::1], {WEIGHTS}, float64[:, :, ::1])")
+def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
+    """Write the levels and their powers, added up (vectors, powers, rows), for vectors (vectors, terms)."""
+    light[:] = 0
     for vector in range(len(vectors)):
-        add_levels(vectors[vector], values, pointers, places, levels[vector], squares[vector])
+        add_levels(vectors[vector], values, pointers, places, light[vector])
 
 
 @compiled("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
@@ -122,10 +120,11 @@ def varying_noise(
 def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
     """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255.
 
-    As in the published emulation, sign(x) * | |x| + n |: nothing changes sign or 0. `noise`: mean, variance,
-    shot, intensity.
+    As in the published emulation, sign(x) * | |x| + n |: nothing changes sign or 0. `noise`: mean, and
+    the coefficients of the variance.
     """
     s0, s1, s2, s3 = seeded(seed, key, stream)
+    mean, coefficients = noise[0], noise[1:]
     step = np.abs(sums).max() / 255.0
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
@@ -134,6 +133,5 @@ def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, ou
                 out[vector, row] = np.float32(0.0)
                 continue
             level = abs(sums[vector, row]) / step
-            deviation = np.sqrt(noise[1] + noise[2] * level + noise[3] * level * level)
-            noisy = abs(level + noise[0] + deviation * drawn) * step
+            noisy = abs(level + mean + np.sqrt(variance(coefficients, level)) * drawn) * step
             out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))

@@ -62,7 +62,7 @@ def noise_of_link(link: Link) -> Noise:
     By hand: dark current and converter belong to the part that does not grow with light, as thermal noise does.
 
     >>> noise = noise_of_link(Link())
-    >>> f"{math.sqrt(noise.sigma**2 + noise.shot * 254 + noise.intensity * 254**2) * 256 / 255:.3f}"
+    >>> f"{math.sqrt(noise.variance(254)) * 256 / 255:.3f}"
     '1.676'
     """
     dark, full = budget(link, 0.0), budget(link, 1.0)

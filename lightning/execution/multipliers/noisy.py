@@ -4,7 +4,7 @@ The readouts of a sum are independent and normal, so their signed sum is normal,
 all of them (`per_readout` takes them one by one; tests hold the two together):
 
     mean      = exact sum + noise.mean * (positive readouts - negative readouts)
-    variance  = (sigma^2 * readouts + shot * sum of levels + intensity * sum of levels^2) / average
+    variance  = sum of `noise.variance(level)` of all readouts / average
 
 A level is the light of one readout: of up to W products of one sign. Signed activations are sent in two passes, the
 second of which counts negative: twice the readouts, and a mean that cancels. This holds as long as the converter clips
@@ -13,6 +13,7 @@ nothing: `may_clip` says when that is not sure.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import cast
@@ -25,7 +26,7 @@ from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
-from lightning.execution.kernels.law_numbers import NoiseLaw
+from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw, growth
 from lightning.execution.multipliers.exact import CompiledMultiplier
 from lightning.execution.multipliers.ordered_readouts import OrderedReadouts, readouts_in_order
 from lightning.execution.noise import Noise, check_noise
@@ -49,8 +50,7 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
     if not noise.drawn.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
-    variance = noise.sigma**2 + noise.shot * brightest + noise.intensity * brightest**2
-    reach = brightest + abs(noise.mean) + SURE_DEVIATIONS * variance**0.5
+    reach = brightest + abs(noise.mean) + SURE_DEVIATIONS * noise.variance(brightest) ** 0.5
     return bool(reach > noise.full_scale * hardware.wavelengths)
 
 
@@ -67,7 +67,8 @@ def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNois
     readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * passes_of(layer)
-    return RowNoise(net.astype(np.float64), (counts * (noise.sigma**2 / noise.average)).astype(np.float64))
+    variances = counts * (noise.coefficients[0] / noise.average)
+    return RowNoise(net.astype(np.float64), variances.astype(np.float64))
 
 
 class NoisyMultiplier:
@@ -89,61 +90,25 @@ class NoisyMultiplier:
         flat = exact.reshape(images, positions, groups * rows)
         stream = self._streams[layer.name]
         out = np.empty(flat.shape, np.float32)
-        draw = {
-            NoiseLaw.PER_OUTPUT: self._per_output,
-            NoiseLaw.VARYING: self._varying,
-            NoiseLaw.CONSTANT: self._constant,
-        }[self.noise.law]
-        draw(layer, activations, flat, keys, stream, out)
+        draw, numbers = self._drawing(layer, activations)
+        for image, key in enumerate(keys):
+            draw(flat[image], *numbers[image], self._seed, key, stream, out[image])
         return out.reshape(exact.shape)
 
-    def _per_output(
-        self,
-        _layer: PhotonicLayer,
-        _activations: Activations,
-        sums: npt.NDArray[np.int32],
-        keys: Keys,
-        stream: np.uint64,
-        out: Floats,
-    ) -> None:
-        from lightning.execution.kernels.sums import output_noise
+    def _drawing(
+        self, layer: PhotonicLayer, activations: Activations
+    ) -> tuple[Callable[..., None], Sequence[tuple[Doubles, ...]]]:
+        """Return the kernel that draws by the noise's law, and what it takes of each image's noise."""
+        from lightning.execution.kernels.sums import constant_noise, output_noise, varying_noise
 
-        numbers = output_numbers(self.noise)
-        for image, key in enumerate(keys):
-            output_noise(sums[image], numbers, self._seed, key, stream, out[image])
-
-    def _constant(
-        self,
-        layer: PhotonicLayer,
-        _activations: Activations,
-        sums: npt.NDArray[np.int32],
-        keys: Keys,
-        stream: np.uint64,
-        out: Floats,
-    ) -> None:
-        from lightning.execution.kernels.sums import constant_noise
-
+        images = len(activations)
+        if self.noise.law == NoiseLaw.PER_OUTPUT:
+            return output_noise, [(output_numbers(self.noise),)] * images
         known = self._known(layer)
-        deviations = np.sqrt(known.variances)
-        for image, key in enumerate(keys):
-            constant_noise(sums[image], known.means, deviations, self._seed, key, stream, out[image])
-
-    def _varying(
-        self,
-        layer: PhotonicLayer,
-        activations: Activations,
-        sums: npt.NDArray[np.int32],
-        keys: Keys,
-        stream: np.uint64,
-        out: Floats,
-    ) -> None:
-        from lightning.execution.kernels.sums import varying_noise
-
-        known, growing = self._known(layer), self._growing(layer, activations)
-        for image, key in enumerate(keys):
-            varying_noise(
-                sums[image], growing[image], known.means, known.variances, self._seed, key, stream, out[image]
-            )
+        if self.noise.law == NoiseLaw.CONSTANT:
+            return constant_noise, [(known.means, np.sqrt(known.variances))] * images
+        growing = self._growing(layer, activations)
+        return varying_noise, [(each, known.means, known.variances) for each in growing]
 
     def _known(self, layer: PhotonicLayer) -> RowNoise:
         if layer.name not in self._rows:
@@ -154,34 +119,31 @@ class NoisyMultiplier:
         """Return the variance that comes with light, (images, positions, groups * rows)."""
         images, positions = activations.shape[:2]
         vectors = activations.reshape(images * positions, *activations.shape[2:])
-        levels, squares = self._levels(layer, vectors)
-        if self.noise.intensity and self._hardware.wavelengths > 1:
-            squares = self._squares(layer, vectors)
-        variances = (self.noise.shot * levels + self.noise.intensity * squares) / self.noise.average
+        light = np.empty((len(layer.weights), len(vectors), HIGHEST_POWER, layer.weights.shape[1]))
+        if self.noise.is_linear or self._hardware.wavelengths == 1:
+            self._add_products(layer, vectors, light)
+        else:
+            self._add_readouts(layer, vectors, light)
+        variances = growth(self.noise.coefficients, light.transpose(2, 1, 0, 3)) / self.noise.average
         return cast("Doubles", variances.reshape(images, positions, -1))
 
-    def _levels(self, layer: PhotonicLayer, vectors: Activations) -> tuple[Doubles, Doubles]:
-        """Return light and squares of it, of readouts of one product each, added up, (vectors, groups, rows)."""
+    def _add_products(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
+        """Write light and its powers, of readouts of one product each, added up, (groups, vectors, powers, rows)."""
         from lightning.execution.kernels.sums import levels_into
 
-        found = np.empty((2, len(layer.weights), len(vectors), layer.weights.shape[1]))
         for group, weights in enumerate(self._exact.ordered(layer)):
-            levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, *found[:, group])
-        levels, squares = found.transpose(0, 2, 1, 3)
-        return levels, squares
+            levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
 
-    def _squares(self, layer: PhotonicLayer, vectors: Activations) -> Doubles:
-        """Return the squares where products share a readout, (vectors, groups, rows)."""
-        from lightning.execution.kernels.readouts import squares_into
+    def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
+        """Write light and its powers as `_add_products` does, where products share a readout."""
+        from lightning.execution.kernels.readouts import light_into
 
         if layer.name not in self._readouts:
             self._readouts[layer.name] = readouts_in_order(
                 layer, self._hardware, dense=self.noise.drawn.dense
             )
         ready = self._readouts[layer.name]
-        squares = np.empty((*vectors.shape[:2], layer.weights.shape[1]))
-        squares_into(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), squares)
-        return squares
+        light_into(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), light)
 
 
 def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
@@ -192,5 +154,4 @@ def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
 
 def output_numbers(noise: Noise) -> Doubles:
     """Return the numbers as the kernel of noise per output takes them."""
-    variances = np.array([noise.sigma**2, noise.shot, noise.intensity]) / noise.average
-    return cast("Doubles", np.concatenate([[noise.mean], variances]))
+    return np.array([noise.mean, *(each / noise.average for each in noise.coefficients)])

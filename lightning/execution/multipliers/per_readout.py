@@ -58,7 +58,7 @@ class PerReadoutMultiplier:
         """Return the noise as the kernel takes it."""
         noise = self.noise
         limit = noise.full_scale * self._hardware.wavelengths
-        return np.array([noise.mean, noise.sigma**2, noise.shot, noise.intensity, noise.average, limit])
+        return np.array([noise.mean, noise.average, limit, *noise.coefficients])
 
     def _ready(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts:

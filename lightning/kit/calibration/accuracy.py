@@ -1,4 +1,4 @@
-"""Accuracy of a set of answers, as the published library defines it, and the decoders that it is compared with.
+"""Accuracy of a set of answers, as the published library defines it.
 
 Accuracy in per cent is 100 - 100 * RMSE of the result normalised to 1. Rounding to eight bits alone leaves an
 error of 1/sqrt(12) of 1/255, so no eight-bit answer exceeds 99.887 per cent on average.
@@ -9,15 +9,11 @@ error of 1/sqrt(12) of 1/255, so no eight-bit answer exceeds 99.887 per cent on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.decoder import FULL
 from lightning.kit.calibration.fringe import Floats
-
-Decode = Callable[[npt.ArrayLike], Floats]
 
 
 def accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -43,23 +39,3 @@ def true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """
     product: Floats = np.asarray(a, dtype=float) * np.asarray(b, dtype=float) / FULL
     return product
-
-
-def polynomial_decoder(levels: npt.ArrayLike, products: npt.ArrayLike, degree: int = 2) -> Decode:
-    """Return a decoder from normalised level to product by a polynomial, the simplest thing one can do."""
-    y, scale = _normalised(levels)
-    fitted = np.polynomial.Polynomial.fit(y, np.asarray(products, dtype=float), degree)
-    return lambda more: np.asarray(fitted(np.asarray(more, dtype=float) / scale))
-
-
-def chebyshev_decoder(levels: npt.ArrayLike, products: npt.ArrayLike, degree: int = 3) -> Decode:
-    """Return the published library's decoder: a Chebyshev series of degree 3 on the domain [0, 1]."""
-    y, scale = _normalised(levels)
-    fitted = np.polynomial.Chebyshev.fit(y, np.asarray(products, dtype=float), degree, domain=[0, 1])
-    return lambda more: np.asarray(fitted(np.asarray(more, dtype=float) / scale))
-
-
-def _normalised(levels: npt.ArrayLike) -> tuple[Floats, float]:
-    y = np.asarray(levels, dtype=float)
-    scale = float(y.max()) or 1.0
-    return y / scale, scale

@@ -6,9 +6,10 @@ for which device is asked in `check`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,20 +112,20 @@ class Calibration:
 
     def word_table(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
-        chosen = _valid(values)
-        both = _lit(chosen).all(axis=1)
-        columns = [
-            np.where(both, m.shared.words[chosen[:, i]], m.encoder.words[chosen[:, i]])
-            for i, m in enumerate(self.modulators)
-        ]
-        return np.stack(columns, axis=1)
+        return self._table(values, lambda encoder: encoder.words)
 
     def operands(self, values: npt.ArrayLike) -> Floats:
         """Return the operands (0..1) that those words really give, (n, 4)."""
+        return self._table(values, lambda encoder: encoder.operands)
+
+    def _table(
+        self, values: npt.ArrayLike, column: Callable[[Encoder], npt.NDArray[Any]]
+    ) -> npt.NDArray[Any]:
+        """Return a column of each modulator's encoder at (n, 4) values: the shared one where both pairs are lit."""
         chosen = _valid(values)
         both = _lit(chosen).all(axis=1)
         columns = [
-            np.where(both, m.shared.operands[chosen[:, i]], m.encoder.operands[chosen[:, i]])
+            np.where(both, column(m.shared)[chosen[:, i]], column(m.encoder)[chosen[:, i]])
             for i, m in enumerate(self.modulators)
         ]
         return np.stack(columns, axis=1)

@@ -64,15 +64,6 @@ def dimmed(curve: Fringe, full: Encoder, factor: float) -> Encoder:
     return replace(less, operands=less.operands * (less.top - less.floor) / (full.top - full.floor))
 
 
-def linear_words(full_scale: int = 20_000) -> Words:
-    """Return the words in proportion to the value, as the published library drives without a calibration.
-
-    >>> linear_words()[[0, 51, 255]].tolist()
-    [0, 4000, 20000]
-    """
-    return np.rint(np.arange(LEVELS) * full_scale / (LEVELS - 1)).astype(np.int64)
-
-
 def _nearest_words(curve: Fringe, wanted: Floats, low: float, high: float) -> Words:
     """Return the nearest words, from the curve inverted on a table of all words: its phase grows over [low, high]."""
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)

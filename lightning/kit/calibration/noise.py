@@ -25,9 +25,6 @@ import numpy.typing as npt
 
 from lightning.kit.calibration.fringe import Floats
 
-ELECTRON_C = 1.602176634e-19
-"""Charge of the electron (exact since 2019)."""
-
 
 @dataclass(frozen=True, slots=True)
 class NoiseModel:
@@ -57,15 +54,6 @@ class NoiseModel:
     def rin_db_hz(self, bandwidth_hz: float) -> float:
         """Return the laser's RIN, when single readings see this noise bandwidth; -inf where none was found."""
         return float(10 * np.log10(self.rin / bandwidth_hz)) if self.rin > 0 else -np.inf
-
-    def counts_per_ampere(self, bandwidth_hz: float) -> float:
-        """Gain of receiver and converter: shot noise is a known current, 2 q I B, so it is a scale."""
-        return self.shot / (2 * ELECTRON_C * bandwidth_hz)
-
-    def thermal_a_per_rthz(self, bandwidth_hz: float) -> float:
-        """Return the input-referred current noise, where shot noise gave the scale; nan where it did not."""
-        scale = self.counts_per_ampere(bandwidth_hz)
-        return float(np.sqrt(self.constant / bandwidth_hz) / scale) if scale > 0 else np.nan
 
 
 def fit_noise(

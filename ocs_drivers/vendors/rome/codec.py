@@ -10,12 +10,13 @@ Multiple Cross Connect Severe Failure                                           
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ocs_drivers.errors import DeviceError, PortError, RobotFault
 
 SHOW_BOARD = "show board"
 SHOW_PORTS = "port show"
+SHOW_LOGICAL = "port show logic table"
 SHOW_QUEUE = "connection show pending"
 HOMING_RUN = "homing run"
 ENABLE = "connection set command-execution enable"
@@ -35,7 +36,7 @@ ENABLED = re.compile(r"connection execution is enabled", re.IGNORECASE)
 STOPPED = re.compile(r"Cross Connect Severe Failure", re.IGNORECASE)
 
 _FAILED = re.compile(
-    r"OPERATION (?:VALIDATION )?FAILED:\s*(?P<one>[EW]\d+)(?:\[\w+\])?(?:-|<->)(?P<other>[EW]\d+)(?:\[\w+\])?"
+    r"OPERATION (?:VALIDATION )?FAILED:\s*(?P<one>[EW]?\d+)(?:\[\w+\])?(?:-|<->)(?P<other>[EW]?\d+)(?:\[\w+\])?"
     r".*?(?:requestType=|OP:)(?P<command>\w+)",
     re.IGNORECASE,
 )
@@ -78,18 +79,20 @@ def check_accepted(lines: Sequence[str]) -> None:
             raise DeviceError(line.strip(), device_code="ERROR")
 
 
-def failure_of(lines: Iterable[str], names: tuple[str, str], command: str) -> str | None:
-    """Return the line that says that this very request has failed, or was not even valid.
+def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
+    """Return the line that says that this very request has failed, or was not even valid, by any of its names.
 
     >>> failure_of(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],
-    ...     ("E6", "W4"),
+    ...     [("E6", "W4")],
     ...     "connect",
     ... )
     '08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect'
     """
     for line in lines:
         match = _FAILED.search(line)
-        if match and match["command"].lower() == command and {match["one"], match["other"]} == set(names):
+        if match is None or match["command"].lower() != command:
+            continue
+        if any({match["one"], match["other"]} == set(pair) for pair in names):
             return line
     return None

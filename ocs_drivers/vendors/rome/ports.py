@@ -6,7 +6,7 @@ matrix has E1..EN; of two, the second goes on counting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 Pair = tuple[int, int]
@@ -42,6 +42,34 @@ class Layout:
     def names(self, pair: Pair) -> tuple[str, str]:
         """Return the device's names of an input and an output."""
         return self.name(pair[0]), self.name(pair[1])
+
+    def mirrored(self, pair: Pair) -> Pair | None:
+        """Return the circuit the other way between the same two logical ports; None where there is none.
+
+        >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
+        >>> layout.mirrored((1, 4)), layout.mirrored((1, 3))
+        ((2, 3), None)
+        """
+        both = self.pairs(*self._logical_names(pair))
+        return both[1] if both[:1] == (pair,) and both[0] != both[1] else None
+
+    def request(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
+        """Return the two names of one request; None where it takes several.
+
+        They are an E and a W port for one circuit, and logical ports for a circuit and its mirrored one.
+        """
+        if not pairs:
+            return None
+        first = min(pairs)
+        if len(pairs) == 1:
+            return self.names(first)
+        return self._logical_names(first) if {first, self.mirrored(first)} == set(pairs) else None
+
+    def _logical_names(self, pair: Pair) -> tuple[str, str]:
+        """Return the logical names of an input and an output; empty where a port has none."""
+        by_port = {name: logical for logical, names in self.logical.items() for name in names}
+        source, output = self.names(pair)
+        return by_port.get(source, ""), by_port.get(output, "")
 
     def is_one_matrix(self, pair: Pair) -> bool:
         """Return True if both ports are of the same matrix, as far as the device reports."""

@@ -55,9 +55,9 @@ Handler = Callable[[Typed], str | Awaitable[str]]
 class Manner:
     """Appearance of a command line.
 
-    `prompt` is printed as it stands, in colour where `colour`. `account` is asked for on the line itself,
-    as over telnet; None where the wire has a login of its own, whose user is then `user`. `page_rows` is the
-    length of a page, 0 for no paging. `unknown` is the answer to an unknown command, `noise` the line that the
+    `prompt` is printed as it stands, in colour where `colour`. `account` is asked for on the line itself, the user
+    with `login`, as over telnet; None where the wire has a login of its own, whose user is then `user`. `page_rows`
+    is the length of a page, 0 for no paging. `unknown` is the answer to an unknown command, `noise` the line that the
     fault of that name throws into a table. `leave` are commands that end the session.
     """
 
@@ -65,6 +65,7 @@ class Manner:
     user: str = "admin"
     account: tuple[str, str] | None = None
     greeting: str = ""
+    login: str = "login: "
     echo: bool = True
     colour: bool = False
     page_rows: int = 0
@@ -193,7 +194,7 @@ class _Session:
     async def _login(self) -> str:
         """Return the user who has logged in; empty when the client left or guessed three times."""
         for _ in range(3):
-            self.print("login: ")
+            self.print(self._manner.login)
             user = await self._typed()
             self.print("Password: ")
             password = await self._typed(secret=True)

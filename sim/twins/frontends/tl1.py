@@ -132,11 +132,16 @@ class Tl1Frontend(ABC):
 
     # -- frames
 
+    def pages(self, lines: Lines) -> list[Lines]:
+        """Return the lines of each block of an answer: `page_rows` of them, or all in one."""
+        size = self.page_rows or max(len(lines), 1)
+        return [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
+
     def answer(self, command: Command, lines: Lines) -> bytes:
         """Return the frame of a completed command."""
         tag, note = self.tag(command), self.note(command)
         now = local_time()
-        return self.framing.answer(self.device.name, tag, lines, now, page_rows=self.page_rows, note=note)
+        return self.framing.answer(self.device.name, tag, self.pages(lines), now, note=note)
 
     def denial(self, command: Command, denied: Denied) -> bytes:
         """Return the frame of a refused command."""

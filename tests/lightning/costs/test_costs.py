@@ -9,7 +9,7 @@ from lightning.compiler import Options, compile_network, load_or_compile
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.lng_file.archive import model_hash
 from lightning.costs import BASELINES, PRESETS, costs_of
-from lightning.costs.shot_noise import photons_for_bits, shot_noise, shot_noise_curve
+from lightning.costs.shot_noise import shot_noise, shot_noise_curve
 from lightning.errors import OutOfRange
 from lightning.networks import load_network
 from lightning.networks.network import Network, Node
@@ -126,11 +126,6 @@ def test_baselines_are_both_ways_to_count_an_a100():
 def test_an_unknown_preset_is_refused_by_name(model):
     with pytest.raises(OutOfRange, match=r"no preset 'moon'.*prototype"):
         costs_of(model, "moon")
-
-
-def test_photons_for_bits_by_hand():
-    assert photons_for_bits(8, 784) == pytest.approx(12 * 65536 / 784)
-    assert photons_for_bits(4, 784) < 4
 
 
 @pytest.mark.parametrize(("photons", "efficiency"), [(0.0, 0.8), (-1.0, 0.8), (1.0, 0.0), (1.0, 1.5)])

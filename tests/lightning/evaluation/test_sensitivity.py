@@ -10,7 +10,7 @@ from lightning.errors import OutOfRange
 from lightning.evaluation import load_dataset
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.models import compiled_for
-from lightning.evaluation.sensitivity import one_noisy_layer, scaled, sensitivity
+from lightning.evaluation.sensitivity import one_noisy_layer, sensitivity
 from lightning.execution import Noise, open_executor
 
 NOISE = Noise(sigma=10.0)
@@ -84,8 +84,3 @@ def test_noise_in_one_layer_is_the_same_draws_as_in_all(weak, bright_blocks):
     one = one_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
     assert (one == open_executor(model, "noisy", noise=NOISE, seed=5).run(data.x).scores).all()
     assert (one != one_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()
-
-
-def test_scaled_noise_has_every_part_scaled():
-    found = scaled(Noise(sigma=1.0, shot=0.5, intensity=0.25, mean=0.5), 2.0)
-    assert (found.sigma, found.shot, found.intensity, found.mean) == (2, 2, 1, 0.5)

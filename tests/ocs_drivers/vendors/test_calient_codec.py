@@ -16,9 +16,9 @@ from ocs_drivers import CrossConnects
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import PendingMove, PortState, Power
+from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.calient import rest_codec, tl1_codec
 from ocs_drivers.vendors.calient.circuits import Circuits, check_not_booked, port_state, power_reading
-from ocs_drivers.vendors.calient.echo import EchoCancelled
 from ocs_drivers.vendors.calient.ports import Circuit, Names, parse_circuit_name
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 

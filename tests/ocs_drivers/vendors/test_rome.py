@@ -330,10 +330,10 @@ def test_a_failure_is_of_the_request_that_it_names():
         "08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect",
         "08-06-2019 09:01 CONNECTION OPERATION FAILED:E4[1AE2]<->W3[1AW3] OP:connect",
     ]
-    assert failure_of(lines, ("E6", "W4"), "connect") == lines[0]
-    assert failure_of(lines, ("E4", "W3"), "connect") == lines[1]
-    assert failure_of(lines, ("E4", "W3"), "disconnect") is None
-    assert failure_of(lines, ("E6", "W3"), "connect") is None
+    assert failure_of(lines, [("E6", "W4")], "connect") == lines[0]
+    assert failure_of(lines, [("E4", "W3")], "connect") == lines[1]
+    assert failure_of(lines, [("E4", "W3")], "disconnect") is None
+    assert failure_of(lines, [("E6", "W3")], "connect") is None
 
 
 # -- tables by chance

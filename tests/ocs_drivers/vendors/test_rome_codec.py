@@ -134,9 +134,9 @@ def test_ports_of_two_matrices_are_distinguished_where_the_device_reports_them()
 
 def test_a_failure_is_ours_by_its_ports_and_its_command():
     line = "08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"
-    assert codec.failure_of([line], ("W4", "E6"), "connect") == line
-    assert codec.failure_of([line], ("E6", "W4"), "disconnect") is None
-    assert codec.failure_of([line], ("E6", "W5"), "connect") is None
+    assert codec.failure_of([line], [("W4", "E6")], "connect") == line
+    assert codec.failure_of([line], [("E6", "W4")], "disconnect") is None
+    assert codec.failure_of([line], [("E6", "W5")], "connect") is None
 
 
 def test_a_board_without_a_serial_number_has_an_empty_one():

@@ -38,6 +38,11 @@ MOVE_S = 40.0
 HOMING_S = 60.0
 IDLE_S = 600.0
 
+_GREETINGS = {
+    "ROME": "Welcome to ROME CLI (SIMULATED)",
+    "AFM": "\r\n\r\nWelcome to FiberZone AFM CLI (SIMULATED)\r\n\r\n",
+}
+
 _OPTIONS = (
     "matrices",
     "mode",
@@ -73,7 +78,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
         for frontend in frontends:
             frontend.announce(*lines)
 
-    cabinet = Cabinet(device, robot, _quirks(settings), say)
+    cabinet = Cabinet(device, robot, _quirks(settings, numbers_ports=manner == "AFM"), say)
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     commands = _commands(settings, cabinet, manner, table_faults)
     account = settings.account("admin", "admin")
@@ -93,11 +98,12 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     )
 
 
-def _quirks(settings: TwinSettings) -> Quirks:
+def _quirks(settings: TwinSettings, *, numbers_ports: bool) -> Quirks:
     return Quirks(
         matrices=int(settings.choice("matrices", "1", "2")),
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
+        numbers_ports=numbers_ports,
     )
 
 
@@ -122,7 +128,8 @@ def _manner(settings: TwinSettings, name: str, manner: Printing, user: str) -> M
     return Manner(
         f"{name}[{settings.choice('mode', 'OPER', 'TECH')}]# ",
         user=user,
-        greeting=f"Welcome to {manner} CLI (SIMULATED)",
+        greeting=_GREETINGS[manner],
+        login="login: " if manner == "ROME" else "Login:",
         colour=settings.flag("colour"),
         unknown="Error: unknown command",
         rejected="username or password invalid",

@@ -17,7 +17,7 @@ from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Event, Job, Kind, Robot
 
 _BEGINNING = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time, and this is nobody's
-_NAME = re.compile(r"(?P<side>[EW])(?P<number>\d+)")
+_NAME = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
@@ -25,12 +25,14 @@ _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 class Quirks:
     """Behaviour that the published material leaves open.
 
-    `announces_jam` in words, `validates_at_once` before queueing.
+    `announces_jam` in words, `validates_at_once` before queueing. With `numbers_ports`, logical ports have a number
+    for their name, as an AFM has it, else the letter of their matrix and a number.
     """
 
     matrices: int
     announces_jam: bool
     validates_at_once: bool
+    numbers_ports: bool = False
 
 
 class Cabinet:
@@ -89,7 +91,13 @@ class Cabinet:
 
     def logical(self, port: int) -> str:
         """Return the logical name of a port, which goes on counting in the second matrix."""
-        return f"{self.matrix_of(port)}{self.name(port)[1:]}"
+        letter = "" if self._quirks.numbers_ports else self.matrix_of(port)
+        return f"{letter}{self.name(port)[1:]}"
+
+    @property
+    def logical_ports(self) -> int:
+        """Number of ports that have both an E and a W port."""
+        return min(self.sizes)
 
     def full(self, port: int) -> str:
         """Name and place, as messages show them."""
@@ -122,7 +130,8 @@ class Cabinet:
 
     def _logical_port(self, name: str) -> Pair:
         """Return the E and W port of a logical name. Raises `CommandError`."""
-        east, west = self.port(f"E{name[1:]}"), self.port(f"W{name[1:]}")
+        number = name if self._quirks.numbers_ports else name[1:]
+        east, west = self.port(f"E{number}"), self.port(f"W{number}")
         if name not in {self.logical(east), self.logical(west)}:
             raise CommandError(f"Error: no port {name}")
         return east, west

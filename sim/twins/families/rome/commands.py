@@ -67,6 +67,9 @@ class Commands:
             r"homing\s+run": self._home,
             r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._told(self._execute),
         }
+        if printer.manner == "AFM":
+            known[r"port\s+show\s+logic\s+table"] = lambda _: printer.logic_table(cabinet)
+            known[r"port\s+show\s+logic"] = lambda _: printer.logic(cabinet)
         if self.tells_queue:
             known[r"connection\s+show\s+pending"] = lambda _: printer.queue(cabinet)
         return known

@@ -58,3 +58,26 @@ class NumericKit:
 @pytest.fixture
 def numeric_kit():
     return NumericKit
+
+
+def _decoder(series, degree, **options):
+    """Return a decoder from normalised level to product, as `decode(levels)`, fitted to levels and products."""
+
+    def fitted_to(levels, products):
+        scale = float(np.max(levels)) or 1.0
+        fitted = series.fit(levels / scale, products, degree, **options)
+        return lambda more: fitted(more / scale)
+
+    return fitted_to
+
+
+@pytest.fixture
+def polynomial_decoder():
+    """Return the simplest decoder that one can do."""
+    return _decoder(np.polynomial.Polynomial, 2)
+
+
+@pytest.fixture
+def chebyshev_decoder():
+    """Return the published library's: a Chebyshev series of degree 3 on the domain [0, 1]."""
+    return _decoder(np.polynomial.Chebyshev, 3, domain=[0, 1])

@@ -11,13 +11,10 @@ skip_without("qick")
 import lightning
 from lightning.kit.calibration.accuracy import (
     accuracy,
-    chebyshev_decoder,
-    polynomial_decoder,
     rms_error,
     true_product,
 )
 from lightning.kit.calibration.drift import drift, recalibrate
-from lightning.kit.calibration.encoder import linear_words
 from lightning.kit.calibration.guided import guided_run
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.calibration.measurement.bench import Bench
@@ -84,10 +81,10 @@ def test_without_noise_the_integers_of_the_board_are_off_by_one_at_most_and_seld
     assert seldom <= share
 
 
-def test_linear_words_as_published_are_no_encoder(kit):
+def test_linear_words_as_published_are_no_encoder(kit, chebyshev_decoder):
     soc, run = kit
     words = np.zeros((1_024, 4), dtype=np.int64)
-    words[:, :2] = linear_words()[PAIRS[:, :1_024].T]
+    words[:, :2] = np.rint(PAIRS[:, :1_024].T * 20_000 / 255)  # as the published library drives
     levels = LightningCompute(soc, run.calibration).rows.read(words, shots=4).levels
     published = chebyshev_decoder(levels[:512], true_product(*PAIRS[:, :512]))(levels[512:])
     assert accuracy(published, *PAIRS[:, 512:1_024]) < 98.0
@@ -95,7 +92,9 @@ def test_linear_words_as_published_are_no_encoder(kit):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [21, 22])
-def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polynomials(seed):
+def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polynomials(
+    seed, polynomial_decoder, chebyshev_decoder
+):
     rng = np.random.default_rng(seed)
     knobs = "".join(
         f"&v_pi_{i}={rng.uniform(4.4, 5.6):.3f}&null_v_{i}={rng.uniform(2.6, 3.4):.3f}"

@@ -3,8 +3,6 @@ import pytest
 
 from lightning.kit.calibration.accuracy import (
     accuracy,
-    chebyshev_decoder,
-    polynomial_decoder,
     rms_error,
     true_product,
 )
@@ -90,7 +88,7 @@ def test_constant_noise_of_one_sample_of_the_converter_leaves_99_25_per_cent():
     assert found == pytest.approx(99.36, abs=0.04)
 
 
-def test_polynomials_cannot_take_leaks_off_and_ours_can():
+def test_polynomials_cannot_take_leaks_off_and_ours_can(polynomial_decoder, chebyshev_decoder):
     rng = np.random.default_rng(6)
     values = rng.integers(0, 256, (4_096, 2))
     v = np.zeros((4_096, 4))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lightning.kit.calibration.encoder import dimmed, encoder, linear_words
+from lightning.kit.calibration.encoder import dimmed, encoder
 from lightning.kit.calibration.fringe import Fringe, fit
 
 WORDS = np.linspace(-6_000, 32_766, 256).round()
@@ -92,8 +92,3 @@ def test_a_dimmed_encoder_gives_operands_in_the_unit_of_the_full_one():
     assert half.words[255] == 10_000
     assert half.operands[255] == pytest.approx(0.5, abs=1e-4)
     assert half.operands == pytest.approx(0.5 * np.arange(256) / 255, abs=1e-4)
-
-
-def test_linear_words_are_the_published_ones():
-    words = linear_words()
-    assert words[[0, 128, 255]].tolist() == [0, 10_039, 20_000]

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from lightning.kit.calibration.noise import ELECTRON_C, NoiseModel, fit_noise
+from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
 BANDWIDTH_HZ = 4e9
+ELECTRON_C = 1.602176634e-19
 COUNTS_PER_AMPERE = 15.4e6
 FULL = 15_400.0
 
@@ -24,8 +25,9 @@ def test_the_fit_recovers_rin_shot_and_thermal_noise():
     levels, variances, readings = measured(1, -140.0, 20e-12, readings=40_000)
     found = fit_noise(levels, variances, readings)
     assert found.rin_db_hz(BANDWIDTH_HZ) == pytest.approx(-140.0, abs=0.2)
-    assert found.counts_per_ampere(BANDWIDTH_HZ) == pytest.approx(COUNTS_PER_AMPERE, rel=0.15)
-    assert found.thermal_a_per_rthz(BANDWIDTH_HZ) == pytest.approx(20e-12, rel=0.15)
+    counts_per_ampere = found.shot / (2 * ELECTRON_C * BANDWIDTH_HZ)  # shot noise is a known current, 2 q I B
+    assert counts_per_ampere == pytest.approx(COUNTS_PER_AMPERE, rel=0.15)
+    assert np.sqrt(found.constant / BANDWIDTH_HZ) / counts_per_ampere == pytest.approx(20e-12, rel=0.15)
     assert found.sigma(FULL) * 255 / FULL == pytest.approx(np.sqrt(1.61**2 + 0.29**2 + 0.32**2), rel=0.02)
 
 
@@ -55,7 +57,6 @@ def test_no_noise_is_fitted_as_none():
     found = fit_noise(np.linspace(0, 1e4, 12), np.zeros(12), 100)
     assert found.variance(1e4) == 0.0
     assert found.rin_db_hz(1e9) == -np.inf
-    assert np.isnan(found.thermal_a_per_rthz(1e9))
 
 
 def test_too_little_is_refused():
