@@ -159,15 +159,15 @@ def _by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, f
     return found
 
 
-def _working(received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]) -> list[int]:
+def _working(
+    received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
+) -> list[int]:
     """Return the lanes in use: eight are printed of a module with four."""
     lanes = sorted(received)
     if not any(bias.values()):
         return lanes
     dark = -math.inf
-    return [
-        lane for lane in lanes if bias.get(lane) or sent.get(lane, dark) > dark or received[lane] > dark
-    ]
+    return [lane for lane in lanes if bias.get(lane) or sent.get(lane, dark) > dark or received[lane] > dark]
 
 
 def _window(fields: Mapping[str, str]) -> Window | None:

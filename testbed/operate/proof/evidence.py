@@ -12,10 +12,11 @@ from ocs_drivers.errors import TransportError
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_all
+from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.light import SwitchReading, read_light
 from testbed.operate.model import Circuit, LabPlan
-from testbed.operate.proof.receivers import ReceivedPowers
+from testbed.operate.proof.receivers import Readings
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -34,7 +35,7 @@ class Evidence:
     off: Mapping[str, str] = field(default_factory=dict)
     probe: ProbeReport | None = None
     kernels: Mapping[str, KernelState] = field(default_factory=dict)
-    received: ReceivedPowers = field(default_factory=dict)
+    received: Readings = field(default_factory=dict)
     reached: Reachability | None = None
     changing: tuple[str, ...] = ()
 
@@ -107,5 +108,7 @@ def _with_hosts(
     asked = [host for host in fleet.hosts if host.name in joined]
     with ThreadPoolExecutor(max_workers=2) as pool:  # the probe mostly waits
         states = pool.submit(read_kernels, fleet, lab)
+        light = pool.submit(read_receivers, fleet, lab)
         probe = probe_links(fleet, lab, epoch)
-        return Evidence(readings, off, probe, states.result(), reached=ping_all(fleet, hosts=asked))
+        kernel_states, received = states.result(), light.result()
+    return Evidence(readings, off, probe, kernel_states, received, ping_all(fleet, hosts=asked))

@@ -138,6 +138,13 @@ def test_a_fault_of_a_kernel_is_told_once_and_rightly(ring, fault):
 A1 = "a/nic1 -> b/nic1"
 LIGHT_FAULTS = {
     "dirty": ([("loss", {"fibre": "a/nic1:transmit", "loss_db": 3})], [("excess_loss", A1)]),
+    **{
+        f"receiver dirty by {db} dB": (
+            [("loss", {"fibre": "b/nic1:receive", "loss_db": db})],
+            [("excess_loss", A1)],
+        )
+        for db in (1, 3, 10, 18)
+    },
     "transmit fibre cut": ([("loss", {"fibre": "a/nic1:transmit", "loss_db": 99})], [("no_light", A1)]),
     "receive fibre cut": ([("loss", {"fibre": "b/nic1:receive", "loss_db": 99})], [("no_carrier", A1)]),
     "laser off": ([("laser", {"nic": "a/nic1", "on": False})], [("no_light", A1)]),

@@ -12,7 +12,9 @@ skip_without("pydantic")
 
 from testbed.lab.hosts.forwarding import forwarding_path
 from testbed.lab.hosts.kernel_state import Neighbour, Route
+from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.operate.findings import KINDS
+from testbed.operate.model import LinkFinding, VerifyReport
 
 
 def test_a_healthy_lab_has_no_findings(worlds):
@@ -299,16 +301,23 @@ def test_a_module_that_reports_nothing_is_a_finding_and_no_error(worlds):
     world = worlds()
     evidence = world.evidence()
     first = ("b", "nic1")
-    received = {**evidence.received, first: replace(evidence.received[first], dbm=None)}
-    world.evidence = lambda: replace(evidence, received=received)
-    assert world.told() == [("no_module_readings", "b/nic1")]
+    silent = ReceiverReading(reason="Operation not supported")
+    world.evidence = lambda: replace(evidence, received={**evidence.received, first: silent})
+    (finding,) = world.findings()
+    assert (finding.kind, finding.subject) == ("no_module_readings", "b/nic1")
+    assert finding.detail == "Operation not supported"
+    assert VerifyReport(48, 48, (finding,)).ok
+    assert not VerifyReport(48, 48, (finding, LinkFinding("wrong_mtu", "b/nic1", "1500"))).ok
 
 
 def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
     world = worlds()
     evidence = world.evidence()
     first = ("b", "nic1")
-    received = {**evidence.received, first: replace(evidence.received[first], highest_dbm=-5.0)}
+    received = {
+        **evidence.received,
+        first: replace(evidence.received[first], window=Window(-20.0, -18.0, -6.0, -5.0)),
+    }
     world.evidence = lambda: replace(evidence, received=received)
     assert world.told() == [("power_out_of_window", "b/nic1")] or world.told() == [
         ("power_out_of_window", A1)
