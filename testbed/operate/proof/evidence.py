@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 ATTEMPTS = 3
+WINDOW_S = 0.25
+"""Time that hosts listen on after the last one has spoken: frames need microseconds, busy hosts more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,9 @@ def _with_hosts(
         return Evidence(readings, off, probe_links(fleet, lab, epoch))
     joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
     asked = [host for host in fleet.hosts if host.name in joined]
-    with ThreadPoolExecutor(max_workers=2) as pool:  # the probe mostly waits
+    with ThreadPoolExecutor(max_workers=3) as pool:  # the probe mostly waits, and none disturbs another
         states = pool.submit(read_kernels, fleet, lab)
         light = pool.submit(read_receivers, fleet, lab)
-        probe = probe_links(fleet, lab, epoch)
-        kernel_states, received = states.result(), light.result()
-    return Evidence(readings, off, probe, kernel_states, received, ping_all(fleet, hosts=asked))
+        pings = pool.submit(ping_all, fleet, hosts=asked)
+        probe = probe_links(fleet, lab, epoch, window_s=WINDOW_S)
+        return Evidence(readings, off, probe, states.result(), light.result(), pings.result())
