@@ -218,3 +218,16 @@ def test_swapped_fibres_are_narrowed_to_one_end_and_the_circuit_is_put_back(ring
     (finding,) = narrow(ring.session, RING, report).findings
     assert f"the {side} fibres at" in finding.detail
     assert ring.session.switches["ocs1"].read().revision == before
+
+
+def test_exchanged_cables_are_narrowed_to_those_of_two_nics(ring):
+    for side in ("transmit", "receive"):
+        ring.ask("plant", "swap", fibres=[f"a/nic1:{side}", f"c/nic1:{side}"])
+    report = ring.session.prove(RING)
+    assert "or those of" in report.findings[0].detail, "links run both ways: two exchanges look the same"
+    notes = []
+    (finding,) = narrow(ring.session, RING, report, notes.append).findings
+    assert finding.detail.startswith(
+        "the whole cables of a/nic1 and c/nic1 are exchanged: without the circuit"
+    )
+    assert [note.split(" is ")[1] for note in notes] == ["taken down for a moment", "put back"]
