@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
+    from testbed.operate.model import VerifyReport
     from testbed.operate.session import BringUpReport, Design, LabSession
 
 
@@ -31,11 +32,15 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def _session(
-    lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
+    lab: Lab,
+    hosts: HostsChoice | None = None,
+    *,
+    journal_dir: Path | None = None,
+    partial: bool = False,
 ) -> Iterator[LabSession]:
     """Provide the lab opened: its switches, and its hosts where `hosts` says which.
 
-    With a journal it may be changed.
+    With a journal it may be changed; a partial one goes on without what does not answer.
     """
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
@@ -43,7 +48,7 @@ def _session(
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
     with ExitStack() as stack:
         journal = stack.enter_context(_journal_in(journal_dir)) if journal_dir else None
-        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled))
+        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled, partial=partial))
 
 
 def _journal_in(runs_dir: Path) -> Journal:
@@ -136,7 +141,7 @@ def apply(
             design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
         )
     document = _about(lab, hosts) | _applied(brought) | {"notes": notes}
-    lines = [_heading(lab, design, hosts), *_finding_lines(document["findings"])]
+    lines = [_heading(lab, design, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
     print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
@@ -161,29 +166,52 @@ def verify(
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
     hosts: options.HostsMode = "auto",
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    narrow: options.Narrow = False,
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
+    """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import running_lab_and_design
+    from testbed.operate.apply import check_permission
+    from testbed.operate.narrow import narrow as narrowed
 
     lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, hosts) as session:
-        report = session.verify(session.plan(design, take_over=True))
+    notes: list[str] = []
+    if narrow:
+        check_permission(lab, really_move)
+    with _session(lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
+        report = session.prove(design)
+        if narrow:
+            report = narrowed(session, design, report, notes.append)
     findings = [asdict(finding) for finding in report.findings]
     document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
-    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
-    looked_at = f"{report.circuits} circuits looked at{heard}"
-    lines = [_heading(lab, design, hosts), looked_at, *_finding_lines(findings)]
+    document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {"notes": notes} if narrow else {}
+    lines = [
+        _heading(lab, design, hosts),
+        _looked_at(report),
+        *notes,
+        *_finding_lines(findings, ok=report.ok),
+    ]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
 
-def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
-    if not findings:
-        return ["everything is as planned"]
-    return [f"{finding['kind']}: {finding['subject']}: {finding['detail']}" for finding in findings]
+def _looked_at(report: VerifyReport) -> str:
+    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    return f"{report.circuits} circuits looked at{heard}"
+
+
+def _finding_lines(findings: list[dict[str, Any]], *, ok: bool) -> list[str]:
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
+        if finding["hint"] not in finding["detail"]:
+            lines.append(f"    {finding['hint']}")
+    return [*lines, "everything is as planned"] if ok else lines
 
 
 def path(
@@ -196,22 +224,32 @@ def path(
     method: options.Method = "geometric",
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    hosts: options.HostsMode = "auto",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: options.AsJson = False,
 ) -> int:
-    """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
+    """Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
-    from testbed.operate.path import describe_path, follow_path, node_named
+    from testbed.operate.path import (
+        describe_kernel_path,
+        describe_path,
+        follow_path,
+        kernel_path,
+        node_named,
+    )
 
     lab = load_lab(lab_file)
     for name in (source, target):
         node_named(lab, name)  # told before any lab is looked for
     lab = find_running(lab)
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab) as session:
-        hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
-    document = {**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
-    print_answer(document, [_heading(lab, design), *describe_path(hops)], as_json=as_json)
-    return DONE
+    with _session(lab, hosts) as session:
+        ends = node_named(lab, source), node_named(lab, target)
+        hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
+    document = {**_about(lab, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
+    document["kernel"] = asdict(way) if way else None
+    lines = [_heading(lab, design, hosts), *describe_path(hops), *describe_kernel_path(way)]
+    print_answer(document, lines, as_json=as_json)
+    return CHANGES if way and way.differs else DONE

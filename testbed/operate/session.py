@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
+from ocs_drivers.errors import TransportError
 from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
@@ -26,7 +27,7 @@ from testbed.lab.shards import shard_of
 from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
-from testbed.operate.plan import plan_lab
+from testbed.operate.plan import circuits_of, plan_lab
 from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
@@ -133,22 +134,42 @@ def _planes(lab: Lab, degree: int) -> int:
 
 
 @contextmanager
-def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) -> Iterator[LabSession]:
+def open_lab(
+    lab: Lab, journal: Journal | None, *, model_hosts: bool = False, partial: bool = False
+) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
-    Without a journal the session only looks: nothing can be applied.
+    Without a journal the session only looks: nothing can be applied. A `partial` one goes on without switches and
+    hosts that do not answer; `LabSession.off` says why.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
-        switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
-        yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
+        switches, off = _open_switches(lab, stack, partial=partial)
+        fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
+        yield LabSession(lab, switches, fleet, journal, off={**off, **(fleet.off if fleet else {})})
 
 
-def _fleet(lab: Lab) -> SshFleet:
+def _open_switches(
+    lab: Lab, stack: ExitStack, *, partial: bool
+) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
+    """Return the switches that answer, and why others do not; those raise `TransportError` unless `partial`."""
+    switches: dict[str, OpticalSwitch] = {}
+    off: dict[str, str] = {}
+    for switch in lab.switches:
+        try:
+            switches[switch.name] = stack.enter_context(open_switch(switch.address))
+        except TransportError as error:
+            if not partial:
+                raise
+            off[switch.name] = str(error)
+    return switches, off
+
+
+def _fleet(lab: Lab, *, partial: bool) -> SshFleet:
     from testbed.lab.hosts.fleet import SshFleet
 
-    return SshFleet(lab)
+    return SshFleet(lab, partial=partial)
 
 
 def check_up(lab: Lab) -> None:
@@ -168,12 +189,19 @@ class LabSession:
     """
 
     def __init__(
-        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal | None
+        self,
+        lab: Lab,
+        switches: Mapping[str, OpticalSwitch],
+        fleet: Fleet | None,
+        journal: Journal | None,
+        *,
+        off: Mapping[str, str] | None = None,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
+        self.off = off or {}
         self._macs: Mapping[str, Mapping[str, str]] | None = None
 
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
@@ -194,9 +222,16 @@ class LabSession:
             self._macs = read_macs(self.fleet)
         install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
 
-    def verify(self, plan: LabPlan) -> VerifyReport:
-        """Compare switches, light and (with real hosts) fibres with the plan."""
-        return verify_lab(self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch())
+    def verify(self, plan: LabPlan, routes: Routes | None = None) -> VerifyReport:
+        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too."""
+        return verify_lab(
+            self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch(), routes=routes, off=self.off
+        )
+
+    def prove(self, design: Design) -> VerifyReport:
+        """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
+        circuits = circuits_of(self.lab, design.wiring)
+        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes)
 
     def _next_epoch(self) -> int:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
@@ -219,6 +254,6 @@ class LabSession:
             f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else "hosts are modelled: no routes"
         )
         note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-        verified = self.verify(plan)
+        verified = self.verify(plan, design.routes)
         note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
         return BringUpReport(design, plan, applied, verified, routes_s)

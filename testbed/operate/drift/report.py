@@ -12,8 +12,8 @@ from testbed.lab.hosts.receivers import ReceiverReading, read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
 from testbed.operate.drift.statistics import Verdict, judge_series
-from testbed.operate.light import TOLERANCE_DB, SwitchReading, judge_circuits, read_ports
-from testbed.operate.loss import held_circuits
+from testbed.operate.findings import KINDS
+from testbed.operate.light import TOLERANCE_DB, SwitchReading, held_circuits, judge_circuits, read_ports
 from testbed.operate.model import Circuit, LinkFinding
 from testbed.operate.plan import own_ports
 
@@ -25,8 +25,6 @@ HISTORY_S = 30 * 86400.0
 """Readings older than this are kept, and no longer judged."""
 RESOLUTION_DB = 0.05
 """Monitors read in steps: a loss of 1 dB reads a little less now and then."""
-INFORMATION = frozenset({"no_module_readings"})
-"""Kinds of findings that nobody needs to act on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class DriftReport:
     @property
     def ok(self) -> bool:
         """True if there is nothing that somebody should act on."""
-        return all(finding.kind in INFORMATION for finding in self.findings)
+        return all(KINDS[finding.kind].only_informs for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Return what `testbed drift --json` prints, but for the lab."""
@@ -149,7 +147,7 @@ def judge_modules(
         if not math.isfinite(reading.power_dbm):
             if leaving:
                 detail = f"light leaves output {circuit.output_port} of {circuit.switch} and does not reach {label}"
-                yield LinkFinding("no_light", subject, f"{detail}: check the receive fibre")
+                yield LinkFinding("no_carrier", subject, detail)
         elif outside := outside_window(reading):
             yield LinkFinding("power_out_of_window", subject, f"{label}: {outside}")
     silent: dict[tuple[str, str], list[str]] = {}

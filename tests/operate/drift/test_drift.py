@@ -108,8 +108,8 @@ def test_a_receiver_that_stays_dark_behind_a_lit_output_is_found(testbed12, firs
     reading = SwitchReading(Snapshot(CrossConnects({1: 53}), 0.0), {53: Power(-1.5)})
     receivers = {("b", "nic1"): replace(LIT, lanes_dbm=(-math.inf,))}
     (found,) = judge_modules(testbed12, [first], {"ocs1": reading}, receivers)
-    assert (found.kind, found.subject) == ("no_light", "a/nic1 -> b/nic1")
-    assert found.detail.startswith("light leaves output 53 of ocs1 and does not reach b/nic1")
+    assert (found.kind, found.subject) == ("no_carrier", "a/nic1 -> b/nic1")
+    assert found.detail == "light leaves output 53 of ocs1 and does not reach b/nic1"
 
 
 class LightFleet:
