@@ -218,7 +218,7 @@ def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
         applied = testbed("apply", up["lab_file"], "--json")
         runs = testbed("runs", "--json")
     finally:
-        testbed("sim", "down", up["lab_id"])
+        testbed("sim", "down", up["lab_file"])
 
     assert applied.json["hosts"] == "model"
     assert (runs.code, runs.json) == (0, {"runs": []})

@@ -27,7 +27,8 @@ _DEVICES = "null zero full random urandom tty fuse net/tun kfd nvidia* dri infin
 _OWN_SYSCTLS = (
     "net fs/mqueue kernel/hostname kernel/domainname kernel/shm* kernel/msg* kernel/sem* kernel/auto_msgmni"
 )
-_READ_ONLY = "sysrq-trigger irq mtrr bus fs acpi scsi"
+# Of these the last lies among the settings of the network, and is the whole kernel's all the same.
+_READ_ONLY = "sysrq-trigger irq mtrr bus fs acpi scsi sys/net/netfilter/nf_hooks_lwtunnel"
 # Clock, modules, ports, log and device nodes are the machine's.
 LEFT_OUT = "-sys_time,-sys_module,-sys_rawio,-syslog,-mknod,-wake_alarm"
 
