@@ -124,7 +124,8 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
             what = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({past})"
         elif verdict.kind == "step":
             kind = "sudden_loss"
-            what = f"loses {verdict.change_db:.1f} dB more since {since} ({past})"
+            once = ", in one reading so far" if verdict.readings_since == 1 else ""
+            what = f"loses {verdict.change_db:.1f} dB more since {since}{once} ({past})"
         elif excess:
             yield LinkFinding("excess_loss", loss.subject, f"{loss.place} loses {by_file} ({past})")
             continue

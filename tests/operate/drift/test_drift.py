@@ -180,7 +180,7 @@ def test_a_sudden_loss_of_1_db_is_found_at_once_and_told_once(bench):
     assert (kind, subject, report.ok) == ("sudden_loss", "a/nic1 -> b/nic1", False)
     detail = report.findings[0].detail
     assert detail.startswith("b/nic1:receive loses 1.0 dB more since 2027-")
-    assert "(baseline 0.3 dB, noise 0." in detail
+    assert ", in one reading so far (baseline 0.3 dB, noise 0." in detail
     assert detail.endswith("13 readings); 1.0 dB more than the lab file says")
 
 
