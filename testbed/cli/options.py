@@ -17,6 +17,16 @@ LabFile = Annotated[Path, typer.Argument(metavar="LAB", help="Lab file (YAML), e
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Simplex = Annotated[bool, typer.Option("--simplex", help="One-way links: every ring is one direction only.")]
 Method = Annotated[StrideMethod, typer.Option("--method", help="How ring strides are chosen.")]
+NamedMethod = Annotated[
+    StrideMethod | None,
+    typer.Option(
+        "--method", help="How ring strides are chosen: 'geometric', unless --plan or --epoch says more."
+    ),
+]
+Epoch = Annotated[
+    int | None,
+    typer.Option("--epoch", metavar="N", min=1, help="Topology that was applied to the lab as this epoch."),
+]
 Groups = Annotated[
     list[str] | None,
     typer.Option(

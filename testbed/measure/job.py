@@ -98,7 +98,9 @@ def run_job(
         with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
             _record_lab(run, here, link_rate)
             with (
-                open_lab(here, journal, model_hosts=mode == "model") as session,
+                open_lab(
+                    here, journal, model_hosts=mode == "model", keep_intent=not here.simulated
+                ) as session,
                 _ranks_on(session, deadline_s) as ranks,
             ):
                 outcome = MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks).run()

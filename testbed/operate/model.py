@@ -66,7 +66,7 @@ class LinkFinding:
     """One fact about one link that is not as planned.
 
     `kind` is one of `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`,
-    `not_heard`, `foreign` (a probe frame of another run or lab).
+    `not_heard`, `foreign` (a probe frame of another run or lab), `unfinished` (an operation; `subject` is its id).
     """
 
     kind: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ from testbed.lab.model import Lab
 from testbed.lab.shards import shard_of
 from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
+from testbed.operate.intent import Intent, Stated
+from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from testbed.operate.journal import Journal
 
 Note = Callable[[str], None]
+DEFAULT = Stated()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,17 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class BringUpReport:
-    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood."""
+    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood.
+
+    `epoch` is its number in the journal, None where it is not kept.
+    """
 
     design: Design
     plan: LabPlan
     apply: ApplyResult
     verified: VerifyReport
     routes_s: float
+    epoch: int | None = None
 
 
 def design_for(
@@ -110,6 +117,13 @@ def design_of_plan(lab: Lab, plan: Plan) -> Design:
     return lay_out(lab, plan.workload.name, plan.topology)
 
 
+def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
+    """Return the hosts of a stored epoch and its design, link by link as it was. Raises `IntentError`."""
+    intent.check_fits(lab)
+    design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
+    return shard_of(lab, intent.hosts), design
+
+
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
     """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
     wiring = wire(topology, planes=_planes(lab, topology.degree))
@@ -133,16 +147,20 @@ def _planes(lab: Lab, degree: int) -> int:
 
 
 @contextmanager
-def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) -> Iterator[LabSession]:
+def open_lab(
+    lab: Lab, journal: Journal | None, *, model_hosts: bool = False, keep_intent: bool = True
+) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
-    Without a journal the session only looks: nothing can be applied.
+    Without a journal the session only looks: nothing can be applied. `keep_intent` is False where the lab goes when
+    the session does: nothing is left that was meant to be so.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
         switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
-        yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
+        fleet = None if model_hosts else stack.enter_context(_fleet(lab))
+        yield LabSession(lab, switches, fleet, journal, keep_intent=keep_intent)
 
 
 def _fleet(lab: Lab) -> SshFleet:
@@ -168,23 +186,33 @@ class LabSession:
     """
 
     def __init__(
-        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal | None
+        self,
+        lab: Lab,
+        switches: Mapping[str, OpticalSwitch],
+        fleet: Fleet | None,
+        journal: Journal | None,
+        *,
+        keep_intent: bool = True,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
+        self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
 
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
         """Read the switches and say what would change; `take_over` as in `plan_lab`."""
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
-    def apply(self, plan: LabPlan) -> ApplyResult:
-        """Carry a plan out, journal first. Raises `DriftError`, `ApplyFailed`, and switch errors."""
+    def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
+        """Carry a plan out, journal first; `begun` as in `apply_plan`.
+
+        Raises `DriftError`, `ApplyFailed`, and switch errors.
+        """
         if self.journal is None:
             raise JournalError("this session only looks: open the lab with a journal to apply a plan")
-        return apply_plan(self.lab, plan, self.switches, self.journal)
+        return apply_plan(self.lab, plan, self.switches, self.journal, begun)
 
     def install_routes(self, design: Design) -> None:
         """Install addresses, routes and permanent neighbours of every host, over SSH."""
@@ -202,23 +230,54 @@ class LabSession:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
         return secrets.randbits(31)
 
+    def store_intent(self, design: Design, stated: Stated, operation: str) -> int | None:
+        """Store a design that stands already as an epoch; return its number."""
+        if self._intents is None:
+            return None
+        return self._intents.store(
+            design.topology, design.wiring, design.name, stated, operation, state="applied"
+        )
+
     def bring_up(
-        self, design: Design, note: Note = lambda _text: None, *, take_over: bool = False
+        self,
+        design: Design,
+        note: Note = lambda _text: None,
+        *,
+        take_over: bool = False,
+        stated: Stated = DEFAULT,
     ) -> BringUpReport:
         """Plan, apply, route and verify one design; `note` is told what happens."""
-        return self.carry_out(design, self.plan(design, take_over=take_over), note)
+        return self.carry_out(design, self.plan(design, take_over=take_over), note, stated=stated)
 
-    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BringUpReport:
-        """Apply a plan made for a design, route and verify. Raises what `apply` raises, and `HostError`."""
+    def carry_out(
+        self,
+        design: Design,
+        plan: LabPlan,
+        note: Note = lambda _text: None,
+        *,
+        stated: Stated = DEFAULT,
+    ) -> BringUpReport:
+        """Apply a plan made for a design, route and verify; `stated` is stored with it as the lab's intent.
+
+        Raises what `apply` raises, and `HostError`.
+        """
         note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
-        started = time.monotonic()
-        applied = self.apply(plan)
-        self.install_routes(design)
-        routes_s = time.monotonic() - started
-        routes = (
-            f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else "hosts are modelled: no routes"
-        )
-        note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-        verified = self.verify(plan)
-        note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
-        return BringUpReport(design, plan, applied, verified, routes_s)
+        with self._applying(design, stated) as intent:
+            started = time.monotonic()
+            applied = self.apply(plan, intent.begin)
+            self.install_routes(design)
+            routes_s = time.monotonic() - started
+            intent.advance("applied")
+            modelled = "hosts are modelled: no routes"
+            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
+            note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
+            verified = self.verify(plan)
+            found = f"{len(verified.findings)} findings"
+            intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
+        note(f"verified: {found} on {verified.circuits} circuits")
+        return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch)
+
+    def _applying(self, design: Design, stated: Stated) -> AbstractContextManager[Applying | NotKept]:
+        if self._intents is None:
+            return nullcontext(NotKept())
+        return self._intents.applying(design.topology, design.wiring, design.name, stated)
