@@ -99,11 +99,8 @@ class MeantDesign:
 
     def heading(self) -> str:
         """Return the part of the first line that says which epoch is meant."""
-        meant = (
-            self.intent.describe()
-            if self.intent
-            else f"no stored epoch: {self.stated.words or 'the default'}"
-        )
+        named = f"named: {self.stated.words}" if self.stated.words else "nothing stored or named: the default"
+        meant = self.intent.describe() if self.intent else named
         if self.stored and self.is_another:
             return f"{meant}; NOT WHAT IS STORED, {self.stored.describe()}"
         return meant

@@ -76,12 +76,26 @@ def parse_document(path: Path, text: str) -> Document:
     return Document(path, data, lines, sha256(text.encode("utf-8", "replace")).hexdigest()[:16])
 
 
+_YAML_HINTS = {
+    "'\\t'": "indent with blanks, never with tabs",
+    "cannot start any token": "put the value in quotes",
+    "another document": "remove the line '---': a lab is one document",
+    "undefined alias": "put the value in quotes, or define '&' before it is used",
+    "a constructor for the tag": "remove the '!' and the word behind it",
+    "for merging": "write '<<: *name' of a mapping, or leave it out",
+    "expected <block end>": "look at the indentation and the quotes of this line and the one before",
+    "could not find expected ':'": "write 'key: value', with a blank behind the colon",
+    "unexpected end of stream": "close what was opened: quotes, brackets or braces",
+}
+
+
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
-    mark = error.problem_mark or error.context_mark
+    is_key = error.context == "while scanning a simple key"  # it is found wrong only on a later line
+    mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
-    return LabFileError(
-        f"{path}:{line}: not YAML ({error.problem or error.context}); correct the punctuation"
-    )
+    what = error.problem or error.context or ""
+    hint = next((hint for part, hint in _YAML_HINTS.items() if part in what), "correct the punctuation")
+    return LabFileError(f"{path}:{line}: not YAML ({what}); {hint}")
 
 
 def _check_aliases(path: Path, root: yaml.Node) -> None:
