@@ -256,24 +256,20 @@ _HINTS_BY_KEY = {
     "address": "write four numbers like 10.100.1.1",
     "management": "write four numbers like 10.99.0.11",
     "name": "choose another name",
-    "port": "write the switch's name and the port in quotes: 'ocs1:17'",
+    **dict.fromkeys(("port", "transmit", "receive"), "write switch and port in quotes: 'ocs1:17'"),
 }
 
 
 def _hint(details: ErrorDetails) -> str:
     """Return what to write instead."""
-    key = str(details["loc"][-1]) if details["loc"] else ""
+    key, kind = str(details["loc"][-1]) if details["loc"] else "", details["type"]
     if details["input"] is None:
         return "write a value behind the key, or remove the key"
-    if details["type"] in _MAPPING_TYPES and key in ("transmit", "receive"):
-        key = "port"
-    elif details["type"] != "value_error":
-        return _HINTS.get(details["type"], "choose a value in this range")
-    return (
-        "write a network like 10.99.0.0/24"
-        if details["loc"] == ("management",)
-        else _HINTS_BY_KEY.get(key, "correct the value")
-    )
+    if details["loc"] == ("management",):
+        return "write a network like 10.99.0.0/24"
+    if kind == "value_error" or (kind in _MAPPING_TYPES and key in _HINTS_BY_KEY):
+        return _HINTS_BY_KEY.get(key, "correct the value")
+    return _HINTS.get(kind, "choose a value in this range")
 
 
 def _keys(where: Location) -> list[str]:
