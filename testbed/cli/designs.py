@@ -158,7 +158,9 @@ def meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool 
     if not (named.words or note):
         note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is meant"
     current = _current(stored, here)
-    same = current if current and _is_same(current, here, design) else None
+    repaired = current.stated.repairs if current else None
+    candidates = [one for one in stored if one is current or one.epoch == repaired]
+    same = next((one for one in candidates if _is_same(one, here, design)), None)
     return MeantDesign(here, design, stated, same, current, (), note)
 
 

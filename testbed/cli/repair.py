@@ -66,7 +66,7 @@ def repair(
     ):
         sight, planned = _plan_repair(session, meant, runs_dir)
         if not as_json:
-            print_lines([meant.heading(), *meant.lines(), *_lines(lab, meant.design, sight, planned)])
+            print_lines([meant.heading(), *meant.lines(), *_lines(meant, sight, planned)])
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, meant, planned, hosts_mode, runs_dir, as_json=as_json)
@@ -130,16 +130,17 @@ def _document(
     )
 
 
-def _lines(lab: Lab, design: Design, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
+def _lines(meant: MeantDesign, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
     from testbed.operate.repair_report import describe_repair, describe_unpatched
 
     if planned is None:
-        yield from describe_unpatched(lab, design, sight)
+        yield from describe_unpatched(meant.lab, meant.design, sight)
         yield "no fibre is lost"
         return
-    yield from describe_repair(lab, planned)
+    yield from describe_repair(meant.lab, planned)
     if planned.is_repaired:
-        yield "this has been done: when the fibre is replaced, `testbed apply`"
+        epoch = f" --epoch {meant.intent.epoch}" if meant.intent else ""
+        yield f"this has been done: when the fibre is replaced, `testbed apply{epoch}`"
 
 
 def _carry_out(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from conftest import lab_text
 from libraries import skip_without
 
 skip_without("pydantic")
@@ -14,7 +13,10 @@ skip_without("yaml")
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab, parse_lab
 
-NICS = lab_text()[lab_text().index("    nics:") : lab_text().index("  - name: b")]
+NICS = """    nics:
+      - {name: nic1, address: 10.100.1.1, transmit: 'ocs1:1', receive: 'ocs1:7'}
+      - {name: nic2, address: 10.100.1.2, transmit: 'ocs1:2', receive: 'ocs1:8'}
+"""
 
 
 def nested(first: str, row: str) -> str:
@@ -556,7 +558,7 @@ BAD = {
         "'hosts[1]': there is no value",
         "write a value behind the key, or remove the key",
     ),
-    "hosts that are a number": (
+    "key that nobody knows at the top": (
         "hosts:\n",
         "hosts: 3\nothers:\n",
         12,
@@ -639,9 +641,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_wrong_file_is_refused_with_line_and_hint(case):
+def test_a_wrong_file_is_refused_with_line_and_hint(case, small_lab_text):
     before, after, line, words, hint = BAD[case]
-    text = lab_text(simulated=case != "twin of a real switch")
+    text = small_lab_text(simulated=case != "twin of a real switch")
     assert before in text
     began = time.process_time()
     with pytest.raises(LabFileError) as caught:

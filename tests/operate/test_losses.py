@@ -182,6 +182,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         code, lines = said()
         assert code == 2
         assert lines.startswith(
+            f"named: --plan {plan_file}\n"
             "lost: the transmit fibre of a/nic1 at ocs1:1, for a/nic1 -> b/nic1\nat once: "
         )
         assert lines.endswith("the ring is closed by a link of its own again\n")
@@ -196,7 +197,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         code, lines = said()
         assert (code, lines.splitlines()[-1]) == (
             2,
-            "this has been done: when the fibre is replaced, `testbed apply`",
+            "this has been done: when the fibre is replaced, `testbed apply --epoch 1`",
         )
         ask_twin("cut", of="plant", fibre="g/nic1:transmit")
         code, document = said("--apply", "--json")
