@@ -21,7 +21,9 @@
     │   ├── CollectiveTimeout the deadline passed; names rank and link
     │   └── WrongResult       a rank holds a wrong sum
     ├── ResultsError          stored or imported results cannot be read                (user)
-    └── Interrupted           Ctrl-C while a device was being moved                    (unknown)
+    ├── Interrupted           Ctrl-C while a device was being moved                    (unknown)
+    └── TimedOut              the time of a command is over                            (device)
+        └── MoveTimedOut      while a device was being moved                           (unknown)
 
 Each class has a stable `code`, shared by command line, journal and service. Errors of the switches are
 `ocs_drivers.errors` and carry the same two attributes.
@@ -29,7 +31,10 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 
 from __future__ import annotations
 
-from lightbed.errors import LightbedError
+from collections.abc import Mapping
+from typing import ClassVar
+
+from lightbed.errors import LightbedError, Who
 
 
 class TestbedError(LightbedError):
@@ -182,7 +187,29 @@ class ResultsError(TestbedError):
 
 
 class Interrupted(TestbedError):
-    """Ctrl-C while a device was being moved: what was sent may still be carried out."""
+    """Ctrl-C while a device was being moved: what was sent may still be carried out; `unknown` are its pairs."""
 
     code = "interrupted"
     who = "unknown"
+
+    def __init__(self, message: str, *, unknown: Mapping[int, int] | None = None) -> None:
+        self.unknown = dict(unknown or {})
+        super().__init__(message)
+
+
+class TimedOut(TestbedError):
+    """The time of a command is over: `--timeout`."""
+
+    code = "timed_out"
+    who: ClassVar[Who] = "device"
+
+
+class MoveTimedOut(TimedOut):
+    """The time is over while a device was being moved; `unknown` are its pairs."""
+
+    code = "timed_out.moving"
+    who = "unknown"
+
+    def __init__(self, message: str, *, unknown: Mapping[int, int] | None = None) -> None:
+        self.unknown = dict(unknown or {})
+        super().__init__(message)

@@ -134,7 +134,7 @@ class SwitchContract(OnFreePorts):
         assert {step.kind for step in additions} == {"add"}
         assert [pair for step in removals for pair in step.pairs.items()] == [*free.pairs(1, 2).items()]
         assert [pair for step in additions for pair in step.pairs.items()] == [*free.pairs(2, 1).items()]
-        assert len(steps) == (2 if switch.capabilities.bulk_add else 4)
+        assert 2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)  # both ways may be one request
         assert steps[-1].after == free.pairs(2, 1, 3)
 
     def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
@@ -277,11 +277,14 @@ class SwitchContract(OnFreePorts):
 
     # -- events, sessions, threads
 
-    def test_own_changes_are_events_where_there_are_any(self, empty: OpticalSwitch, free: FreePorts) -> None:
+    def test_own_changes_are_events_only_where_there_are_any(
+        self, empty: OpticalSwitch, free: FreePorts
+    ) -> None:
+        """A device may leave the session that made a change out of its reports (a Polatis: unknown)."""
         last = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         news = empty.events(since=last)
-        assert bool(news) == empty.capabilities.async_events
+        assert empty.capabilities.async_events or not news
         assert all(event.number > last for event in news)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from lightbed.errors import with_former_keys
 from testbed.cli import options
+from testbed.cli.completion import lab_files
 from testbed.cli.output import CHANGES, DONE, ERROR, print_answer, print_lines
 
 if TYPE_CHECKING:
@@ -210,7 +211,10 @@ def path(
     source: Annotated[str, typer.Argument(metavar="A", help="Host that sends.")],
     target: Annotated[str, typer.Argument(metavar="B", help="Host that receives.")],
     lab_file: Annotated[
-        Path, typer.Option("--lab", metavar="LAB", help="Lab file.", envvar="LIGHTBED_LAB")
+        Path,
+        typer.Option(
+            "--lab", metavar="LAB", help="Lab file.", envvar="LIGHTBED_LAB", autocompletion=lab_files
+        ),
     ] = Path("labs/testbed12.yaml"),
     simplex: options.Simplex = False,
     method: options.NamedMethod = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.cli import options
+from testbed.cli.completion import lab_files
 from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from testbed.measure.results.run import Run
     from testbed.operate.session import Design, LabSession
 
-MeasuredLab = Annotated[Path | None, typer.Argument(metavar="[LAB]", help="Lab file to measure.")]
+MeasuredLab = Annotated[
+    Path | None, typer.Argument(metavar="[LAB]", help="Lab file to measure.", autocompletion=lab_files)
+]
 ImportFile = Annotated[
     Path | None, typer.Option("--import", metavar="FILE", help="Read nccl-tests output, text or JSON.")
 ]

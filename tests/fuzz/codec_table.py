@@ -33,6 +33,7 @@ from ocs_drivers.vendors.polatis import rest_codec as polatis_rest
 from ocs_drivers.vendors.polatis import scpi_codec as polatis_scpi
 from ocs_drivers.vendors.polatis import tl1_codec as polatis_tl1
 from ocs_drivers.vendors.rome import board as rome_board
+from ocs_drivers.vendors.rome import both_ways as rome_both_ways
 from ocs_drivers.vendors.rome import codec as rome
 from ocs_drivers.vendors.rome import dialect as rome_dialect
 from ocs_drivers.vendors.rome import port_table as rome_table
@@ -185,7 +186,8 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     partial(decode_rome_ports, rome_dialect.AFM, 8),
     lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
     rome.check_accepted,
-    lambda lines: rome.failure_of(lines, ("E6", "W4"), "connect"),
+    rome_both_ways.decode_logical,
+    lambda lines: rome.failure_of(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
     lambda lines: sorted(sonic.configured(lines, _SIXTY_FOUR)),
@@ -256,6 +258,7 @@ _JSON_DECODERS: tuple[Decode, ...] = (
     polatis_rest.decode_ports,
     polatis_rest.decode_powers,
     polatis_rest.decode_product,
+    polatis_rest.decode_attenuators,
     lambda document: calient_snapshot(calient_rest.decode_circuits(document)),
     calient_rest.decode_summary,
     lambda document: calient_rest.decode_port(calient_rest.decode_detail(document)),
@@ -286,6 +289,11 @@ def recorded(*names: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(text.encode("latin-1") for text in sent))
 
 
+def unrepeated(*names: str) -> tuple[bytes, ...]:
+    """Return what devices sent that repeat every command, without that: transports take it away."""
+    return tuple(re.sub(rb"\A\s*<?[^\r\n<]*;\r\n", b"", reply) for reply in recorded(*names))
+
+
 def bodies(*names: str) -> tuple[bytes, ...]:
     """Return the bodies of recorded HTTP replies."""
     return tuple(body for reply in recorded(*names) if (body := reply.partition(b"\r\n\r\n")[2]))
@@ -298,7 +306,8 @@ CODECS: dict[str, Codec] = {
         events_of_tl1,
         (tl1, polatis_tl1, calient_tl1, calient_ports, calient_circuits, glimmerglass),
         (
-            *recorded("polatis+tl1", "calient+tl1", "glimmerglass+tl1"),
+            *recorded("polatis+tl1", "calient+tl1"),
+            *unrepeated("glimmerglass+tl1"),
             _HEAD + b"DENY\r\n   IIAC\r\n   /* text; more */\r\n;",
             b'\r\n\n   O 26-01-31 12:00:00\r\n*C  7 REPT ALM CRS\r\n   "1.1.1>1.1.2:CR,LOS"\r\n;IP 5\r\n<',
             _HEAD + b'PRTL\r\n   "1:OPEN"\r\n   "2:-29.55"\r\n   "3:\\"x"\r\n>agent>',
@@ -326,6 +335,7 @@ CODECS: dict[str, Codec] = {
             cli,
             rome,
             rome_board,
+            rome_both_ways,
             rome_dialect,
             rome_ports,
             rome_queue,

@@ -24,11 +24,11 @@ from ocs_drivers.model import Capabilities, Event, Identity, Step
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1_session import Dialect, Tl1Session
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import tl1_codec
 from ocs_drivers.vendors.calient.circuits import Circuits
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
-from ocs_drivers.vendors.calient.echo import EchoCancelled
 from ocs_drivers.vendors.calient.ports import Names, Pair, circuit_name
 
 _T = TypeVar("_T")

@@ -1,7 +1,7 @@
 """Glimmerglass System 100, 300 and 600 over TL1.
 
-Known from drivers of other projects, and proven against a simulated switch only: no real unit has been at
-the other end yet.
+Known from drivers of other projects and from a public capture of a real unit, which is replayed to this driver; no
+real unit has been at the other end yet.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The numbers and data lines of Glimmerglass TL1. Pure; whatever is not as documented raises `ProtocolDesync`.
 
-The device calls input n 10000+n and output n 20000+n. A row of `rtrv-crs-fiber`:
+The device calls input n 10000+n and output n 20000+n. `rtrv-crs-fiber::all` lists every port: a circuit at its input
+and again at its output, a free port with 0 for the other end (fields left out):
 
-    GGN:IPORTID=10046,IPORTNAME=,OPORTID=20047,OPORTNAME=,CONNID=0,CONNSTATE=steady,CONNCAUSE=none,
-    INPWR=-5.873,OUTPWR=-6.762,PWRLOSS=0.889
+    GGN:IPORTID=10001,IPORTNAME=IN1,INPWR=-12.05,OPORTID=20008,OPORTNAME=OUT8,OUTPWR=-13.63,CONNSTATE=steady
+    GGN:IPORTID=10002,IPORTNAME=IN2,INPWR=-12.50,OPORTID=0,OPORTNAME=,OUTPWR=NA,CONNSTATE=single
+    GGN:IPORTID=0,IPORTNAME=,INPWR=NA,OPORTID=20001,OPORTNAME=OUT1,OUTPWR=-51.85,CONNSTATE=single
 """
 
 from __future__ import annotations
@@ -22,27 +24,28 @@ OUTPUT_BASE = 20_000
 
 DARK_DBM = -90.0
 """What `NONE` stands for: another project's script reads it so."""
-DARK_FLOOR_DBM = -55.0
-"""At and below this a monitor sees no light; not confirmed on a unit."""
+DARK_FLOOR_DBM = -45.0
+"""At and below this a monitor sees no light: in captures of three units, ports without light read -47.9 to -52.8."""
 
 _ROW_NAME = re.compile(r"\A[^:=,]*:(?=\w+=)")
-_KEYWORD = re.compile(r"\s*(\w+)\s*=([^=]*)")
+_KEYWORD = re.compile(r"\s*(\w+)\s*=(.*)", re.DOTALL)
 _SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*", re.ASCII)
 _IDENTIFIER = re.compile(r"\s*(\d{5})\s*", re.ASCII)
-_PORT_POWER = ("PORTPWR", "INPWR", "OUTPWR")
+_FREE_TEXT = ("NAME", "COMMENT", "GROUP")
+_NO_END = re.compile(r"\s*0+\s*", re.ASCII)
 _MADE = frozenset({"steady", "fault"})
 
 
 @dataclass(frozen=True, slots=True)
-class Circuit:
-    """A row of `rtrv-crs-fiber`, with the device's numbers counted from 1 on each side.
+class CircuitRow:
+    """A row of `rtrv-crs-fiber`, with the device's numbers counted from 1 on each side; None is the end that is free.
 
     `made` is whether its state is steady, or fault (made, but no light gets through); before that the ports
     are taken, and the mirrors still on their way.
     """
 
-    source: int
-    output: int
+    source: int | None
+    output: int | None
     made: bool
     input_power: Power | None
     output_power: Power | None
@@ -50,13 +53,12 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A row of `RTRV-CFG-FIBER`; `number` counts from 1 on its side. `power` is None where it is not reported."""
+    """A row of `RTRV-CFG-FIBER`; `number` counts from 1 on its side."""
 
     is_input: bool
     number: int
     label: str
     healthy: bool
-    power: Power | None
 
 
 def input_name(number: int) -> str:
@@ -87,7 +89,8 @@ def fibre_pairs(pairs: Iterable[tuple[int, int]]) -> str:
 def decode_system(lines: Lines) -> tuple[Identity, int, int]:
     """Decode identity, inputs and outputs from `rtrv-system-info`.
 
-    >>> decode_system(("SystemType=System100,SerialNumber=GG7,LicensedPortMatrix=64x64",))[1:]
+    >>> rows = ("GGN:SerialNumber=GG7", "GGN:SystemType=System100", "GGN:LicensedPortMatrix=64x64")
+    >>> decode_system(rows)[1:]
     (64, 64)
     """
     fields = {name: value for line in lines for name, value in _keywords(line).items()}
@@ -100,27 +103,43 @@ def decode_system(lines: Lines) -> tuple[Identity, int, int]:
     return identity, int(match[1]), int(match[2])
 
 
-def decode_circuits(lines: Lines) -> tuple[Circuit, ...]:
+def decode_circuits(lines: Lines) -> tuple[CircuitRow, ...]:
     """Decode the rows of `rtrv-crs-fiber`.
 
-    >>> (row,) = decode_circuits(("GGN:IPORTID=10046,OPORTID=20047,CONNSTATE=steady,INPWR=-5.873",))
-    >>> row.source, row.output, row.made, row.input_power
+    >>> steady, free = decode_circuits(
+    ...     (
+    ...         "GGN:IPORTID=10046,INPWR=-5.873,OPORTID=20047,CONNSTATE=steady",
+    ...         "GGN:IPORTID=10047,INPWR=-50.66,OPORTID=0,OUTPWR=NA,CONNSTATE=single",
+    ...     )
+    ... )
+    >>> steady.source, steady.output, steady.made, steady.input_power
     (46, 47, True, Power(dbm=-5.873, below_floor=False))
+    >>> free.source, free.output, free.input_power, free.output_power
+    (47, None, Power(dbm=-50.66, below_floor=True), None)
     """
     return tuple(_circuit(_keywords(line), line) for line in lines)
 
 
-def _circuit(fields: Mapping[str, str], line: str) -> Circuit:
+def _circuit(fields: Mapping[str, str], line: str) -> CircuitRow:
     state = fields.get("CONNSTATE", "").lower()
     if not state:
         raise _desync("a row without CONNSTATE", (line,))
-    return Circuit(
-        _number(fields.get("IPORTID", ""), line, is_input=True),
-        _number(fields.get("OPORTID", ""), line, is_input=False),
+    source = _end(fields.get("IPORTID", ""), line, is_input=True)
+    output = _end(fields.get("OPORTID", ""), line, is_input=False)
+    if source is None and output is None:
+        raise _desync("a row without a port", (line,))
+    return CircuitRow(
+        source,
+        output,
         state in _MADE,
-        _power(fields.get("INPWR"), line),
-        _power(fields.get("OUTPWR"), line),
+        None if source is None else _power(fields.get("INPWR"), line),
+        None if output is None else _power(fields.get("OUTPWR"), line),
     )
+
+
+def _end(text: str, line: str, *, is_input: bool) -> int | None:
+    """Return the number of an end of a circuit; None where it is free."""
+    return None if _NO_END.fullmatch(text) else _number(text, line, is_input=is_input)
 
 
 def _number(text: str, line: str, *, is_input: bool) -> int:
@@ -139,7 +158,7 @@ def _side_and_number(text: str, line: str) -> tuple[bool, int]:
 
 
 def _power(text: str | None, line: str) -> Power | None:
-    if text is None or not text.strip():
+    if text is None or text.strip().upper() in {"", "NA"}:
         return None
     if text.strip().upper() == "NONE":
         return Power(DARK_DBM, below_floor=True)
@@ -153,10 +172,7 @@ def _power(text: str | None, line: str) -> Power | None:
 def decode_ports(lines: Lines) -> tuple[Port, ...]:
     """Decode the rows of `RTRV-CFG-FIBER`.
 
-    The published rows leave fields out; that one of them is the power at the port (`PORTPWR`, `INPWR` or
-    `OUTPWR`) is an assumption, and where it is absent only connected ports have a reading.
-
-    >>> decode_ports(("PORTID=10001,PORTNAME=IN1,PORTHEALTH=good",))[0].label
+    >>> decode_ports(("GGN:PORTID=10001,PORTNAME=IN1,PORTHEALTH=good,PORTCAT=nor",))[0].label
     'IN1'
     """
     return tuple(_port(_keywords(line), line) for line in lines)
@@ -167,17 +183,26 @@ def _port(fields: Mapping[str, str], line: str) -> Port:
     health = fields.get("PORTHEALTH", "").lower()
     if health not in {"good", "bad"}:
         raise _desync(f"PORTHEALTH {health!r} is neither good nor bad", (line,))
-    power = next((fields[name] for name in _PORT_POWER if name in fields), None)
-    return Port(is_input, number, fields.get("PORTNAME", ""), health == "good", _power(power, line))
+    return Port(is_input, number, fields.get("PORTNAME", ""), health == "good")
 
 
 def _keywords(line: str) -> dict[str, str]:
-    """Split `NAME=value` by comma, behind an optional name of the row; names in capitals."""
-    parts = _ROW_NAME.sub("", line, count=1).split(",") if line.strip() else []
-    matches = [_KEYWORD.fullmatch(part) for part in parts]
-    if None in matches:
-        raise _desync("not a list of NAME=value", (line,))
-    return {match[1].upper(): match[2].strip() for match in matches if match}
+    """Split `NAME=value` by comma, behind an optional name of the row; names in capitals.
+
+    A comma in what a person wrote, a name or a comment, is part of it.
+    """
+    fields: dict[str, str] = {}
+    last = ""
+    for part in _ROW_NAME.sub("", line, count=1).split(",") if line.strip() else []:
+        match = _KEYWORD.fullmatch(part)
+        if match and ("=" not in match[2] or match[1].upper().endswith(_FREE_TEXT)):
+            last = match[1].upper()
+            fields[last] = match[2].strip()
+        elif last.endswith(_FREE_TEXT):
+            fields[last] += f",{part}"
+        else:
+            raise _desync("not a list of NAME=value", (line,))
+    return fields
 
 
 def _desync(why: str, lines: Iterable[str]) -> ProtocolDesync:

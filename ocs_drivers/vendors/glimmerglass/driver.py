@@ -1,13 +1,17 @@
 """A Glimmerglass switch over TL1: one removal and one addition for any change, each with lists.
 
 Commands for a change: 1 `dlt-crs-fiber`, 1 `ent-crs-fiber`; a read is `rtrv-crs-fiber` and, for ports that
-cannot be used, `RTRV-CFG-FIBER`; the proof by reading back is `rtrv-crs-fiber` alone.
+cannot be used, `RTRV-CFG-FIBER`; the proof by reading back, and powers, are `rtrv-crs-fiber` alone.
+
+The device also lists ports beyond the licensed matrix, which split light (named MC-1, MC-1-1): they are none of our
+ports, and a port of ours that is connected to one of them is locked.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from ocs_drivers.contract import Guard
 from ocs_drivers.credentials import Credentials
@@ -29,6 +33,7 @@ from ocs_drivers.protocols.tl1_session import Dialect
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.glimmerglass import codec
+from ocs_drivers.vendors.glimmerglass.plain_text import PlainText
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "OPMODE=Async"}
@@ -39,6 +44,15 @@ DIALECT = Dialect(
 )
 
 LONGEST_MOVE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Circuits:
+    """Circuits as they were read, those of them whose mirrors are still on their way, and ports connected elsewhere."""
+
+    connections: CrossConnects
+    arriving: frozenset[tuple[int, int]]
+    elsewhere: frozenset[int]
 
 
 class GlimmerglassTl1(Tl1Driver):
@@ -64,7 +78,9 @@ class GlimmerglassTl1(Tl1Driver):
         operation_mode: str = "",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(address, transport, credentials=credentials, timeout_s=timeout_s, clock=clock)
+        super().__init__(
+            address, PlainText(transport), credentials=credentials, timeout_s=timeout_s, clock=clock
+        )
         self._mode = OPERATION_MODES[operation_mode]
 
     def _discover(self) -> tuple[Identity, Capabilities]:
@@ -114,30 +130,48 @@ class GlimmerglassTl1(Tl1Driver):
     def _read(self) -> Snapshot:
         """Return what is connected, and the ports that cannot be used."""
         with self._session.lock():
-            connections = self._connections()
+            circuits = self._circuits()
             with self._same_line():
                 rows = self._port_rows()
-        unfit = {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
-        return Snapshot(connections, self._clock.now(), unfit)
+        unfit = dict.fromkeys(circuits.elsewhere, PortState.LOCKED)
+        unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
+        return Snapshot(circuits.connections, self._clock.now(), unfit)
 
     def _look_again(self, step: Step) -> Snapshot:
         """Count what the step was to make when its mirrors have arrived; every other circuit when it is reported."""
-        connections, arriving = self._noted(self._circuits)
-        self._arriving = arriving & step.after.pairs & step.pairs.pairs
-        return Snapshot(CrossConnects(connections.pairs - self._arriving), self._clock.now())
+        circuits = self._noted(self._circuits)
+        self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
+        return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
 
     def _connections(self) -> CrossConnects:
-        return self._circuits()[0]
+        return self._circuits().connections
 
-    def _circuits(self) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
-        """Return all circuits, and those of them whose mirrors are still on their way."""
+    def _circuits(self) -> Circuits:
         return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
 
-    def _decode(self, lines: tuple[str, ...]) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
-        circuits = codec.decode_circuits(lines)
-        pairs = {(circuit.source, circuit.output + self._inputs): circuit for circuit in circuits}
-        connections = self._check_possible(list(pairs), " | ".join(lines)[:200])
-        return connections, frozenset(pair for pair, circuit in pairs.items() if not circuit.made)
+    def _decode(self, lines: tuple[str, ...]) -> Circuits:
+        """Decode circuits, each of which is listed at both of its ends."""
+        made: dict[tuple[int, int], bool] = {}
+        elsewhere: set[int] = set()
+        for row in codec.decode_circuits(lines):
+            if row.source is None or row.output is None:
+                continue
+            source, output = self._port(row.source, is_input=True), self._port(row.output, is_input=False)
+            if source is not None and output is not None:
+                made[source, output] = made.get((source, output), True) and row.made
+            else:
+                elsewhere.update(port for port in (source, output) if port is not None)
+        connections = self._check_possible(list(made), " | ".join(lines)[:200])
+        return Circuits(
+            connections,
+            frozenset(pair for pair, is_made in made.items() if not is_made),
+            frozenset(elsewhere),
+        )
+
+    def _port(self, number: int | None, *, is_input: bool) -> int | None:
+        """Return our number of a port; None for no port, and for one beyond the licensed matrix."""
+        size, base = (self._inputs, 0) if is_input else (self.capabilities.outputs, self._inputs)
+        return number + base if number is not None and number <= size else None
 
     # -- changing
 
@@ -171,17 +205,14 @@ class GlimmerglassTl1(Tl1Driver):
     # -- light and events
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power in dBm, from the rows of circuits and, for other ports, from those of ports."""
+        """Return the optical power in dBm, from the rows of all ports; None where the device has no reading."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
-        with self._session.lock():
-            circuits = self._session.ask_again("rtrv-crs-fiber", codec.decode_circuits, aid="all")
-            known = {number: row.power for number, row in self._port_rows().items()}
-        for circuit in circuits:
-            known[circuit.source] = circuit.input_power or known.get(circuit.source)
-            output = circuit.output + self._inputs
-            known[output] = circuit.output_power or known.get(output)
+        known: dict[int | None, Power | None] = {}
+        for row in self._session.ask_again("rtrv-crs-fiber", codec.decode_circuits, aid="all"):
+            known[self._port(row.source, is_input=True)] = row.input_power
+            known[self._port(row.output, is_input=False)] = row.output_power
         return {port: known.get(port) for port in ports}
 
     def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:

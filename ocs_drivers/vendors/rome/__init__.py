@@ -1,8 +1,9 @@
 """Wave2Wave ROME and FiberZone AFM, one family of robotic patch panels, over SSH or telnet.
 
 Known from two public drivers and the captures they are tested with: no real unit has been at the other end yet.
-Assumptions: that AFM takes requests for one E and one W port and shows its queue as ROME does (the public driver
-connects pairs of its ports by their bare number), and that its state 6 means that the robot is at work on a port.
+An AFM is asked for both ways between two logical ports by their numbers, as the public driver does. Assumptions: that
+it takes requests for one E and one W port and shows its queue as ROME does, and that its state 6 means that the robot
+is at work on a port.
 Options of an address, for a device that is different or slower:
 
     move_s, longest_s    seconds of one move, typically and at most (60 and 120)

@@ -10,12 +10,13 @@ Multiple Cross Connect Severe Failure                                           
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ocs_drivers.errors import DeviceError, PortError, RobotFault
 
 SHOW_BOARD = "show board"
 SHOW_PORTS = "port show"
+SHOW_LOGICAL = "port show logic table"
 SHOW_QUEUE = "connection show pending"
 HOMING_RUN = "homing run"
 ENABLE = "connection set command-execution enable"
@@ -35,7 +36,7 @@ ENABLED = re.compile(r"connection execution is enabled", re.IGNORECASE)
 STOPPED = re.compile(r"Cross Connect Severe Failure", re.IGNORECASE)
 
 _FAILED = re.compile(
-    r"OPERATION (?:VALIDATION )?FAILED:\s*(?P<one>[EW]\d+)(?:\[\w+\])?(?:-|<->)(?P<other>[EW]\d+)(?:\[\w+\])?"
+    r"OPERATION (?:VALIDATION )?FAILED:\s*(?P<one>[EW]?\d+)(?:\[\w+\])?(?:-|<->)(?P<other>[EW]?\d+)(?:\[\w+\])?"
     r".*?(?:requestType=|OP:)(?P<command>\w+)",
     re.IGNORECASE,
 )
@@ -43,7 +44,8 @@ _OTHER_MATRIX = re.compile(r"ports\s+are\s+not\s+of\s+the\s+same\s+matrix", re.I
 _REFUSAL = re.compile(r"\berror\b|\binvalid\b|unknown command", re.IGNORECASE)
 
 HOMING_HINT = (
-    "Have somebody look at the robot, then call `homing_run()`; this driver never does that by itself."
+    "Have somebody look at the robot, then home it: `testbed switch ADDRESS home`, or `homing_run()` in Python; "
+    "this driver never does that by itself."
 )
 
 
@@ -78,18 +80,21 @@ def check_accepted(lines: Sequence[str]) -> None:
             raise DeviceError(line.strip(), device_code="ERROR")
 
 
-def failure_of(lines: Iterable[str], names: tuple[str, str], command: str) -> str | None:
-    """Return the line that says that this very request has failed, or was not even valid.
+def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
+    """Return the line that says that this very request has failed, or was not even valid, by any of its names.
 
     >>> failure_of(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],
-    ...     ("E6", "W4"),
+    ...     [("E6", "W4")],
     ...     "connect",
     ... )
     '08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect'
     """
     for line in lines:
         match = _FAILED.search(line)
-        if match and match["command"].lower() == command and {match["one"], match["other"]} == set(names):
+        if match is None or match["command"].lower() != command:
+            continue
+        typed = {match["one"].upper(), match["other"].upper()}  # as somebody typed them
+        if any(typed == set(pair) for pair in names):
             return line
     return None

@@ -20,13 +20,15 @@ class Dialect:
 
     `kind` is what the lines of `show board` begin with. `size` matches one entry of its MATRIX SIZE, with groups
     `side` and `last`. `row` matches one port of `port show` in text whose lines may have run together, with
-    groups as `port_table` reads them.
+    groups as `port_table` reads them. With `logical_requests`, there is a table of logical ports, and two circuits
+    between the same two of them are asked for at once.
     """
 
     kind: str
     vendor: str
     size: re.Pattern[str]
     row: re.Pattern[str]
+    logical_requests: bool = False
 
 
 ROME = Dialect(
@@ -52,4 +54,5 @@ AFM = Dialect(
         r"(?:\s+(?P<paired>[ew]\d+))?(?:\s+(?P<peer>[EW]\d+)(?:\s+[^\s\d]\S*)?)?"
         r"\s+(?P<role>[1-5])\s+(?P<counter>\d{1,9})(?!\S)"
     ),
+    logical_requests=True,
 )

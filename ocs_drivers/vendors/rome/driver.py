@@ -9,6 +9,7 @@ the wait for a request that was not valid. Only `homing_run`, called by an opera
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from ocs_drivers.contract import Guard, unguarded
@@ -37,6 +38,7 @@ from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.rome import codec, homing
 from ocs_drivers.vendors.rome.board import Board, decode_board
+from ocs_drivers.vendors.rome.both_ways import decode_logical, join_both_ways
 from ocs_drivers.vendors.rome.dialect import ROME, Dialect
 from ocs_drivers.vendors.rome.options import Timeouts
 from ocs_drivers.vendors.rome.port_table import Table, decode_ports
@@ -95,7 +97,10 @@ class RomeCli(SwitchDriver):
             lambda: self._ask(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
         self._layout = self._retried(lambda: self._ask(codec.SHOW_PORTS, self._decode_any_ports)).layout
-        self._tells_queue = self._retried(self._shows_queue)
+        if self._dialect.logical_requests:
+            logical = self._ask_if_known(codec.SHOW_LOGICAL, decode_logical)
+            self._layout = replace(self._layout, logical=logical or {})
+        self._tells_queue = self._ask_if_known(codec.SHOW_QUEUE, decode_queue) is not None
         return self._board.identity, Capabilities(
             len(self._layout.east),
             len(self._layout.west),
@@ -107,13 +112,12 @@ class RomeCli(SwitchDriver):
             switch_time_s=self._timeouts.move_time_s,
         )
 
-    def _shows_queue(self) -> bool:
-        """Return True if the device has the command (an assumption for AFM: nobody has published that it has)."""
+    def _ask_if_known(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T | None:
+        """Return the answer; None from a device without the command, as an AFM may be (an assumption)."""
         try:
-            self._read_queue()
+            return self._retried(lambda: self._ask(command, decode))
         except DeviceError:
-            return False
-        return True
+            return None
 
     def _ask(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
         """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
@@ -178,7 +182,7 @@ class RomeCli(SwitchDriver):
         for step in steps:
             if step.kind == "add":
                 self._check_one_matrix(step.pairs)
-        return steps
+        return join_both_ways(steps, self._layout) if self._dialect.logical_requests else steps
 
     def _check_one_matrix(self, pairs: CrossConnects) -> None:
         for pair in pairs.items():
@@ -211,28 +215,27 @@ class RomeCli(SwitchDriver):
             raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        """Send the request for one move; the answer comes before the robot has begun.
+        """Send one request; the answer comes before the robot has begun.
 
         A line that breaks under it does not end it: the request may have been received, and the queue will show.
         """
         del guard
-        if step.kind == "replace" or len(step.pairs) != 1:
+        names = self._layout.request(step.pairs.pairs)
+        if step.kind == "replace" or names is None:
             raise self._unsupported("several circuits at once")
-        (pair,) = step.pairs.items()
         command = codec.connecting if step.kind == "add" else codec.disconnecting
         self._move = Move(self._clock.now(), self._session.event_count)
         try:
-            self._session.ask(command(*self._layout.names(pair)), codec.check_accepted)
+            self._session.ask(command(*names), codec.check_accepted)
         except TransportError as broken:
             self._move.lost = broken
 
-    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        del step
-        return self._read_after_outage(self._timeouts.move_time_s[1]), None
+    def _read_back(self, _step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        return self._read_after_outage(), None
 
     def _longest_s(self, first: Snapshot) -> float:
         """Return more than `_still_moving` gives a move: it raises the better error when the time is over."""
-        return self._timeout_s + self._timeouts.move_time_s[1] * (2 + len(first.pending))
+        return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(first.pending))
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True to read again. Raises what keeps the robot from making the move; see `wait.judge_progress`."""
@@ -247,17 +250,15 @@ class RomeCli(SwitchDriver):
         return goes_on
 
     def _judge(self, step: Step) -> bool:
-        """Return True if the move of a step is under way, as the queue has it and the device has reported."""
-        ((pair, command),) = [
-            (pair, "connect" if step.kind == "add" else "disconnect") for pair in step.pairs.items()
-        ]
+        """Return True if the moves of a step are under way, as the queue has them and the device has reported."""
+        pairs = step.pairs.pairs
         progress = Progress(
             self._clock.now(),
             self._queue,
-            self._layout.names(pair),
-            command,
+            [*filter(None, [self._layout.request(pairs)]), *map(self._layout.names, pairs)],
+            "connect" if step.kind == "add" else "disconnect",
             pending=self._queue.moves(self._layout),
-            pair=pair,
+            pairs=pairs,
             lines=[line for event in self.events(self._move.events_before) for line in event.lines],
             tells_queue=self._tells_queue,
         )
@@ -275,6 +276,7 @@ class RomeCli(SwitchDriver):
             while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
                 self._clock.sleep(self.poll_s)
                 self._queue = self._read_queue()
+                self._progress.tell(len(self._queue.moves(self._layout)))
         except OcsError:  # the next read of everything meets it again
             return
 

@@ -6,7 +6,7 @@ matrix has E1..EN; of two, the second goes on counting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Pair = tuple[int, int]
@@ -17,7 +17,7 @@ class Layout:
     """All ports that can be named in a command.
 
     `matrix` gives the letter of the matrix that a port is in (nothing where the device does not tell it), and
-    `logical` the E and W ports that go by one logical name, such as A3.
+    `logical` the E and W ports that go by one logical name, such as A3, in their order.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
     >>> layout.number("W1"), layout.name(4), layout.pairs("A1", "A2")
@@ -43,21 +43,59 @@ class Layout:
         """Return the device's names of an input and an output."""
         return self.name(pair[0]), self.name(pair[1])
 
+    def mirrored(self, pair: Pair) -> Pair | None:
+        """Return the circuit the other way between the same two logical ports; None where there is none.
+
+        >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
+        >>> layout.mirrored((1, 4)), layout.mirrored((1, 3))
+        ((2, 3), None)
+        """
+        both = self.pairs(*self._logical_names(pair))
+        return both[1] if both[:1] == (pair,) and both[0] != both[1] else None
+
+    def request(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
+        """Return the two names of one request; None where it takes several.
+
+        They are an E and a W port for one circuit, and logical ports for a circuit and its mirrored one.
+        """
+        if not pairs:
+            return None
+        first = min(pairs)
+        if len(pairs) == 1:
+            return self.names(first)
+        return self._logical_names(first) if {first, self.mirrored(first)} == set(pairs) else None
+
+    def _logical_names(self, pair: Pair) -> tuple[str, str]:
+        """Return the logical names of an input and an output; empty where a port has none."""
+        by_port = {name: logical for logical, names in self.logical.items() for name in names}
+        source, output = self.names(pair)
+        return by_port.get(source, ""), by_port.get(output, "")
+
     def is_one_matrix(self, pair: Pair) -> bool:
         """Return True if both ports are of the same matrix, as far as the device reports."""
         source, output = (self.matrix.get(name) for name in self.names(pair))
         return source is None or output is None or source == output
 
     def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
-        """Return the circuits of a request for two ports: two for logical ports, none where it cannot be known."""
+        """Return the circuits of a request for two ports: both ways for logical ports, none where it cannot be known.
+
+        A logical port may be several fibres in each matrix, of which the first goes to the last.
+        """
         if one in self.east and other in self.west:
             return ((self.number(one), self.number(other)),)
         if one in self.west and other in self.east:
             return ((self.number(other), self.number(one)),)
         here, there = self.logical.get(one, ()), self.logical.get(other, ())
-        if len(here) != 2 or len(there) != 2:  # a group of ports, whose order nobody has published
-            return ()
-        return (
-            (self.number(here[0]), self.number(there[1])),
-            (self.number(there[0]), self.number(here[1])),
-        )
+        pairs = (*self._one_way(here, there), *self._one_way(there, here))
+        wanted = sum(name in self.east for name in here + there)
+        return pairs if len(pairs) == wanted else ()
+
+    def _one_way(self, here: Sequence[str], there: Sequence[str]) -> Iterator[Pair]:
+        """Yield the circuits from the E ports of one logical port to the W ports of another, matrix by matrix."""
+        for matrix in sorted({self.matrix.get(name, "") for name in here}):
+            sources = [name for name in here if name in self.east and self.matrix.get(name, "") == matrix]
+            outputs = [name for name in there if name in self.west and self.matrix.get(name, "") == matrix]
+            if len(sources) != len(outputs) or (len(sources) > 1 and not matrix):
+                continue
+            for source, output in zip(sources, reversed(outputs), strict=True):
+                yield self.number(source), self.number(output)

@@ -23,11 +23,11 @@ from ocs_drivers.vendors.rome.ports import Layout, Pair
 _STATUS = re.compile(r"Connection execution status:\s*(?P<status>.*)", re.IGNORECASE)
 _HOMING = re.compile(r'Perform\s+"?homing run"?', re.IGNORECASE)
 _RUNNING = re.compile(
-    r"\s*(?P<command>(?:dis)?connect), ports: (?P<one>[A-Z]\d+)-(?P<other>[A-Z]\d+)\b.*", re.IGNORECASE
+    r"\s*(?P<command>(?:dis)?connect), ports: (?P<one>[A-Z]?\d+)-(?P<other>[A-Z]?\d+)\b.*", re.IGNORECASE
 )
 _RULE = re.compile(r"\s*=+(?:\s+=+)+\s*")
 _REQUEST = re.compile(
-    r"\s*(?P<number>\d+)\s+(?P<one>[A-Z]\d+)\s+(?P<other>[A-Z]\d+)\s+(?P<command>(?:dis)?connect)"
+    r"\s*(?P<number>\d+)\s+(?P<one>[A-Z]?\d+)\s+(?P<other>[A-Z]?\d+)\s+(?P<command>(?:dis)?connect)"
     r"(?:\s+(?P<source>\S+)(?:\s+(?P<user>\S.*))?)?",
     re.IGNORECASE,
 )

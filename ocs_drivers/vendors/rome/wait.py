@@ -8,7 +8,7 @@ never in the queue, line broken      Timeout after a while: perhaps it was not r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ocs_drivers.errors import Conflict, DeviceError, OcsError, RobotFault, Timeout, TransportError
@@ -40,24 +40,28 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """State at one read: the time, the queue, and the unsolicited lines since the request."""
+    """State at one read: the time, the queue, and the unsolicited lines since the request.
+
+    `names` are those by which the device may name the request, or a circuit of it.
+    """
 
     now_s: float
     queue: Queue
-    names: tuple[str, str]
+    names: Collection[tuple[str, str]]
     command: str
     pending: tuple[PendingMove, ...]
-    pair: Pair
+    pairs: Collection[Pair]
     lines: Sequence[str]
     tells_queue: bool = True
 
     @property
     def ahead(self) -> int | None:
-        """Number of moves that come before it; None when it is not in the queue."""
+        """Number of moves that come before its last one; None when it is not in the queue."""
+        turns: dict[Pair | None, int] = {}
         for turn, move in enumerate(self.pending):
-            if (move.kind, move.pair) == (self.command, self.pair):
-                return turn
-        return None
+            if move.kind == self.command and move.pair in self.pairs:
+                turns.setdefault(move.pair, turn)
+        return max(turns.values(), default=None)
 
     @property
     def is_running(self) -> bool:
@@ -66,7 +70,7 @@ class Progress:
         return (
             running is not None
             and running.command == self.command
-            and {running.one, running.other} == set(self.names)
+            and any({running.one, running.other} == set(names) for names in self.names)
         )
 
 
@@ -110,7 +114,8 @@ def judge_progress(
     if ahead is None and progress.tells_queue:
         return _may_come(move, progress.now_s, poll_s)
     move.absent_since_s = None
-    move.allowed_s = max(move.allowed_s, longest_s * (1 + (ahead or 0)))
+    moves = len(progress.pairs) if ahead is None else 1 + ahead
+    move.allowed_s = max(move.allowed_s, longest_s * moves)
     if progress.now_s - move.began_s < move.allowed_s:
         return True
     asks = ", and the device asks for a homing run" if progress.queue.needs_homing else ""

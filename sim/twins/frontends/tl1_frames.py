@@ -27,11 +27,9 @@ class Framing:
     after_report: str = ""
 
     def answer(
-        self, name: str, tag: str, lines: Sequence[str], now: datetime, *, page_rows: int = 0, note: str = ""
+        self, name: str, tag: str, pages: Sequence[Sequence[str]], now: datetime, *, note: str = ""
     ) -> bytes:
-        """Return a completed command: data lines, at most `page_rows` a block (0 for all in one), and a comment."""
-        size = page_rows or max(len(lines), 1)
-        pages = [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
+        """Return a completed command: a block for the data lines of each page, and a comment in the last."""
         bodies = [_rows(page) for page in pages]
         bodies[-1] += [note] if note else []
         ends = [">"] * (len(bodies) - 1) + [";"]

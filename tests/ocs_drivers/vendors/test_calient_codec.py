@@ -16,9 +16,9 @@ from ocs_drivers import CrossConnects
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import PendingMove, PortState, Power
+from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.calient import rest_codec, tl1_codec
 from ocs_drivers.vendors.calient.circuits import Circuits, check_not_booked, port_state, power_reading
-from ocs_drivers.vendors.calient.echo import EchoCancelled
 from ocs_drivers.vendors.calient.ports import Circuit, Names, parse_circuit_name
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 
@@ -64,6 +64,11 @@ def test_published_row_of_a_port():
     assert {name: port.states for name, port in found.items()} == {
         "6.1.1": (PortState.ENABLED, PortState.ENABLED)
     }
+
+
+def test_published_row_of_a_port_that_no_circuit_holds_is_free():
+    row = "1.1.1:WX,NONE,NONE:INAS=OOS-NP,INOS=OOS,INOC=OK,INRS=NPR,OUTAS=OOS-NP,OUTOS=OOS,OUTOC=OK,OUTRS=NPR"
+    assert tl1_codec.decode_ports((row,))["1.1.1"].states == (PortState.ENABLED, PortState.ENABLED)
 
 
 def test_published_row_of_a_summary_is_darkness():
@@ -188,9 +193,9 @@ def test_published_details_of_a_port():
         "inas": "IS",
         "inos": "IS",
         "inoc": "OK",
-        "outas": "IS",
-        "outos": "IS",
-        "outoc": "OK",
+        "outas": "OOS-NP",
+        "outos": "OOS",
+        "outoc": "NOHW",
         "incircuit": "3.3.1>3.3.2",
         "outcircuit": "",
         "inalias": "rack 4",
@@ -212,7 +217,16 @@ def test_published_results():
     ]
     assert rest_codec.decode_results(results, 2) == ["", "x: y"]
     assert rest_codec.decode_results([{"status": 0}], 1) == ["Failed"]
-    for wrong in (results[:1], [{"status": "2"}, {"status": "1"}], [{}, {}], {"status": "1"}):
+    nested = [{"response": result} for result in results]  # as the one client reads that parses a bulk
+    assert rest_codec.decode_results(nested, 2) == ["", "x: y"]
+    for wrong in (
+        results[:1],
+        [{"status": "2"}, {"status": "1"}],
+        [{}, {}],
+        {"status": "1"},
+        [{"response": "1"}, nested[0]],
+        [{"response": {}}, nested[0]],
+    ):
         with pytest.raises(ProtocolDesync):
             rest_codec.decode_results(wrong, 2)
 

@@ -111,7 +111,7 @@ def test_published_system_info():
 
 
 def test_published_row_is_a_connection_with_powers():
-    switch, script = scripted((CIRCUITS, ROW), (PORTS, ""), (CIRCUITS, ROW), (PORTS, ""))
+    switch, script = scripted((CIRCUITS, ROW), (PORTS, ""), (CIRCUITS, ROW))
     assert switch.read().connections == CrossConnects({46: 64 + 47})
     assert switch.power([46, 64 + 47, 1]) == {46: Power(-5.873), 64 + 47: Power(-6.762), 1: None}
     assert script.finished
@@ -159,7 +159,7 @@ def test_published_disconnection_names_both_ends():
 
 def test_published_rows_of_ports():
     (port,) = codec.decode_ports(("PORTID=10001,PORTTYPE=x,PORTNAME=IN1,PORTHEALTH=bad",))
-    assert port == codec.Port(is_input=True, number=1, label="IN1", healthy=False, power=None)
+    assert port == codec.Port(is_input=True, number=1, label="IN1", healthy=False)
 
 
 def test_a_fault_is_connected_and_a_row_that_moves_holds_its_ports():
@@ -184,6 +184,8 @@ def test_none_is_darkness():
         "IPORTID=1,OPORTID=20001,CONNSTATE=steady",
         "IPORTID=10001,OPORTID=20001,CONNSTATE=steady,INPWR=bright",
         "IPORTID=10001,OPORTID=20001,CONNSTATE=steady,INPWR",
+        "IPORTID=10001,OPORTID=20001,CONNSTATE=steady=fault",
+        "IPORTID=0,OPORTID=0,CONNSTATE=single",
     ],
 )
 def test_rows_that_are_no_circuits(line):
@@ -212,12 +214,20 @@ def test_rows_that_are_no_ports(line):
         codec.decode_ports((line,))
 
 
-@pytest.mark.parametrize("rows", [row(1, 65), row(65, 1), row(1, 1) + row(2, 1), row(1, 1) + row(1, 2)])
+@pytest.mark.parametrize("rows", [row(1, 1) + row(2, 1), row(1, 1) + row(1, 2)])
 def test_circuits_that_the_switch_cannot_have(rows):
     switch, _ = scripted((CIRCUITS, rows))
     switch._retried = lambda ask: ask()
     with pytest.raises(ProtocolDesync, match="cannot have"):
         switch.read()
+
+
+@pytest.mark.parametrize(("rows", "ours"), [(row(1, 65), 1), (row(65, 1), 64 + 1)])
+def test_a_port_that_is_connected_beyond_the_matrix_is_locked(rows, ours):
+    switch, _ = scripted((CIRCUITS, rows + row(2, 2)), (PORTS, ""))
+    seen = switch.read()
+    assert seen.connections == CrossConnects({2: 66})
+    assert seen.unfit == {ours: PortState.LOCKED}
 
 
 @given(st.text(max_size=60), st.integers(0, 3))
@@ -482,12 +492,14 @@ def test_swapped_fibres_do_not_show_in_the_configuration(frame):
     assert [port for port, power in readings.items() if power.below_floor] == [2, 10]
 
 
-def test_power_of_unconnected_ports_comes_from_rows_of_ports_where_these_tell_it(frame):
-    switch, _ = frame()
-    assert switch.power([1]) == {1: Power(-0.3)}
-    untold, _ = frame(port_power="no")
-    untold.connect({2: 9})
-    assert untold.power([1, 2]) == {1: None, 2: Power(-0.3)}
+def test_ports_without_a_circuit_have_a_power_too(frame):
+    switch, made = frame()
+    made.do("set_fault", fault="dark_input", port=2)
+    assert switch.power([1, 2, 9]) == {
+        1: Power(-0.3),
+        2: Power(-50.4, below_floor=True),
+        9: Power(-49.7, below_floor=True),
+    }
 
 
 @pytest.mark.parametrize(("mode", "left"), [("DARK", {}), ("RESTORE", {}), ("AUTOSAVE", {1: 9})])
@@ -500,7 +512,7 @@ def test_a_power_cycle_is_seen_by_the_next_read(frame, mode, left):
 
 def test_a_list_of_ports_that_leaves_some_out(frame):
     switch, _ = frame()
-    switch._port_rows = lambda: {1: codec.Port(True, 1, "", True, None)}
+    switch._port_rows = lambda: {1: codec.Port(is_input=True, number=1, label="", healthy=True)}
     with pytest.raises(ProtocolDesync, match="leaves some out"):
         switch.ports()
     assert switch.read().connections == CrossConnects()

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.families.glimmerglass.tl1_syntax import Numbering, circuit_row
+from sim.twins.families.glimmerglass.tl1_syntax import End, Numbering, State, circuit_row
 from sim.twins.frontends.tl1_syntax import Denied
 from sim.twins.plant import Plant
 
+HEADER = r"\r\n\n   ocs1 \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\n"
+PAGE_BREAK = re.compile(rf">\r\n<{HEADER}M  \S+ COMPLD\r\n")
 FRAME = re.compile(
-    r" ocs1 \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\nM  (?P<tag>\S+) (?P<how>COMPLD|DENY)\r\n(?P<body>(?:   .*\r\n)*);\r\n<"
+    rf"(?P<echo>[^\r\n]*;\r\n){HEADER}M  (?P<tag>\S+) (?P<how>COMPLD|DENY)\r\n(?P<body>(?:   .*\r\n)*);\r\n<"
 )
 REPORT = re.compile(r"\r\n\n   ocs1 \S+ \S+\r\nA  (\d+) (REPT [A-Z ]+)\r\n((?:   .*\r\n)*);")
 
@@ -46,8 +48,9 @@ class Terminal:
         """Return the answer to one command once the mirrors have arrived; reports on the way are kept."""
         text = self.raw(command) + self.wait(0.1)
         self.reports += [(event, body.strip()) for _, event, body in REPORT.findall(text)]
-        frame = FRAME.fullmatch(REPORT.sub("", text))
+        frame = FRAME.fullmatch(PAGE_BREAK.sub("", REPORT.sub("", text)))
         assert frame, text
+        assert frame["echo"].strip() == command
         return frame
 
     def ask(self, command: str) -> list[str]:
@@ -62,7 +65,8 @@ class Terminal:
 
     def circuits(self) -> dict[int, int]:
         rows = self.ask("rtrv-crs-fiber::all:6;")
-        return dict(map(int, re.search(r"IPORTID=(\d+),.*OPORTID=(\d+)", row).groups()) for row in rows)
+        ends = [map(int, re.search(r":IPORTID=(\d+),.*OPORTID=(\d+)", row).groups()) for row in rows]
+        return {source: output for source, output in ends if source and output}
 
     @property
     def closed(self) -> bool:
@@ -91,7 +95,9 @@ def test_published_prompt_and_end_of_a_reply(device):
 
 
 def test_published_system_info_tells_size_and_numbers(terminal):
-    fields = dict(line.split("=") for line in terminal.ask("rtrv-system-info:::2;"))
+    fields = dict(
+        re.fullmatch(r"GGN:(\w+)=(\S+)", line).groups() for line in terminal.ask("rtrv-system-info:::2;")
+    )
     assert fields["LicensedPortMatrix"] == "48x48"
     assert fields["SerialNumber"].startswith("SIM")
     assert {"SystemType", "ChassisType", "SoftwareActiveVersion"} < fields.keys()
@@ -101,8 +107,8 @@ def test_published_rows_of_ports(device, terminal):
     device.do("set_fault", fault="fail_port", port=49)
     rows = terminal.ask("RTRV-CFG-FIBER::all:3;")
     assert len(rows) == 96
-    assert re.fullmatch(r"PORTID=10001,.*PORTNAME=IN1,PORTHEALTH=good", rows[0])
-    assert re.fullmatch(r"PORTID=20001,.*PORTNAME=OUT1,PORTHEALTH=bad", rows[48])
+    assert re.fullmatch(r"GGN:PORTID=10001,.*PORTNAME=IN1,.*PORTHEALTH=good,.*", rows[0])
+    assert re.fullmatch(r"GGN:PORTID=20001,.*PORTNAME=OUT1,.*PORTHEALTH=bad,.*", rows[48])
 
 
 def test_published_connection(device, terminal):
@@ -130,37 +136,45 @@ def test_published_disconnections(device, terminal, command, left):
     assert device.truth() == left
 
 
-def test_published_row_of_a_circuit():
-    row = circuit_row(10046, 20047, ("", ""), ("steady", "none"), (-5.873, -6.762))
+def test_published_row_of_2005():
+    row = circuit_row("2005", End(10046, "", -5.873), End(20047, "", -6.762), State("steady"))
     assert row == (
         "GGN:IPORTID=10046,IPORTNAME=,OPORTID=20047,OPORTNAME=,CONNID=0,CONNSTATE=steady,CONNCAUSE=none,"
-        "INPWR=-5.873,OUTPWR=-6.762,PWRLOSS=0.889"
+        "INPWR=-5.873,OUTPWR=-6.762,PWRLOSS=0.889,CONNLOCK=0,CONNLOCKUSER="
     )
 
 
 def test_rows_tell_light_and_darkness(device, terminal):
     device.twin.device.plant = Plant({"switches": [], "hosts": [], "link": {"transmit_power_dbm": -5.573}})
     terminal.ask("ent-crs-fiber::10046,20047:4;")
-    (row,) = terminal.ask("rtrv-crs-fiber::all:6;")
-    assert row.endswith("CONNSTATE=steady,CONNCAUSE=none,INPWR=-5.873,OUTPWR=-7.073,PWRLOSS=1.200")
+    (row,) = terminal.ask("rtrv-crs-fiber::10046:6;")
+    assert ",INPWR=-5.87," in row
+    assert ",OUTPWR=-7.07,SIGBAND=1550,PWRLOSS=1.20," in row
+    assert row.endswith("CONNNAME=IN46,CONNSTATE=steady,CONNCAUSE=none,CONNLOCK=0,CONNLOCKUSER=admin")
     device.do("set_fault", fault="dark_input", port=46)
     (row,) = terminal.ask("rtrv-crs-fiber::10046:6;")
-    assert row.endswith("CONNSTATE=fault,CONNCAUSE=nolight,INPWR=NONE,OUTPWR=NONE,PWRLOSS=NONE")
-    assert terminal.ask("rtrv-crs-fiber::10001:6;") == []
+    assert ",CONNSTATE=fault,CONNCAUSE=initial_connection_timer_expired," in row
+    assert float(re.search(r"OUTPWR=([-.\d]+)", row)[1]) < -49
+    (row,) = terminal.ask("rtrv-crs-fiber::20001:6;")
+    assert row.startswith("GGN:IPORTID=0,IPORTGROUP=,IPORTNAME=,IPORTCOMMENT=,INPWR=NA,OPORTID=20001,")
+    assert row.endswith(
+        "PWRLOSS=NA,CONNID=0,CONNNAME=,CONNSTATE=single,CONNCAUSE=none,CONNLOCK=0,CONNLOCKUSER="
+    )
 
 
 @pytest.mark.parametrize("keyword", ["OPMODE=Sync", "OPMODE=sync"])
 def test_published_sync_is_answered_when_the_mirrors_have_arrived(terminal, keyword):
     text = terminal.raw(f"ent-crs-fiber::10001,20017:4:::{keyword};")
     assert not FRAME.search(text)
-    assert FRAME.search(terminal.wait(0.021))
+    assert terminal.wait(0.021).endswith("COMPLD\r\n;\r\n<")
 
 
 def test_published_async_is_answered_at_once(terminal):
     assert FRAME.search(terminal.raw("ent-crs-fiber::10001,20017:4:::OPMODE=Async;"))
-    assert "CONNSTATE=moving" in terminal.raw("rtrv-crs-fiber::all:6;")
+    assert terminal.raw("rtrv-crs-fiber::all:6;").count("CONNSTATE=moving") == 2  # at both ends
     terminal.wait(0.021)
-    assert "CONNSTATE=steady" in terminal.raw("rtrv-crs-fiber::all:6;")
+    assert terminal.raw("rtrv-crs-fiber::all:6;").count("CONNSTATE=steady") == 2
+    assert FRAME.search(terminal.raw("dlt-crs-fiber::10001:5:::OPMODE=Async;"))
 
 
 def test_published_monitoring_period(terminal):
@@ -238,7 +252,7 @@ def test_changes_by_anybody_are_reported_to_who_is_logged_in(device, terminal):
     other = Terminal(device)
     other.ask("ent-crs-fiber::10001,20017:4;")
     device.do("operator", disconnect=[1])
-    assert terminal.ask("rtrv-crs-fiber::all:6;") == []
+    assert terminal.circuits() == {}
     assert [event for event, _ in terminal.reports] == ["REPT DBCHG"] * 2
     assert terminal.reports[0][1].endswith(':ENT-CRS-FIBER:10001,20017"')
     assert terminal.reports[1][1].endswith(':DLT-CRS-FIBER:10001,20017"')
@@ -246,15 +260,13 @@ def test_changes_by_anybody_are_reported_to_who_is_logged_in(device, terminal):
     assert stranger.reports == []
 
 
-def test_a_device_may_report_nothing(world):
-    terminal = Terminal(world("glimmerglass", size=(8, 8), reports="no"))
+@pytest.mark.parametrize(("reports", "own", "others"), [("no", 0, 0), ("others", 0, 1), ("yes", 1, 1)])
+def test_a_device_may_report_changes_to_whom_it_likes(world, reports, own, others):
+    device = world("glimmerglass", size=(8, 8), reports=reports)
+    terminal, other = Terminal(device), Terminal(device)
     terminal.ask("ent-crs-fiber::10001,20001:4;")
-    assert terminal.reports == []
-
-
-def test_rows_of_ports_may_not_tell_the_power(world):
-    terminal = Terminal(world("glimmerglass", size=(8, 8), port_power="no"))
-    assert "PWR" not in terminal.ask("RTRV-CFG-FIBER::10001:3;")[0]
+    other.ask("RTRV-HDR:::1;")
+    assert (len(terminal.reports), len(other.reports)) == (own, others)
 
 
 # -- faults and power

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from sim.models.light import DARK_FLOOR_DBM
 from sim.twins.families.glimmerglass import tl1_syntax as syntax
-from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1 import Handler, Lines, Send, Tl1Frontend, Tl1Session
 from sim.twins.frontends.tl1_frames import Framing
 from sim.twins.frontends.tl1_syntax import Command, Denied
 from sim.twins.switch.device import SwitchDevice
@@ -15,26 +15,28 @@ from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Connections
 from sim.twins.wire.control import Request
 
+Reports = Literal["no", "others", "yes"]
+
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Behaviour that the published material leaves open.
+    """Behaviour that the published material leaves open, or that differs between releases.
 
     With `waits`, a connection without OPMODE is answered when the mirrors have arrived (Sync), else at once;
-    `moving` is the CONNSTATE of a row until then. With `port_power`, rows of ports contain the power; with `reports`,
-    changes are reported.
+    `moving` is the CONNSTATE of a row until then. `reports` says to whom changes are reported: to nobody, to the
+    `others`, or to the session that made them as well. `release` is whose rows are printed.
     """
 
     waits: bool = True
     moving: str = "moving"
-    port_power: bool = True
-    reports: bool = True
+    reports: Reports = "others"
+    release: syntax.Release = "2016"
 
 
 class GlimmerglassTl1(Tl1Frontend):
-    """TL1 of one switch, behind a prompt that is part of every answer."""
+    """TL1 of one switch, behind a prompt that follows every answer."""
 
-    framing = Framing(before=" ", after=syntax.PROMPT, before_report="\r\n\n   ")
+    framing = Framing(before="\r\n\n   ", after=syntax.PROMPT, before_report="\r\n\n   ")
     noise = ("REPT ALM FIBER", "10001:CL,PWRLOW,NSA,,,:threshold; crossed")
 
     def __init__(
@@ -51,25 +53,45 @@ class GlimmerglassTl1(Tl1Frontend):
         self._quirks = quirks
         self._wrong_tags = 0
         self._monitoring = "10"
-        if quirks.reports:
+        self._changing: Tl1Session | None = None
+        self._made_by: dict[int, str] = {}
+        if quirks.reports != "no":
             device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
 
     def table(self, session: Tl1Session) -> Mapping[str, Handler]:
         """Return the commands of a session that is logged in."""
-        del session
         return {
             "RTRV-HDR": lambda _: (),
-            "RTRV-SYSTEM-INFO": lambda _: [f"{name}={value}" for name, value in self._system.items()],
+            "RTRV-SYSTEM-INFO": lambda _: [f"GGN:{name}={value}" for name, value in self._system.items()],
             "RTRV-CFG-FIBER": lambda command: [self._port_row(port) for port in self._ports(command.aid)],
-            "RTRV-CRS-FIBER": self._circuits,
-            "ENT-CRS-FIBER": self._connect,
-            "DLT-CRS-FIBER": self._disconnect,
+            "RTRV-CRS-FIBER": lambda command: [self._circuit_row(port) for port in self._ports(command.aid)],
+            "RTRV-PORT-POWER": lambda command: [self._power_row(port) for port in self._ports(command.aid)],
+            "RTRV-SIGTYPE-FIBER": lambda command: [self._band_row(port) for port in self._ports(command.aid)],
+            "ENT-CRS-FIBER": lambda command: self._connect(command, session),
+            "DLT-CRS-FIBER": lambda command: self._disconnect(command, session),
             "ED-PARAM": self._edit_parameter,
         }
+
+    def pages(self, lines: Lines) -> list[Lines]:
+        """Return the lines of each block of an answer: as many as one page holds."""
+        pages: list[Lines] = []
+        first, size = 0, 0
+        for number, line in enumerate(lines):
+            length = len(line) + len('   ""\r\n')
+            if number > first and size + length > syntax.PAGE_BYTES:
+                pages.append(lines[first:number])
+                first, size = number, 0
+            size += length
+        return [*pages, lines[first:]]
 
     def pair_name(self, pair: tuple[int, int]) -> str:
         """Return a circuit as reports name it."""
         return f"{self.numbering.number(pair[0])},{self.numbering.number(pair[1])}"
+
+    def _listeners(self) -> list[Send]:
+        """Return who is told of a change: by default not the session that makes it, which waits for its answer."""
+        skipped = None if self._changing is None or self._quirks.reports == "yes" else self._changing.send
+        return [send for send in super()._listeners() if send is not skipped]
 
     # -- faults of its own
 
@@ -94,63 +116,88 @@ class GlimmerglassTl1(Tl1Frontend):
     # -- reads
 
     def _ports(self, aid: str) -> Sequence[int]:
-        return self.device.matrix.ports if aid.lower() == "all" else self.numbering.ports(aid)
+        """Return the ports that a command names; all of them where it names none."""
+        return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.ports(aid)
+
+    def _name(self, port: int) -> str:
+        side = "IN" if self.device.matrix.is_input(port) else "OUT"
+        number = self.numbering.number(port) % syntax.INPUT_BASE
+        return self.device.labels.get(port, "" if self._quirks.release == "2005" else f"{side}{number}")
+
+    def _power(self, port: int) -> float:
+        """Return the reading of a port; the monitors see noise where there is no light."""
+        return max(self.device.power_dbm(port), syntax.noise_dbm(self.numbering.number(port)))
+
+    def _is_lit(self, port: int) -> bool:
+        return self._power(port) > syntax.noise_dbm(self.numbering.number(port))
 
     def _port_row(self, port: int) -> str:
+        health = "good" if self.device.matrix.state(port) == "E" else "bad"
+        return syntax.port_row(self._quirks.release, self.numbering.number(port), self._name(port), health)
+
+    def _power_row(self, port: int) -> str:
+        return f"GGN:PORTID={self.numbering.number(port)},PORTPOWER={self._power(port):.3f}"
+
+    def _band_row(self, port: int) -> str:
+        return f"GGN:PORTID={self.numbering.number(port)},PORTNAME={self._name(port)},SIGTYPE=1550"
+
+    def _circuit_row(self, port: int) -> str:
+        """Return the row of a port: its circuit, the same at both ends, or the port alone."""
         matrix = self.device.matrix
-        side = "IN" if matrix.is_input(port) else "OUT"
-        number = self.numbering.number(port)
-        label = self.device.labels.get(port, f"{side}{number % syntax.INPUT_BASE}")
-        health = "good" if matrix.state(port) == "E" else "bad"
-        power = f"PORTPWR={syntax.power_text(self._power(port))}," if self._quirks.port_power else ""
-        return f"PORTID={number},{power}PORTNAME={label},PORTHEALTH={health}"
+        ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
+        return syntax.circuit_row(
+            self._quirks.release,
+            self._end(ends.get(True)),
+            self._end(ends.get(False)),
+            self._state(ends[True], ends[False]) if len(ends) == 2 else syntax.State(),
+        )
 
-    def _power(self, port: int) -> float | None:
-        dbm = self.device.power_dbm(port)
-        return None if dbm <= DARK_FLOOR_DBM else dbm
+    def _end(self, port: int | None) -> syntax.End:
+        if port is None:
+            return syntax.End()
+        return syntax.End(self.numbering.number(port), self._name(port), self._power(port))
 
-    def _circuits(self, command: Command) -> Lines:
-        ports = set(self._ports(command.aid or "all"))
-        pairs = sorted(self.device.matrix.connections.items())
-        return [self._circuit_row(*pair) for pair in pairs if ports & set(pair)]
-
-    def _circuit_row(self, source: int, output: int) -> str:
-        powers = (self._power(source), self._power(output))
-        labels = (self.device.labels.get(source, ""), self.device.labels.get(output, ""))
+    def _state(self, source: int, output: int) -> syntax.State:
+        user = self._made_by.get(source, "")
         if self.device.is_moving(source):
-            state = (self._quirks.moving, "none")
-        else:
-            state = ("steady", "none") if None not in powers else ("fault", "nolight")
-        numbers = self.numbering.number(source), self.numbering.number(output)
-        return syntax.circuit_row(*numbers, labels, state, powers)
+            return syntax.State(self._quirks.moving, user=user)
+        if self._is_lit(source) and self._is_lit(output):
+            return syntax.State("steady", user=user)
+        return syntax.State("fault", "initial_connection_timer_expired", user)
 
     # -- changes
 
-    async def _connect(self, command: Command) -> Lines:
+    async def _connect(self, command: Command, session: Tl1Session) -> Lines:
         inputs, outputs = self._two_lists(command.aid)
         after = self.device.matrix.added(inputs, outputs)
-        waits = self._waits(command.keywords.get("OPMODE", "").upper())
-        return await self._change(after, waits=waits)
+        waits = self._waits(command)
+        self._made_by |= dict.fromkeys(inputs, session.user)
+        return await self._change(after, session, waits=waits)
 
-    async def _disconnect(self, command: Command) -> Lines:
+    async def _disconnect(self, command: Command, session: Tl1Session) -> Lines:
         matrix = self.device.matrix
         if command.aid.lower() == "all":
             after = matrix.emptied()
         elif "," in command.aid:
             after = matrix.without(*self._two_lists(command.aid))
         else:
-            after = matrix.without(self.numbering.ports(command.aid))
-        return await self._change(after, waits=self._quirks.waits)
+            after = matrix.without_ports(self.numbering.ports(command.aid))
+        return await self._change(after, session, waits=self._waits(command))
 
-    async def _change(self, after: Connections, *, waits: bool) -> Lines:
+    async def _change(self, after: Connections, session: Tl1Session, *, waits: bool) -> Lines:
         """Execute a set command, unless a fault swallows the command."""
         if not self.device.faults.take_dropped_command():
-            motion = self.device.change(after)
+            self._changing = session
+            try:
+                motion = self.device.change(after)
+            finally:
+                self._changing = None
             if motion is not None and waits:
                 await self.device.wait_idle()
         return ()
 
-    def _waits(self, mode: str) -> bool:
+    def _waits(self, command: Command) -> bool:
+        mode = command.keywords.get("OPMODE", "").upper()
         if mode not in {"", "SYNC", "ASYNC"}:
             raise Denied("IDNV", f"no OPMODE {mode[:40]}")
         return self._quirks.waits if not mode else mode == "SYNC"

@@ -1,7 +1,7 @@
-"""Output of the device: board, table of ports, queue, circuits. Two manners: ROME in words, AFM in digits.
+"""Output of the device: board, tables of ports, queue, circuits. Two manners: ROME in words, AFM in digits.
 
-Known from captures: all headings, columns and widths, `In process` as a word of ROME. Assumptions: that AFM shows 6
-(attached) while the arm is at a port, and that it prints the queue at all.
+Known from captures: all headings, columns and widths, `In process` as a word of ROME, the tables of logical ports of
+AFM. Assumptions: that AFM shows 6 (attached) while the arm is at a port, and that it prints the queue at all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ Manner = Literal["ROME", "AFM"]
 
 _ROME_COLUMNS = (16, 12, 11, 13, 7, 14, 8)
 _ROME_HEADING = ("Port", "Admin Status", "Oper Status", "Port Status", "Counter", "ConnectedTo", "Logical")
+_CIRCUIT_HEADING = (
+    ("Port East", "Port West", "Paired", "TimeStamp"),
+    ("=========", "=========", "======", "=========="),
+)
 _QUEUE_COLUMNS = (7, 9, 9, 18, 7, 19)
 _QUEUE_HEADING = ("Request", "Port1", "Port2", "Command", "Source", "User")
 
@@ -28,6 +32,22 @@ OMB: Out of matrix bound
 Port  Admin  Oper   HW Adm  Paired  Connected-port  Port  Connection  Port
 ID    Lock   state  state   Port     ID   Name      role  counter     Name
 ================================================================================"""
+
+_LOGIC_HEADING = (
+    """\
+Port                          Port                          Customer            Customer      \
+Disabled/Enabled      locked/unlocked
+ A                             B                               A                   B
+"""
+    + "=" * 141
+)
+_LOGIC_TABLE_HEADING = (
+    """\
+Customer        Logical             Side         TX     RX
+Name              Name                           Port   Port
+"""
+    + "=" * 65
+)
 
 SPARE_EAST, SPARE_WEST = 2, 4
 """Places of a matrix beyond those that have a name, in the captures of a ROME500."""
@@ -54,8 +74,8 @@ class Printer:
         enabled = "enabled" if cabinet.robot.enabled else "disabled"
         lines = [
             "CURR SW VERSION  creationDate(Jan 01 2026, 00:00:00) SIMULATED",
-            f"{kind} STATUS".ljust(17) + "adminStatus(enabled) operStatus(enabled) "
-            f"alarmState({'Major' if cabinet.robot.jammed else 'Cleared'})",
+            f"{kind} STATUS".ljust(17) + "adminStatus(enabled) operStatus(enable"
+            f"{'d' if is_rome else ''}) alarmState({'Major' if cabinet.robot.jammed else 'Cleared'})",
             f"{kind} STATE".ljust(17) + "OPER",
             f"{kind} NAME".ljust(17) + name,
             f"{kind} TYPE".ljust(17) + ("ROME500" if is_rome else "2"),
@@ -67,7 +87,8 @@ class Printer:
             f"ACTIVE SW VER    {'1.10.2.10' if is_rome else '1.6.2.1'}",
             f"UP TIME          total {cabinet.device.clock.now():.0f} seconds",
             "Recovery         recovery was done",
-            f"CONNECTIONS      connection execution is {enabled}",
+            f"CONNECTIONS      {'connection execution is' if is_rome else 'connections are'} {enabled}",
+            *([] if is_rome else ["PAIRED PORT      Enabled"]),
             f"OPERATION COUNT  {sum(cabinet.device.wear.values()) // 2}",
             "AUTHENTICATION   local",
         ]
@@ -147,45 +168,81 @@ class Printer:
             f"{paired:<8}{'' if peer is None else cabinet.name(peer):<17}1      {cabinet.device.wear[port]}"
         )
 
+    # -- logical ports of an AFM: an E and a W port of the same number
+
+    def logic_table(self, cabinet: Cabinet) -> str:
+        """Return the fibres of each logical port: that on which it sends, and that on which it receives."""
+        last = cabinet.logical_ports
+        rows = [
+            f"{'customer':<16}{number:<16}{_half(number, last):<16}e{number:<6}w{number}"
+            for number in range(1, last + 1)
+        ]
+        return "\n".join([_LOGIC_TABLE_HEADING, *rows])
+
+    def logic(self, cabinet: Cabinet) -> str:
+        """Return the peer and the state of each logical port."""
+        rows = [self._logic_row(cabinet, number) for number in range(1, cabinet.logical_ports + 1)]
+        return "\n".join([_LOGIC_HEADING, *rows])
+
+    def _logic_row(self, cabinet: Cabinet, number: int) -> str:
+        matrix = cabinet.device.matrix
+        ends = (cabinet.port(f"E{number}"), cabinet.port(f"W{number}"))
+        peers = {cabinet.name(peer)[1:] for peer in map(matrix.peer, ends) if peer is not None}
+        peer = "/".join(sorted(peers, key=int))
+        is_locked, is_disabled = matrix.locked & set(ends), matrix.disabled & set(ends)
+        return (
+            f"{number:<30}{peer:<30}{number:<20}{peer:<20}{'Disabled' if is_disabled else 'Enabled':<20}"
+            f"{'Locked' if is_locked else 'Unlocked'}"
+        )
+
     # -- circuits and the queue
 
     def circuits(self, cabinet: Cabinet) -> str:
-        """Return all circuits with the time when they were made."""
-        lines = [
-            _circuit("Port East", "Port West", "Paired", "TimeStamp"),
-            _circuit("=========", "=========", "======", "=========="),
+        """Return all circuits with the time when they were made.
+
+        The vendor's own client skips three lines of heading on a ROME, and one line after the last row.
+        """
+        circuits = [
+            (
+                cabinet.name(source),
+                cabinet.name(output),
+                f"w{cabinet.name(source)[1:]}",
+                cabinet.since.get((source, output), cabinet.now),
+            )
+            for source, output in sorted(cabinet.device.matrix.connections.items())
         ]
-        for source, output in sorted(cabinet.device.matrix.connections.items()):
-            paired = "w" + cabinet.name(source)[1:]
-            since = cabinet.since.get((source, output), cabinet.now)
-            lines.append(_circuit(cabinet.name(source), cabinet.name(output), paired, since))
-        return "\n".join(lines)
+        if self.manner == "AFM":  # its rows do not stand below their headings
+            above = [_circuit(row, (29, 31, 13)) for row in _CIRCUIT_HEADING]
+            return "\n".join([*above, *(_circuit(row, (30, 32, 10)) for row in circuits)])
+        heading, rule, *rows = (_circuit(row, (30, 32, 14)) for row in (*_CIRCUIT_HEADING, *circuits))
+        return "\n".join([rule, heading, rule, *rows, "\n"])
 
     def queue(self, cabinet: Cabinet) -> str:
         """Return the text of the queue: the arm's order, and those that wait."""
-        robot = cabinet.robot
-        running, waiting = robot.running, [job for job in robot.queue if job.state == "queued"]
-        hints = robot.jammed or (self.always_hints and running is not None)
-        status = "delayed due to command in process" if hints else "enabled" if robot.enabled else "disabled"
+        entries = cabinet.entries()
+        running = next((entry for entry in entries if entry.is_running), None)
+        hints = cabinet.robot.jammed or (self.always_hints and running is not None)
+        enabled = "enabled" if cabinet.robot.enabled else "disabled"
+        status = "delayed due to command in process" if hints else enabled
         lines = [f"Connection execution status: {status}"]
         lines += [" " * 29 + 'Perform "homing run"'] if hints else []
         if running is None:
             lines += ["", "no request in process", ""]
         else:
-            names = "-".join(cabinet.name(port) for port in running.pair)
+            names = "-".join(running.names)
             lines += [
                 "",
                 "Command in process:",
-                f"{running.kind}, ports: {names}, status: in process with payload",
+                f"{running.job.kind}, ports: {names}, status: in process with payload",
                 "",
             ]
         rule = _columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
         lines += [rule, _columns(_QUEUE_HEADING, _QUEUE_COLUMNS), rule]
-        for job in waiting:
-            one, other = (cabinet.name(port) for port in job.pair)
-            lines.append(
-                _columns((str(job.number), one, other, job.kind, job.source, job.user), _QUEUE_COLUMNS)
-            )
+        for entry in entries:
+            job = entry.job
+            if not entry.is_running:
+                row = (str(job.number), *entry.names, job.kind, job.source, job.user)
+                lines.append(_columns(row, _QUEUE_COLUMNS))
         return "\n".join([*lines, ""])
 
 
@@ -193,5 +250,15 @@ def _columns(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _circuit(east: str, west: str, paired: str, since: str) -> str:
-    return f"{east:<29} {west:<31} {paired:<13} {since}".rstrip()
+def _circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str:
+    return "".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True)).rstrip()
+
+
+def _half(number: int, last: int) -> str:
+    """Return the half of the cabinet that a logical port is in, by its first and last number.
+
+    >>> _half(90, 180), _half(91, 180)
+    ('1_90', '91_180')
+    """
+    half = -(-last // 2)
+    return f"1_{half}" if number <= half else f"{half + 1}_{last}"
