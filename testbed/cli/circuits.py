@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
-    from testbed.operate.model import LabPlan
+    from testbed.operate.model import LabPlan, VerifyReport
     from testbed.operate.session import BringUpReport, LabSession
 
 
@@ -34,11 +34,15 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def _session(
-    lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
+    lab: Lab,
+    hosts: HostsChoice | None = None,
+    *,
+    journal_dir: Path | None = None,
+    partial: bool = False,
 ) -> Iterator[LabSession]:
     """Provide the lab opened: its switches, and its hosts where `hosts` says which.
 
-    With a journal it may be changed.
+    With a journal it may be changed; a partial one goes on without what does not answer.
     """
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
@@ -46,7 +50,7 @@ def _session(
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
     with ExitStack() as stack:
         journal = stack.enter_context(_journal_in(journal_dir)) if journal_dir else None
-        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled))
+        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled, partial=partial))
 
 
 def _journal_in(runs_dir: Path) -> Journal:
@@ -180,31 +184,51 @@ def verify(
     plan_file: options.PlanFile = None,
     epoch: options.Epoch = None,
     hosts: options.HostsMode = "auto",
+    narrow: options.Narrow = False,
+    really_move: options.ReallyMove = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
+    """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import Named, running_design
+    from testbed.operate.apply import check_permission
+    from testbed.operate.narrow import narrow as narrowed
     from testbed.operate.verify import with_unfinished
 
     meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
-    with _session(meant.lab, hosts) as session:
-        report = session.verify(session.plan(meant.design, take_over=True))
+    notes: list[str] = []
+    if narrow:
+        check_permission(meant.lab, really_move)
+    with _session(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
+        report = session.prove(meant.design)
+        if narrow:
+            report = narrowed(session, meant.design, report, notes.append)
     report = with_unfinished(report, meant.lab, runs_dir)
     findings = [asdict(finding) for finding in report.findings]
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
-    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
-    looked_at = f"{report.circuits} circuits looked at{heard}"
-    lines = [*_heading(meant, hosts), looked_at, *_finding_lines(findings)]
+    document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {"notes": notes} if narrow else {}
+    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
+
+
+def _looked_at(report: VerifyReport) -> str:
+    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    return f"{report.circuits} circuits looked at{heard}"
 
 
 def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
     if not findings:
         return ["everything is as planned"]
-    return [f"{finding['kind']}: {finding['subject']}: {finding['detail']}" for finding in findings]
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
+        if finding["hint"] not in finding["detail"]:
+            lines.append(f"    {finding['hint']}")
+    return lines
 
 
 def path(
@@ -221,23 +245,32 @@ def path(
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
     epoch: options.Epoch = None,
+    hosts: options.HostsMode = "auto",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
+    """Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ."""
     from testbed.cli.designs import Named, meant_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
-    from testbed.operate.path import describe_path, follow_path, node_named
+    from testbed.operate.path import (
+        describe_kernel_path,
+        describe_path,
+        follow_path,
+        kernel_path,
+        node_named,
+    )
 
     lab = load_lab(lab_file)
     for name in (source, target):
         node_named(lab, name)  # told before any lab is looked for
     named = Named.of(simplex, method, demand, plan_file, epoch)
     meant = meant_design(find_running(lab), named, runs_dir)
-    ends = node_named(meant.lab, source), node_named(meant.lab, target)
-    with _session(meant.lab) as session:
-        hops = follow_path(session, meant.design, *ends)
-    document = {**_about(meant), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
-    print_answer(document, [*_heading(meant), *describe_path(hops)], as_json=as_json)
-    return DONE
+    design, ends = meant.design, (node_named(meant.lab, source), node_named(meant.lab, target))
+    with _session(meant.lab, hosts) as session:
+        hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
+    document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
+    document["kernel"] = asdict(way) if way else None
+    lines = [*_heading(meant, hosts), *describe_path(hops), *describe_kernel_path(way)]
+    print_answer(document, lines, as_json=as_json)
+    return CHANGES if way and way.differs else DONE

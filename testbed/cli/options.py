@@ -53,6 +53,12 @@ ReallyMove = Annotated[
     str | None,
     typer.Option("--really-move", metavar="NAME", help="Name of the lab; needed to move a real one."),
 ]
+Narrow = Annotated[
+    bool,
+    typer.Option(
+        "--narrow", help="Tell which ends are swapped: takes circuits of findings down for a moment."
+    ),
+]
 HostsMode = Annotated[
     Literal["auto", "kernel", "model"],
     typer.Option(

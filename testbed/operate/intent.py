@@ -109,6 +109,7 @@ class Unfinished:
 
     operation: str
     detail: str
+    hint: str
 
 
 def unfinished_operations(runs_dir: str | Path, lab: str) -> tuple[Unfinished, ...]:
@@ -118,7 +119,7 @@ def unfinished_operations(runs_dir: str | Path, lab: str) -> tuple[Unfinished, .
     killed, as far as no operation of this lab was done since. Raises `JournalError`.
     """
     told = {
-        intent.operation: Unfinished(intent.operation, _left(intent))
+        intent.operation: _left(intent)
         for intent in in_force(stored_intents(runs_dir, lab))
         if intent.is_unfinished
     }
@@ -128,12 +129,13 @@ def unfinished_operations(runs_dir: str | Path, lab: str) -> tuple[Unfinished, .
         if killed or (row["open"] and row["state"] != "running"):
             left = f"; {row['open']} steps without an outcome on {row['switches']}" if row["open"] else ""
             what = f"{'killed' if killed else row['state']}, begun {_minute(row['started'])}{left}"
-            before = told[row["id"]].detail if row["id"] in told else f"an operation that was {what}{_AGAIN}"
-            told[row["id"]] = Unfinished(row["id"], before)
+            known = told.get(row["id"])
+            detail = known.detail + left if known else f"an operation that was {what}"
+            told[row["id"]] = Unfinished(row["id"], detail, known.hint if known else _HINT)
     return tuple(told[operation] for operation in sorted(told))
 
 
-_AGAIN = "; see what the switches hold with `testbed plan`, then `testbed apply` again"
+_HINT = "see what the switches hold with `testbed plan`, then `testbed apply` again"
 _OPERATIONS = """
 select o.id, o.owner, o.state, o.started, count(s.switch) as open, group_concat(distinct s.switch) as switches
 from operations o left join steps s on s.operation = o.id and s.outcome is null
@@ -141,12 +143,11 @@ where o.lab = ? group by o.id order by o.started
 """
 
 
-def _left(intent: Intent) -> str:
+def _left(intent: Intent) -> Unfinished:
     how = f"failed ({intent.error})" if intent.error else "was killed"
-    return (
-        f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)}, {how} before circuits and routes "
-        f"stood; run `testbed apply --epoch {intent.epoch}`"
-    )
+    begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
+    detail = f"{begun} {how} before circuits and routes stood"
+    return Unfinished(intent.operation, detail, f"run `testbed apply --epoch {intent.epoch}`")
 
 
 def _minute(moment: str) -> str:

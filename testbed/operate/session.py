@@ -14,40 +14,50 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
-from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.patching.wiring import wire
-from testbed.design.routing.routes import find_routes
-from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.strides import Method
-from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
+from ocs_drivers.errors import TransportError
+from testbed.design.model import Routes
+from testbed.errors import JournalError, LabStartError
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
-from testbed.lab.shards import shard_of
 from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
-from testbed.operate.intent import Intent, Stated
+from testbed.operate.design import (
+    Design,
+    check_fits,
+    degree_of,
+    design_for,
+    design_of_intent,
+    design_of_plan,
+    lab_of_plan,
+    lay_out,
+)
+from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
-from testbed.operate.plan import plan_lab
+from testbed.operate.plan import circuits_of, plan_lab
 from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
-    from testbed.design.plans.file import Plan
     from testbed.lab.hosts.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
 
+__all__ = [
+    "BringUpReport",
+    "Design",
+    "LabSession",
+    "check_fits",
+    "check_up",
+    "degree_of",
+    "design_for",
+    "design_of_intent",
+    "design_of_plan",
+    "lab_of_plan",
+    "lay_out",
+    "open_lab",
+]
+
 Note = Callable[[str], None]
 DEFAULT = Stated()
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A topology, laid onto the lab's NICs, with routes between all nodes."""
-
-    name: str
-    topology: Topology
-    wiring: Wiring
-    routes: Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,108 +75,50 @@ class BringUpReport:
     epoch: int | None = None
 
 
-def design_for(
-    lab: Lab,
-    *,
-    name: str = "default",
-    simplex: bool = False,
-    method: Method = "geometric",
-    demands: tuple[AllReduceDemand, ...] = (),
-) -> Design:
-    """Return the topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
-    degree = degree_of(lab)
-    return lay_out(
-        lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
-    )
-
-
-def degree_of(lab: Lab) -> int:
-    """Return NICs of every host. Raises `TopologyError` when they differ."""
-    degrees = {len(host.nics) for host in lab.hosts}
-    if len(degrees) != 1:
-        raise TopologyError(
-            f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "
-            "list equally many `nics` for each"
-        )
-    return degrees.pop()
-
-
-def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
-    """Return the hosts that a plan is for, in its order; the others of the lab beside them.
-
-    Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
-    """
-    if plan.lab not in ("", lab.name):
-        raise PlanFileError(
-            f"the plan is for lab '{plan.lab}', this is '{lab.name}': make one with --lab {lab.path}"
-        )
-    try:
-        here = shard_of(lab, plan.hosts) if plan.hosts else lab
-        degree = degree_of(here)
-    except TopologyError as error:
-        raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
-    asked = (plan.topology.nodes, plan.topology.degree)
-    if asked[0] != len(here.hosts) or asked[1] > degree:
-        what = f"{asked[0]} hosts of {asked[1]} NICs, lab '{lab.name}' has {len(here.hosts)} of {degree}"
-        raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
-    return here
-
-
-def design_of_plan(lab: Lab, plan: Plan) -> Design:
-    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
-    return lay_out(lab, plan.workload.name, plan.topology)
-
-
-def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
-    """Return the hosts of a stored epoch and its design, link by link as it was. Raises `IntentError`."""
-    intent.check_fits(lab)
-    design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
-    return shard_of(lab, intent.hosts), design
-
-
-def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
-    """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
-    wiring = wire(topology, planes=_planes(lab, topology.degree))
-    return Design(name, topology, wiring, find_routes(wiring))
-
-
-def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
-    """Raise `TopologyError` unless connected topologies of so many links a host can be patched in this lab."""
-    nodes, nics = len(lab.hosts), degree_of(lab)
-    if degree > nics:
-        raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
-    if nodes > 1:
-        # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
-        # strides: if this one cannot be, no other can.
-        wire(find_topology(nodes, degree, simplex=simplex), planes=_planes(lab, degree))
-
-
-def _planes(lab: Lab, degree: int) -> int:
-    """Return switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
-    return min(len(lab.switches), degree)
-
-
 @contextmanager
 def open_lab(
-    lab: Lab, journal: Journal | None, *, model_hosts: bool = False, keep_intent: bool = True
+    lab: Lab,
+    journal: Journal | None,
+    *,
+    model_hosts: bool = False,
+    partial: bool = False,
+    keep_intent: bool = True,
 ) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
-    Without a journal the session only looks: nothing can be applied. `keep_intent` is False where the lab goes when
-    the session does: nothing is left that was meant to be so.
+    Without a journal the session only looks: nothing can be applied. A `partial` one goes on without switches and
+    hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the session
+    does: nothing is left that was meant to be so.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
-        switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
-        fleet = None if model_hosts else stack.enter_context(_fleet(lab))
-        yield LabSession(lab, switches, fleet, journal, keep_intent=keep_intent)
+        switches, off = _open_switches(lab, stack, partial=partial)
+        fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
+        off.update(fleet.off if fleet else {})
+        yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
 
 
-def _fleet(lab: Lab) -> SshFleet:
+def _open_switches(
+    lab: Lab, stack: ExitStack, *, partial: bool
+) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
+    """Return the switches that answer, and why others do not; those raise `TransportError` unless `partial`."""
+    switches: dict[str, OpticalSwitch] = {}
+    off: dict[str, str] = {}
+    for switch in lab.switches:
+        try:
+            switches[switch.name] = stack.enter_context(open_switch(switch.address))
+        except TransportError as error:
+            if not partial:
+                raise
+            off[switch.name] = str(error)
+    return switches, off
+
+
+def _fleet(lab: Lab, *, partial: bool) -> SshFleet:
     from testbed.lab.hosts.fleet import SshFleet
 
-    return SshFleet(lab)
+    return SshFleet(lab, partial=partial)
 
 
 def check_up(lab: Lab) -> None:
@@ -192,12 +144,14 @@ class LabSession:
         fleet: Fleet | None,
         journal: Journal | None,
         *,
+        off: Mapping[str, str] | None = None,
         keep_intent: bool = True,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
+        self.off = off or {}
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
 
@@ -222,9 +176,16 @@ class LabSession:
             self._macs = read_macs(self.fleet)
         install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
 
-    def verify(self, plan: LabPlan) -> VerifyReport:
-        """Compare switches, light and (with real hosts) fibres with the plan."""
-        return verify_lab(self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch())
+    def verify(self, plan: LabPlan, routes: Routes | None = None) -> VerifyReport:
+        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too."""
+        return verify_lab(
+            self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch(), routes=routes, off=self.off
+        )
+
+    def prove(self, design: Design) -> VerifyReport:
+        """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
+        circuits = circuits_of(self.lab, design.wiring)
+        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes)
 
     def _next_epoch(self) -> int:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
@@ -271,7 +232,7 @@ class LabSession:
             modelled = "hosts are modelled: no routes"
             routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-            verified = self.verify(plan)
+            verified = self.verify(plan, design.routes)
             found = f"{len(verified.findings)} findings"
             intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
         note(f"verified: {found} on {verified.circuits} circuits")

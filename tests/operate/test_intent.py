@@ -103,7 +103,8 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
     assert intent.describe().startswith("epoch 1 (unfinished, ")
     (left,) = unfinished_operations(runs, testbed12.name)
     assert left.operation == intent.operation
-    assert "before circuits and routes stood; run `testbed apply --epoch 1`" in left.detail
+    assert left.detail.endswith("before circuits and routes stood")
+    assert left.hint == "run `testbed apply --epoch 1`"
 
 
 def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, testbed12, switch, runs):
