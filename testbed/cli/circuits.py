@@ -253,6 +253,17 @@ def path(
     from testbed.cli.designs import Named, meant_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
+    from testbed.operate.path import node_named
+
+    lab = load_lab(lab_file)
+    for name in (source, target):
+        node_named(lab, name)  # told before any lab is looked for
+    named = Named.of(simplex, method, demand, plan_file, epoch)
+    meant = meant_design(find_running(lab), named, runs_dir)
+    return _follow(meant, source, target, hosts, as_json=as_json)
+
+
+def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *, as_json: bool) -> int:
     from testbed.operate.path import (
         describe_kernel_path,
         describe_path,
@@ -261,11 +272,6 @@ def path(
         node_named,
     )
 
-    lab = load_lab(lab_file)
-    for name in (source, target):
-        node_named(lab, name)  # told before any lab is looked for
-    named = Named.of(simplex, method, demand, plan_file, epoch)
-    meant = meant_design(find_running(lab), named, runs_dir)
     design, ends = meant.design, (node_named(meant.lab, source), node_named(meant.lab, target))
     with _session(meant.lab, hosts) as session:
         hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)

@@ -35,7 +35,6 @@ from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab
-from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, SshFleet
@@ -178,6 +177,8 @@ class LabSession:
 
     def verify(self, plan: LabPlan, routes: Routes | None = None) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too."""
+        from testbed.operate.verify import verify_lab  # the ways to the hosts: not for a plan
+
         return verify_lab(
             self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch(), routes=routes, off=self.off
         )

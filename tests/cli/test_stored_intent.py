@@ -1,4 +1,4 @@
-"""What a lab is meant to be, on the command line: no option is repeated, and the epoch that is meant is said."""
+"""Stored intent on the command line: no option is repeated, and the epoch that is meant is said."""
 
 from __future__ import annotations
 
