@@ -31,6 +31,10 @@ COMMANDS = {
         "repair",
         "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",
     ),
+    "env": (
+        "environment",
+        "Print variables, host file and order of ranks with which your own programs use the optical links.",
+    ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
     "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
     "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),

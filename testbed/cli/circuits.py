@@ -158,7 +158,7 @@ def apply(
         brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
     meant = meant_design(lab, Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
-    lines = [*_heading(meant, hosts), *_finding_lines(document["findings"])]
+    lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
     print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
@@ -209,7 +209,7 @@ def verify(
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
     document |= {"notes": notes} if narrow else {}
-    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings)]
+    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings, ok=report.ok)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
@@ -220,15 +220,13 @@ def _looked_at(report: VerifyReport) -> str:
     return f"{report.circuits} circuits looked at{heard}"
 
 
-def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
-    if not findings:
-        return ["everything is as planned"]
+def _finding_lines(findings: list[dict[str, Any]], *, ok: bool) -> list[str]:
     lines = []
     for finding in findings:
         lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
         if finding["hint"] not in finding["detail"]:
             lines.append(f"    {finding['hint']}")
-    return lines
+    return [*lines, "everything is as planned"] if ok else lines
 
 
 def path(

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of finding: its meaning, a hint, and whether packets are lost by it.
+    """One kind of finding: its meaning, a hint, whether packets are lost by it, and whether it only informs.
 
     Pairs of hosts that do not reach one another are told only where no finding that `stops_packets` explains it.
+    A lab with no findings but those that inform is as planned.
     """
 
     meaning: str
     hint: str
     stops_packets: bool = True
+    only_informs: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -60,9 +62,10 @@ KINDS: dict[str, Kind] = {
         stops_packets=False,
     ),
     "no_module_readings": Kind(
-        "the module of a NIC does not report its optical power",
-        "none is needed; only the power at the switch is judged there",
+        "modules do not report their received power; this only informs, and the lab may be as planned",
+        "none is needed; of these receivers only the power at the switch is judged",
         stops_packets=False,
+        only_informs=True,
     ),
     "no_carrier": Kind(
         "light leaves the switch, or may, and the NIC has no carrier",

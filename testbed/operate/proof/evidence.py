@@ -12,15 +12,18 @@ from ocs_drivers.errors import TransportError
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_all
+from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.light import SwitchReading, read_light
 from testbed.operate.model import Circuit, LabPlan
-from testbed.operate.proof.receivers import ReceivedPowers
+from testbed.operate.proof.receivers import Readings
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 ATTEMPTS = 3
+WINDOW_S = 0.25
+"""Time that hosts listen on after the last one has spoken: frames need microseconds, busy hosts more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Evidence:
     off: Mapping[str, str] = field(default_factory=dict)
     probe: ProbeReport | None = None
     kernels: Mapping[str, KernelState] = field(default_factory=dict)
-    received: ReceivedPowers = field(default_factory=dict)
+    received: Readings = field(default_factory=dict)
     reached: Reachability | None = None
     changing: tuple[str, ...] = ()
 
@@ -105,7 +108,9 @@ def _with_hosts(
         return Evidence(readings, off, probe_links(fleet, lab, epoch))
     joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
     asked = [host for host in fleet.hosts if host.name in joined]
-    with ThreadPoolExecutor(max_workers=2) as pool:  # the probe mostly waits
+    with ThreadPoolExecutor(max_workers=3) as pool:  # the probe mostly waits, and none disturbs another
         states = pool.submit(read_kernels, fleet, lab)
-        probe = probe_links(fleet, lab, epoch)
-        return Evidence(readings, off, probe, states.result(), reached=ping_all(fleet, hosts=asked))
+        light = pool.submit(read_receivers, fleet, lab)
+        pings = pool.submit(ping_all, fleet, hosts=asked)
+        probe = probe_links(fleet, lab, epoch, window_s=WINDOW_S)
+        return Evidence(readings, off, probe, states.result(), light.result(), pings.result())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from ocs_drivers.model import Power
 from testbed.design.model import Link
+from testbed.lab.hosts.receivers import ReceiverReading
 from testbed.lab.model import Lab
 from testbed.operate.light import TOLERANCE_DB, Budget, SwitchReading, budget_of
 from testbed.operate.model import Circuit, LinkFinding
@@ -15,41 +15,41 @@ RESOLUTION_DB = 0.05
 """Readings of modules are in steps of 0.1 uW; a planted loss of 1 dB reads a little less."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedPower:
-    """Power at one receiver: the weakest lane in dBm, None where the module reports none; and the module's window."""
-
-    dbm: float | None
-    lowest_dbm: float | None = None
-    highest_dbm: float | None = None
-
-
-ReceivedPowers = Mapping[tuple[str, str], ReceivedPower]
-"""Power by host and NIC; NICs that were not asked are not in it."""
+SHOWN = 4
+Readings = Mapping[tuple[str, str], ReceiverReading]
+"""Readings by host and NIC; NICs that were not asked are not in it."""
 
 
 def judge_receivers(
     lab: Lab,
     circuits: Iterable[Circuit],
     readings: Mapping[str, SwitchReading],
-    received: ReceivedPowers,
+    received: Readings,
     dark: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
-    """Yield receive fibres that lose too much and receivers outside their window; nothing of `dark` links. Pure."""
+    """Yield receive fibres that lose too much and receivers outside their window; nothing of `dark` links. Pure.
+
+    Modules that do not report their power are one finding, which only informs.
+    """
+    silent: list[tuple[str, str]] = []
     for circuit in circuits:
         nic = circuit.link.target
         found = received.get((lab.hosts[nic.node].name, lab.nic(nic).name))
         if found is None or circuit.link in dark or circuit.switch not in readings:
             continue
-        if found.dbm is None:
-            detail = f"the module of {lab.nic_label(nic)} does not report its received power"
-            yield LinkFinding("no_module_readings", lab.nic_label(nic), detail)
+        if found.power_dbm is None:
+            silent.append((lab.nic_label(nic), found.reason))
         else:
-            yield from _judge(lab, circuit, readings[circuit.switch], found, found.dbm)
+            yield from _judge(lab, circuit, readings[circuit.switch], found, found.power_dbm)
+    if silent:
+        names = ", ".join(name for name, _ in silent[:SHOWN])
+        more = f" and {len(silent) - SHOWN} more" if len(silent) > SHOWN else ""
+        reasons = "; ".join(sorted({reason for _, reason in silent}))
+        yield LinkFinding("no_module_readings", f"{names}{more}", reasons)
 
 
 def _judge(
-    lab: Lab, circuit: Circuit, reading: SwitchReading, found: ReceivedPower, dbm: float
+    lab: Lab, circuit: Circuit, reading: SwitchReading, found: ReceiverReading, dbm: float
 ) -> Iterator[LinkFinding]:
     subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
     budget = budget_of(lab, circuit)
@@ -82,7 +82,7 @@ def _lit(power: Power | None) -> Power | None:
     return power if power is not None and not power.below_floor else None
 
 
-def _outside(found: ReceivedPower, dbm: float) -> str:
+def _outside(found: ReceiverReading, dbm: float) -> str:
     if found.lowest_dbm is not None and dbm < found.lowest_dbm:
         return f"less than the {found.lowest_dbm:.1f} dBm that its module needs"
     if found.highest_dbm is not None and dbm > found.highest_dbm:

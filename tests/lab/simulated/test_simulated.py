@@ -56,8 +56,10 @@ def test_the_document_follows_the_schema():
         "10.99.0.2:7025",
     )
     assert len(document["hosts"]) == 12
+    assert document["hosts"][1]["address"] == "10.100.2.100"
     assert document["hosts"][1]["nics"][0] == {
         "name": "nic1",
+        "address": "10.100.2.1",
         "transmit": {"switch": "ocs1", "port": 5, "loss_db": 0.3},
         "receive": {"switch": "ocs1", "port": 53, "loss_db": 0.3},
     }

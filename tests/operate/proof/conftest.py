@@ -17,14 +17,15 @@ from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour
 from testbed.lab.hosts.planned_state import planned_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
+from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
 from testbed.operate.plan import circuits_of
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.judge import judge
-from testbed.operate.proof.receivers import ReceivedPower
 
 EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
+WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
 
 
 class World:
@@ -219,7 +220,7 @@ class World:
 
     def _received_powers(self, off_hosts):
         return {
-            tuple(name.split("/")): ReceivedPower(self.received(nic)[0], SENSITIVITY_DBM, 2.0)
+            tuple(name.split("/")): ReceiverReading((self.received(nic)[0],), window=WINDOW)
             for name, nic in self.nics.items()
             if self.modules and name.split("/")[0] not in off_hosts
         }

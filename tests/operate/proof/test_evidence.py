@@ -29,7 +29,7 @@ def proof(worlds, memory_switch, monkeypatch):
     plan = LabPlan(world.wiring, world.circuits, ())
 
     def gather(meanwhile, fleet=True):
-        def probe(_fleet, _lab, _epoch):
+        def probe(_fleet, _lab, _epoch, **_options):
             meanwhile(switch)
             return world.evidence().probe
 

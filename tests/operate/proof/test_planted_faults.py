@@ -12,7 +12,9 @@ skip_without("pydantic")
 
 from testbed.lab.hosts.forwarding import forwarding_path
 from testbed.lab.hosts.kernel_state import Neighbour, Route
+from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.operate.findings import KINDS
+from testbed.operate.model import LinkFinding, VerifyReport
 
 
 def test_a_healthy_lab_has_no_findings(worlds):
@@ -287,6 +289,13 @@ def test_a_foreign_circuit_is_told_by_circuits_alone(worlds):
     assert ("missing_circuit", A1) in told
 
 
+def test_a_dark_receiver_behind_an_extra_circuit_is_no_second_finding(worlds):
+    world = worlds(degree=2)
+    world.held["ocs1"][4] = 52  # a/nic4 to itself: both are idle
+    lossy("a/nic4:receive", 99)(world)
+    assert world.told() == [("extra_circuit", "a/nic4 -> a/nic4")]
+
+
 def test_without_monitors_a_dark_link_is_a_carrier_and_a_dark_cable_both_ends(worlds):
     world = worlds(monitors=False)
     lossy("a/nic1:transmit", 99)(world)
@@ -299,16 +308,23 @@ def test_a_module_that_reports_nothing_is_a_finding_and_no_error(worlds):
     world = worlds()
     evidence = world.evidence()
     first = ("b", "nic1")
-    received = {**evidence.received, first: replace(evidence.received[first], dbm=None)}
-    world.evidence = lambda: replace(evidence, received=received)
-    assert world.told() == [("no_module_readings", "b/nic1")]
+    silent = ReceiverReading(reason="Operation not supported")
+    world.evidence = lambda: replace(evidence, received={**evidence.received, first: silent})
+    (finding,) = world.findings()
+    assert (finding.kind, finding.subject) == ("no_module_readings", "b/nic1")
+    assert finding.detail == "Operation not supported"
+    assert VerifyReport(48, 48, (finding,)).ok
+    assert not VerifyReport(48, 48, (finding, LinkFinding("wrong_mtu", "b/nic1", "1500"))).ok
 
 
 def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
     world = worlds()
     evidence = world.evidence()
     first = ("b", "nic1")
-    received = {**evidence.received, first: replace(evidence.received[first], highest_dbm=-5.0)}
+    received = {
+        **evidence.received,
+        first: replace(evidence.received[first], window=Window(-20.0, -18.0, -6.0, -5.0)),
+    }
     world.evidence = lambda: replace(evidence, received=received)
     assert world.told() == [("power_out_of_window", "b/nic1")] or world.told() == [
         ("power_out_of_window", A1)
