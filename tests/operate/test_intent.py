@@ -163,6 +163,19 @@ def test_epochs_in_force_share_no_host_and_leave_none_out(jobs):
         assert (job in standing) == newer.isdisjoint(job.hosts)
 
 
+def test_an_apply_that_runs_is_no_unfinished_one(session, testbed12, switch, runs):
+    seen = []
+
+    def obey(step):
+        intent = the_only(runs, testbed12)
+        seen.append((intent.is_under_way, intent.is_unfinished, unfinished_operations(runs, testbed12.name)))
+        return step.after
+
+    switch.obey = obey
+    session.bring_up(design_for(testbed12))
+    assert seen == [(True, False, ())]
+
+
 def test_two_jobs_stand_with_one_another(testbed12, memory_switch, journal, runs):
     switch = memory_switch()
     for names in ("abcdef", "ghijkl"):

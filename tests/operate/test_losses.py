@@ -199,6 +199,12 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
             2,
             "this has been done: when the fibre is replaced, `testbed apply --epoch 1`",
         )
+        assert run_app(["verify", str(lab_file), *asked[-2:], "--json"]) == 0
+        meant = json.loads(capsys.readouterr().out)
+        assert (meant["epoch"], meant["findings"]) == (2, []), "the repaired topology is what is meant now"
+        assert run_app(["repair", str(lab_file), *asked[-2:], "--json"]) == 2
+        meant = json.loads(capsys.readouterr().out)
+        assert (meant["epoch"], meant["repair_record"]) == (1, True), "repair means what was repaired"
         ask_twin("cut", of="plant", fibre="g/nic1:transmit")
         code, document = said("--apply", "--json")
         done = json.loads(document)
