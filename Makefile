@@ -31,8 +31,9 @@ help: ## this list
 install: ## environments, and what the lab needs of the system; does nothing when they are there
 	@tools/install
 
-install-test: install ## what only tests need of the system
+install-test: install ## what only tests need: of the system, and the clients of other people
 	@tools/install test
+	@tools/install clients
 
 run: install ## the main job on a simulated lab (LAB=file, ARGS=options)
 	@.venv/bin/testbed demo $(LAB) $(ARGS)
@@ -84,10 +85,11 @@ fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes e
 lock: ## resolve the requirements again (torch stays unlocked: see docs/decisions/0002)
 	$(UV_COMPILE) --group installer --output-file requirements/installer.lock
 	$(UV_COMPILE) --group docs --output-file requirements/docs.lock
+	$(UV_COMPILE) --group clients --output-file requirements/clients.lock
 	$(UV_COMPILE) pyproject.toml --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
 		--override requirements/no-pynq.txt --output-file requirements/ci.lock
 	$(UV_COMPILE) pyproject.toml --group board --extra qick --extra pynq --output-file requirements/board.lock
 
 clean: ## remove what make made (the results in runs/ stay)
-	rm -rf .tools .venv .venv-host .venv-board .venv-docs build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .tools .venv .venv-host .venv-board .venv-clients .venv-docs build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache *.egg-info

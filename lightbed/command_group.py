@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
 import typer
+from typer import core
 from typer.core import TyperCommand, TyperGroup
 
 Table = Mapping[str, tuple[str, str]]
@@ -17,7 +19,7 @@ class CommandGroup(TyperGroup):
     """The commands of a table. `--help` lists the lines of the table and imports no command."""
 
     def __init__(self, *, name: str, help: str, package: str, table: Table) -> None:  # noqa: A002  typer's name
-        super().__init__(name=name, help=help)
+        super().__init__(name=name, help=help, params=_options_of_programs(name))
         self.commands: Any = _Imported(package, table)
         self._lines = {command: line for command, (_, line) in table.items()}
         _convert_when_needed(self)
@@ -35,7 +37,49 @@ class CommandGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of a group like this one whose commands are nothing but their lines."""
         listed: Any = {name: TyperCommand(name, help=line) for name, line in self._lines.items()}
-        TyperGroup(name=self.name, help=self.help, commands=listed).format_help(ctx, formatter)
+        group = TyperGroup(name=self.name, help=self.help, commands=listed, params=self.params)
+        group.format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the commands and options that begin so; no command is imported for it."""
+        item: Any = vars(core)["CompletionItem"]  # of the click that typer brings, or of click
+        named = [item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
+        return named + TyperCommand.shell_complete(self, ctx, incomplete)
+
+    def _main_shell_completion(self, *args: Any, **kwargs: Any) -> None:
+        """Answer a shell that asks for completions, and end; do nothing without such a question."""
+        if f"_{self.name}_COMPLETE".upper() in os.environ:
+            from lightbed.completion import use_for_bash
+
+            use_for_bash()
+        super()._main_shell_completion(*args, **kwargs)
+
+
+def _options_of_programs(program: str) -> list[Any]:
+    """Return `--version`, `--install-completion` and `--show-completion`."""
+
+    def say_version(asked: bool) -> None:
+        if asked:
+            from importlib.metadata import version
+
+            typer.echo(f"{program} {version('lightbed')}")
+            raise typer.Exit
+
+    def options(
+        version: bool = typer.Option(
+            False,
+            "--version",
+            callback=say_version,
+            is_eager=True,
+            expose_value=False,
+            help="Print the version.",
+        ),
+    ) -> None:
+        pass
+
+    app = typer.Typer()
+    app.callback()(options)
+    return typer.main.get_command(app).params
 
 
 class _Imported(Mapping[str, Any]):

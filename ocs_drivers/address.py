@@ -24,11 +24,17 @@ from ocs_drivers.errors import AddressError
 
 DEFAULT_TIMEOUT_S = 5.0
 
+LONGEST = 2048
+"""Characters of an address: no number in it is too long to be one."""
+
+LONGEST_SHOWN = 100
+"""Characters of an address that an error shows."""
+
 _ALIASES = {"serial": "polatis+serial"}
 _PATH_SCHEMES = re.compile(
     r"(?P<scheme>manual|serial|[\w.-]+\+serial):(?://)?(?P<path>[^?]+)(?:\?(?P<query>.*))?"
 )
-_VISA_SOCKET = re.compile(r"TCPIP\d*::(?P<host>[^:]+)::(?P<port>\d+)::SOCKET", re.IGNORECASE)
+_VISA_SOCKET = re.compile(r"TCPIP[0-9]*::(?P<host>[^:]+)::(?P<port>[0-9]{1,9})::SOCKET", re.IGNORECASE)
 _VISA_SERIAL = re.compile(r"ASRL(?P<path>/[^:]+)::INSTR", re.IGNORECASE)
 
 
@@ -73,6 +79,10 @@ def parse_address(text: str) -> Address:
     'polatis+scpi://10.99.0.2:5025'
     """
     text = text.strip()
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise _misunderstood(text, "it holds a control character")
+    if len(text) > LONGEST:
+        raise _misunderstood(text, f"it has {len(text)} characters")
     special = _visa_resource(text) or _path_address(text)
     if special is not None:
         return special
@@ -83,6 +93,7 @@ def parse_address(text: str) -> Address:
         raise _misunderstood(text, "its host and port cannot be told apart") from None
     if not parts.scheme or not parts.hostname:
         raise _misunderstood(text, "it needs a scheme and a host")
+    _check_host(parts.hostname, text)
     if parts.path.strip("/") or parts.fragment:
         raise _misunderstood(text, "nothing but ?options may follow the port")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -92,6 +103,7 @@ def parse_address(text: str) -> Address:
 def _visa_resource(text: str) -> Address | None:
     socket, serial = _VISA_SOCKET.fullmatch(text), _VISA_SERIAL.fullmatch(text)
     if socket:
+        _check_host(socket["host"], text)
         return Address("polatis+scpi", socket["host"], _port(int(socket["port"]), text))
     if serial:
         return Address("polatis+serial", "", path=serial["path"])
@@ -118,6 +130,18 @@ def _port(port: int | None, text: str) -> int | None:
     return port
 
 
+def _check_host(host: str, text: str) -> None:
+    """Raise `AddressError` for a name that no resolver takes: they raise what is not an error of the network."""
+    try:
+        if not host.isascii():
+            host.encode("idna")
+        is_name = ":" in host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise _misunderstood(text, "its host is not a valid name")
+
+
 def _credentials(parts: SplitResult) -> Credentials | None:
     if parts.username is None:
         return None
@@ -126,9 +150,13 @@ def _credentials(parts: SplitResult) -> Credentials | None:
 
 def _misunderstood(text: str, why: str) -> AddressError:
     return AddressError(
-        f"cannot understand the address {_without_credentials(text)!r}: {why}",
+        f"cannot understand the address {_shortened(_without_credentials(text))!r}: {why}",
         hint="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _without_credentials(text: str) -> str:

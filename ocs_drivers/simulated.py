@@ -48,7 +48,8 @@ def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin of that name, started when it is not there."""
     family = family_of(scheme)
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
-    command = [sys.executable, "-m", "sim.twins", family, f"--name={name}", *options]
+    called_as = ["--called-as", "testbed sim switch"]
+    command = [sys.executable, "-m", "sim.twins", *called_as, family, f"--name={name}", *options]
     with _starting:
         key = tuple(command)
         if key not in _twins:
@@ -66,7 +67,7 @@ def _start(command: list[str], device: str) -> dict[str, str]:
     if not ready:
         _, complaint = process.communicate()
         raise ConnectError(
-            f"the twin did not start: {complaint.strip().splitlines()[-1:]}",
+            f"the twin did not start: {complaint.strip().rpartition(chr(10))[2]}",
             device=device,
             hint="`testbed sim switch list` names the families; a size is written 8x8.",
         )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -54,3 +57,73 @@ class Deadline:
         """Give more time, because something else was shown to be in the way."""
         self.timeout_s += seconds
         self._end_s += seconds
+
+
+class Silence:
+    """The time that a device leaves questions unanswered, over several of them and over new connections."""
+
+    __slots__ = ("_clock", "_heard_s", "_since_s", "limit_s")
+
+    def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.limit_s = limit_s
+        self._clock = clock
+        self._since_s: float | None = None
+        self._heard_s = clock.now()
+
+    def asked(self) -> None:
+        """Note a question; the first since the last answer counts."""
+        if self._since_s is None:
+            self._since_s = self._clock.now()
+
+    def heard(self) -> None:
+        """Note an answer."""
+        self._since_s = None
+        self._heard_s = self._clock.now()
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds since the first unanswered question; 0 when there is none."""
+        return 0.0 if self._since_s is None else self._clock.now() - self._since_s
+
+    def remaining_s(self) -> float:
+        """Return the seconds until the device counts as silent."""
+        return max(0.0, self.limit_s - self.lasted_s)
+
+    def remaining_of_outage_s(self, shortest_s: float) -> float:
+        """Return the seconds left to a device that nobody reaches: they count from its last answer.
+
+        A short while is given from the first question on, since a pause may have been before that.
+        """
+        from_answer_s = self._heard_s + self.limit_s - self._clock.now()
+        return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
+
+    @contextmanager
+    def watched(self) -> Iterator[Silence]:
+        """Let no question inside wait beyond the limit."""
+        before = _silence.set(self)
+        try:
+            yield self
+        finally:
+            _silence.reset(before)
+
+
+_silence: ContextVar[Silence | None] = ContextVar("silence", default=None)
+
+
+def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
+    """Return the moment when an answer must be there: after `timeout_s`, or earlier where a `Silence` is watched.
+
+    A question that may take longer than the limit of the silence by itself is given its time.
+    """
+    silence = _silence.get()
+    if silence is None or timeout_s > silence.limit_s:
+        return Deadline(timeout_s, clock)
+    silence.asked()
+    return Deadline(min(timeout_s, silence.remaining_s()), clock)
+
+
+def answered() -> None:
+    """Note that the device has answered, where a `Silence` is watched."""
+    silence = _silence.get()
+    if silence is not None:
+        silence.heard()

@@ -9,6 +9,7 @@
     │       └── OutOfMemory   a server's memory does not hold what the strategy puts there
     ├── SearchError           a search, its checkpoint or its workers                  (user)
     ├── PlanFileError         a plan file cannot be read, or is for another lab        (user)
+    ├── IntentError           a stored topology that is not there or does not fit      (user)
     ├── RefusedToMove         a real lab, and `--really-move NAME` was not given       (user)
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
@@ -20,7 +21,9 @@
     │   ├── CollectiveTimeout the deadline passed; names rank and link
     │   └── WrongResult       a rank holds a wrong sum
     ├── ResultsError          stored or imported results cannot be read                (user)
-    └── Interrupted           Ctrl-C while a device was being moved                    (unknown)
+    ├── Interrupted           Ctrl-C while a device was being moved                    (unknown)
+    └── TimedOut              the time of a command is over                            (device)
+        └── MoveTimedOut      while a device was being moved                           (unknown)
 
 Each class has a stable `code`, shared by command line, journal and service. Errors of the switches are
 `ocs_drivers.errors` and carry the same two attributes.
@@ -28,7 +31,10 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 
 from __future__ import annotations
 
-from lightbed.errors import LightbedError
+from collections.abc import Mapping
+from typing import ClassVar
+
+from lightbed.errors import LightbedError, Who
 
 
 class TestbedError(LightbedError):
@@ -89,6 +95,13 @@ class PlanFileError(TestbedError):
     """A plan file cannot be read, or is for another lab."""
 
     code = "plan.file"
+    who = "user"
+
+
+class IntentError(TestbedError):
+    """A stored topology that does not exist, or does not fit the lab file of today."""
+
+    code = "intent"
     who = "user"
 
 
@@ -174,7 +187,29 @@ class ResultsError(TestbedError):
 
 
 class Interrupted(TestbedError):
-    """Ctrl-C while a device was being moved: what was sent may still be carried out."""
+    """Ctrl-C while a device was being moved: what was sent may still be carried out; `unknown` are its pairs."""
 
     code = "interrupted"
     who = "unknown"
+
+    def __init__(self, message: str, *, unknown: Mapping[int, int] | None = None) -> None:
+        self.unknown = dict(unknown or {})
+        super().__init__(message)
+
+
+class TimedOut(TestbedError):
+    """The time of a command is over: `--timeout`."""
+
+    code = "timed_out"
+    who: ClassVar[Who] = "device"
+
+
+class MoveTimedOut(TimedOut):
+    """The time is over while a device was being moved; `unknown` are its pairs."""
+
+    code = "timed_out.moving"
+    who = "unknown"
+
+    def __init__(self, message: str, *, unknown: Mapping[int, int] | None = None) -> None:
+        self.unknown = dict(unknown or {})
+        super().__init__(message)

@@ -286,6 +286,11 @@ class TwinProcess:
     def truth(self) -> dict[int, int]:
         return dict(self.do("truth")["connections"])
 
+    def kill(self) -> None:
+        """End it as a loss of power does."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         self._lines.close()
         self._control.close()

@@ -219,6 +219,7 @@ def imported_libraries(path: Path) -> set[str]:
 
 WIRES = {
     "lightbed/command_group.py": {"typer"},
+    "lightbed/completion.py": {"typer"},
     "lightbed/compiled.py": {"numba"},
     "ocs_drivers/protocols/http.py": {"h11"},
     "ocs_drivers/transports/serial_port.py": {"serial"},

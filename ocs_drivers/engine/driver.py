@@ -16,6 +16,8 @@ from typing import ClassVar, Literal, Self, TypeVar
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.opening import advise
+from ocs_drivers.engine.progress import Progress
 from ocs_drivers.engine.session import Session, with_new_names
 from ocs_drivers.engine.step_execution import StepExecution, StepHooks
 from ocs_drivers.errors import (
@@ -42,13 +44,22 @@ from ocs_drivers.model import (
     Snapshot,
     Step,
 )
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Silence
 from ocs_drivers.transports.transport import lost
 
 _T = TypeVar("_T")
 
 RETRY_PAUSES_S = (0.1, 0.4)
 """Before the second and the third attempt at a read that met a broken line or noise."""
+
+SILENCE_S = 8.0
+"""A device that answers nothing for so long in the middle of a move counts as dead: its end is told within 10 s."""
+
+SHORTEST_OUTAGE_S = 2.0
+"""A device that cannot be reached is tried for so long at least."""
+
+OUTAGE_PAUSE_S = 1.0
+"""Longest pause between two attempts to reach a device that does not answer in the middle of a move."""
 
 FIRST_POLL_S = 0.02
 """Before the second read of a switch that is still moving; every further pause is twice as long."""
@@ -82,6 +93,8 @@ class SwitchDriver(ABC):
         self._capabilities: Capabilities | None = None
         self._known: Snapshot | None = None
         self._known_at = (0, 0)
+        self._silence = Silence(max(SILENCE_S, timeout_s), clock)
+        self._progress = Progress(None, address, clock, self._silence)
 
     # -- what a vendor adds
 
@@ -149,8 +162,10 @@ class SwitchDriver(ABC):
             self._writing = DeviceLock(
                 *lock_names(self._address, self._identity.vendor, self._identity.serial)
             )
-        except BaseException:  # also an interrupt: neither a login nor what is half known may stay
+        except BaseException as error:  # also an interrupt: neither a login nor what is half known may stay
             self._session.close()
+            if isinstance(error, OcsError):
+                advise(error)
             raise
 
     def close(self) -> None:
@@ -172,16 +187,19 @@ class SwitchDriver(ABC):
         self._known = snapshot = self._noted(self._read)
         return snapshot
 
-    def _read_after_outage(self, outage_s: float) -> Snapshot:
+    def _read_after_outage(self) -> Snapshot:
         """Read what the device holds, through a short outage of the network: a robot's move outlasts it."""
-        outage = Deadline(outage_s, self._clock)
         while True:
             try:
                 return self.read()
-            except TransportError:
-                if outage.passed:
+            except TransportError as broken:
+                left_s = self._silence.remaining_s()
+                if isinstance(broken, ConnectError | ConnectionLost):
+                    left_s = self._silence.remaining_of_outage_s(SHORTEST_OUTAGE_S)
+                if not left_s:
                     raise
-                self._clock.sleep(self.poll_s)
+                self._progress.tell()
+                self._clock.sleep(min(self.poll_s, OUTAGE_PAUSE_S, left_s))
 
     def _noted(self, ask: Callable[[], _T]) -> _T:
         """Return the answer to something that tells all connections; reports and line breaks after it are news."""
@@ -245,6 +263,8 @@ class SwitchDriver(ABC):
         with self._writing, self._session.lock():
             self._begin(step, guard)
             self._known = None  # until the step is proven
+            self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
+            self._progress = Progress(step, self._address, self._clock, self._silence)
             outcome = StepExecution(step, guard, self._hooks(), device=self._address, clock=self._clock).run()
             self._known = outcome.read_back
             return outcome
@@ -260,6 +280,8 @@ class SwitchDriver(ABC):
             pauses_s=self._pauses(),
             settle_s=self.capabilities.switch_time_s[1] if self.after_loss == "settle" else 0.0,
             watches_after_failure=self.after_loss == "watch",
+            silence=self._silence,
+            progress=self._progress,
         )
 
     def _begin(self, step: Step, guard: Guard) -> None:
@@ -277,6 +299,8 @@ class SwitchDriver(ABC):
     def _check_as_planned(self, step: Step, found: Snapshot) -> None:
         """Raise `Conflict`, or what says it better, when somebody else has changed what a step is about."""
         transaction.check_unmoved(step, found.connections, device=self._address)
+        if self.capabilities.serial_robot:
+            transaction.check_unclaimed(step, found, device=self._address)
 
     def _must_look(self, step: Step) -> bool:
         """Return True to read once more before a step: a change was reported, or may have been missed."""
@@ -375,7 +399,7 @@ class SwitchDriver(ABC):
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Return the unsolicited messages after number `since`, where the device sends any.
 
-        They report alarms and changes by anybody, us included.
+        They report alarms and changes by anybody; ours as well, where the device reports them to us.
         """
         if self._capabilities is None or not self._capabilities.async_events:
             return ()
@@ -386,5 +410,5 @@ class SwitchDriver(ABC):
             f"this device or this protocol has no command for {what}",
             device=self._address,
             ports=ports,
-            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 only.",
+            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 and REST only.",
         )

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ocs_drivers.contract import Guard
+from ocs_drivers.engine.progress import Progress
 from ocs_drivers.engine.transaction import judge
 from ocs_drivers.errors import Conflict, OcsError, Timeout, TransportError
 from ocs_drivers.model import Outcome, Snapshot, Status, Step
-from ocs_drivers.timing import Clock, Deadline
+from ocs_drivers.timing import Clock, Deadline, Silence
 
 
 class State(Enum):
@@ -69,7 +70,8 @@ class StepHooks:
     """The vendor's part of a step: methods of `SwitchDriver` of the same names, and times.
 
     `settle_s` is how long mirrors may take after a line broke, 0 where a read tells by itself. With
-    `watches_after_failure` a device is read as long as it is at work also after a command that failed.
+    `watches_after_failure` a device is read as long as it is at work also after a command that failed. A device
+    that answers nothing for the limit of `silence` is not waited for; `progress` tells of a longer wait.
     """
 
     perform: Callable[[Step, Guard], None]
@@ -81,6 +83,8 @@ class StepHooks:
     pauses_s: Iterator[float]
     settle_s: float
     watches_after_failure: bool
+    silence: Silence
+    progress: Progress
 
 
 class _Watched:
@@ -122,11 +126,15 @@ class StepExecution:
 
     def run(self) -> Outcome:
         """Return the outcome. Raises `Conflict` of a device that compared by itself, and so did nothing."""
-        state = State.SENDING
-        while state is not State.FINISHED:
-            state = TRANSITIONS[state, self._actions[state]()]
+        state = self._after(State.SENDING)
+        with self._hooks.silence.watched():
+            while state is not State.FINISHED:
+                state = self._after(state)
         assert self._outcome is not None  # nothing finishes before a read, or the failure of one
         return self._outcome
+
+    def _after(self, state: State) -> State:
+        return TRANSITIONS[state, self._actions[state]()]
 
     def _send(self) -> StepEvent:
         try:
@@ -165,6 +173,7 @@ class StepExecution:
         outcome = self._judge(error)
         if self._read_back is None:
             return StepEvent.UNREADABLE
+        self._hooks.silence.heard()  # a session of another maker may not note its answers
         if outcome.status is Status.DONE:
             return StepEvent.AS_WANTED
         self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
@@ -206,7 +215,9 @@ class StepExecution:
             )
             self._judge(overdue)
             return StepEvent.OVERDUE
-        self._clock.sleep(min(pause_s, max(self._deadline.remaining_s(), 0.001)))
+        self._hooks.progress.tell(len(self._read_back.pending) if self._read_back else 0)
+        left_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
+        self._clock.sleep(min(pause_s, max(left_s, 0.001)))
         return StepEvent.RESTED
 
     def _faulted(self, fault: OcsError) -> StepEvent:

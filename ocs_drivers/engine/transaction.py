@@ -145,6 +145,22 @@ def check_unmoved(step: Step, found: CrossConnects, *, device: str) -> None:
         raise conflict(step.before, found, device=device)
 
 
+def check_unclaimed(step: Step, found: Snapshot, *, device: str) -> None:
+    """Raise `Conflict` when a move of these ports that nobody here asked for waits in the device's queue."""
+    touched = ports_of(step.pairs.items())
+    for move in found.pending:
+        if move.pair and set(touched) & set(move.pair):
+            by = f" by {move.user}" if move.user else ""
+            raise Conflict(
+                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]}{by} waits in the device's queue",
+                expected=step.before,
+                found=found.connections,
+                device=device,
+                ports=sorted(set(touched) & set(move.pair)),
+                hint="Wait until it is done, then read, and plan again from what is there.",
+            )
+
+
 def _touching(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
     if ports is None:
         return connections.pairs

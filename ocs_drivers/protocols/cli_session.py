@@ -13,7 +13,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
 from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_bytes
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, lost
 
@@ -105,9 +105,10 @@ class CliSession(TransportSession):
         with self._lock:
             command_bytes(command, self._line_end)
             self.ready()
-            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
+            deadline = answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._closing_on_failure(command):
                 lines = self._converse(command, deadline)
+                answered()
                 try:
                     return decode(lines)
                 except OcsError as refusal:
@@ -136,7 +137,7 @@ class CliSession(TransportSession):
         self._waiting.clear()
         try:
             with self._closing_on_failure(""):
-                self._reach_prompt(Deadline(self._timeout_s, self._clock))
+                self._reach_prompt(answer_deadline(self._timeout_s, self._clock))
         except ConnectionLost as error:
             raise ConnectError(
                 "the device closed the connection before it was ready for a command",

@@ -12,7 +12,7 @@ A request that changes something is never sent twice, but where the device refus
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -40,7 +40,7 @@ from ocs_drivers.protocols.http import (
     basic_authorization,
 )
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport
 
@@ -106,11 +106,12 @@ class HttpSession(TransportSession):
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         with self._lock, self._closing_on_failure(request.line):
             had_login = bool(self._cookies)
-            reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+            reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
             if reply.status == 401 and had_login:
                 self._cookies.clear()
                 before_resending()
-                reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+                reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
+            answered()
             self._check_authorized(reply)
             return reply
 
@@ -121,12 +122,13 @@ class HttpSession(TransportSession):
         headers: Headers = (),
         *,
         accept: str = JSON_TYPE,
+        statuses: Collection[int] = (200,),
     ) -> _T:
-        """Return what is at `target`, decoded. Raises `DeviceError` for any status but 200."""
+        """Return what is at `target`, decoded. Raises `DeviceError` for any status but these."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
         sent = f"GET {target}"
         with self._closing_on_failure(sent):
-            if reply.status != 200:
+            if reply.status not in statuses:
                 raise self.refusal(reply, sent)
             return decode(reply)
 

@@ -19,7 +19,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity
 from ocs_drivers.protocols import scpi
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, lost
 
@@ -190,7 +190,7 @@ class ScpiSession(TransportSession):
     @contextmanager
     def _replies_to(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
         """Send a command and give its replies one by one."""
-        deadline = Deadline(timeout_s, self._clock)
+        deadline = answer_deadline(timeout_s, self._clock)
         with self._closing_on_failure(command):
             wire.sent(self._device, command)
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
@@ -203,4 +203,5 @@ class ScpiSession(TransportSession):
             data = self._transport.receive(deadline)
             wire.received(self._device, data)
             self._replies.extend(self._reader.feed(data))
+        answered()
         return self._replies.popleft()

@@ -11,10 +11,13 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import Event
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, answer_deadline
 from ocs_drivers.transports.transport import Transport, lost
 
 EVENTS_KEPT = 1024
+
+SHORTEST_S = 0.001
+"""Time to connect when no time is left: none at all would mean not to wait in another sense."""
 
 
 class TransportSession(ABC):
@@ -117,7 +120,7 @@ class TransportSession(ABC):
                 self._connect()
 
     def _connect(self) -> None:
-        self._transport.open(self._timeout_s)
+        self._transport.open(max(answer_deadline(self._timeout_s, self._clock).remaining_s(), SHORTEST_S))
         self._connections += 1
         self._start()
 

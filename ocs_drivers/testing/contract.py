@@ -277,13 +277,14 @@ class SwitchContract(OnFreePorts):
 
     # -- events, sessions, threads
 
-    def test_events_of_own_changes_come_only_where_there_are_any(
+    def test_own_changes_are_events_only_where_there_are_any(
         self, empty: OpticalSwitch, free: FreePorts
     ) -> None:
+        """A device may leave the session that made a change out of its reports (a Polatis: unknown)."""
         last = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         news = empty.events(since=last)
-        assert not news or empty.capabilities.async_events  # not every device reports to who made the change
+        assert empty.capabilities.async_events or not news
         assert all(event.number > last for event in news)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:

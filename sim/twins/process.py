@@ -13,6 +13,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -29,10 +30,15 @@ from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import Request, VerbError
 from sim.twins.wire.listener import bound_socket
 
+PROGRAM = "python -m sim.twins"
 
-def arguments() -> argparse.ArgumentParser:
+CALLED_AS = "--called-as"
+"""First option, for another command that starts this one: the name that usage and errors show."""
+
+
+def arguments(program: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the command line."""
-    parser = argparse.ArgumentParser(prog="python -m sim.twins", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n")[0])
     parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
     parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
     parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="the serial number follows from it")
@@ -65,16 +71,20 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def _size(text: str) -> tuple[int, int]:
+    if not re.fullmatch("[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a size: write INPUTSxOUTPUTS, such as 48x48")
     inputs, _, outputs = text.partition("x")
-    if int(inputs) < 1 or int(outputs) < 1:
-        raise ValueError(text)
     return int(inputs), int(outputs)
 
 
 def _speed(text: str) -> float:
-    if not 0 < float(text) < math.inf:
-        raise ValueError(text)
-    return float(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < math.inf:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a speed: write a number above 0, such as 100")
+    return speed
 
 
 def _knob(text: str) -> tuple[str, str]:
@@ -85,7 +95,7 @@ def _knob(text: str) -> tuple[str, str]:
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=VALUE")
     return name, value
 
 
@@ -167,7 +177,11 @@ def _drain_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one twin; ends with 2 for settings it cannot have, and 1 when it cannot serve."""
-    parser = arguments()
+    words = list(sys.argv[1:] if words is None else words)
+    program = PROGRAM
+    if words[:1] == [CALLED_AS] and len(words) > 1:
+        _, program, *words = words
+    parser = arguments(program)
     options = parser.parse_args(words)
     if options.list:
         sys.stdout.write("\n".join(FAMILIES) + "\n")

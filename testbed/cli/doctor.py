@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli.completion import lab_files
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, ERROR, print_json, print_lines
 
@@ -19,7 +20,8 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     lab_file: Annotated[
-        Path | None, typer.Argument(metavar="[LAB]", help="Also check this lab file.")
+        Path | None,
+        typer.Argument(metavar="[LAB]", help="Also check this lab file.", autocompletion=lab_files),
     ] = None,
     as_json: AsJson = False,
 ) -> int:

@@ -18,10 +18,9 @@ from testbed.cli.output import CHANGES, DONE, counted, print_answer, report_erro
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from testbed.lab.model import Lab
+    from testbed.cli.designs import MeantDesign, Named
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.drift.report import DriftReport
-    from testbed.operate.session import Design
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -73,25 +72,27 @@ def drift(
     every: Every = None,
     since: Since = None,
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
     hosts: options.HostsMode = "auto",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost."""
-    from testbed.cli.designs import running_lab_and_design
+    from testbed.cli.designs import Named
 
-    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    named = Named.of(simplex, method, demand, plan_file, epoch)
     if every is None:
-        report = _read_once(lab, design, hosts, runs_dir, since)
-        print_answer(*_answer(lab, report), as_json=as_json)
+        meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
+        print_answer(*_answer(meant, report), as_json=as_json)
         return DONE if report.ok else CHANGES
     while True:
         began_s = time.monotonic()
         try:
-            print_answer(*_answer(lab, _read_once(lab, design, hosts, runs_dir, since)), as_json=as_json)
+            meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
+            print_answer(*_answer(meant, report), as_json=as_json)
         except LightbedError as error:  # a switch or host that is off for a while does not end the watch
             report_error(error, as_json=as_json)
         sys.stdout.flush()
@@ -99,28 +100,33 @@ def drift(
 
 
 def _read_once(
-    lab: Lab, design: Design, hosts: HostsChoice, runs_dir: Path, since_s: float | None
-) -> DriftReport:
+    lab_file: Path, named: Named, hosts: HostsChoice, runs_dir: Path, since_s: float | None
+) -> tuple[MeantDesign, DriftReport]:
     """Open the lab, read it once and close it: nobody is kept from it between two readings."""
+    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.drift.history import history_in
     from testbed.operate.drift.report import read_drift
     from testbed.operate.plan import circuits_of
     from testbed.operate.session import open_lab
 
-    modelled = hosts_of(lab, hosts) == "model"
-    with history_in(runs_dir) as history, open_lab(lab, None, model_hosts=modelled) as session:
-        return read_drift(session, circuits_of(lab, design.wiring), history, time.time(), since_s)
+    meant = running_design(lab_file, named, runs_dir)
+    modelled = hosts_of(meant.lab, hosts) == "model"
+    with history_in(runs_dir) as history, open_lab(meant.lab, None, model_hosts=modelled) as session:
+        planned = circuits_of(meant.lab, meant.design.wiring)
+        return meant, read_drift(session, planned, history, time.time(), since_s)
 
 
-def _answer(lab: Lab, report: DriftReport) -> tuple[dict[str, object], list[str]]:
-    document = {"lab": lab.name, "simulated": lab.simulated, **report.as_json()}
+def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object], list[str]]:
+    lab = meant.lab
+    document = {"lab": lab.name, "simulated": lab.simulated, **meant.json(), **report.as_json()}
     kinds = [stretch.verdict.kind for stretch in report.stretches]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     readings = max((stretch.verdict.readings for stretch in report.stretches), default=0)
     heading = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}, {document['taken']}: "
-        f"{counted(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {counted(readings, 'reading')}"
+        f"{counted(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {counted(readings, 'reading')}; "
+        f"{meant.heading()}"
     )
     findings = [f"{found.kind}: {found.subject}: {found.detail}" for found in report.findings]
-    return document, [heading, *(findings or ["no light is lost"])]
+    return document, [heading, *meant.lines(), *(findings or ["no light is lost"])]

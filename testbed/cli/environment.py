@@ -20,23 +20,26 @@ def register(app: typer.Typer) -> None:
 def env(
     lab_file: options.LabFile,
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_shell: AsShell = False,
     as_json: options.AsJson = False,
 ) -> int:
     """Print variables, host file and order of ranks with which your own programs use the optical links."""
-    from testbed.cli.designs import running_lab_and_design
+    from testbed.cli.designs import Named, running_design
     from testbed.lab.hosts.environment import program_environment
 
-    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
-    found = program_environment(lab, design.topology)
+    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    found = program_environment(meant.lab, meant.design.topology)
     if as_json:
         print_json(found.as_json())
     elif as_shell:
         print_lines(found.shell.splitlines())
     else:
+        print_lines([meant.heading(), *meant.lines()])
         print_lines([f"{name}={value}" for name, value in found.variables.items()])
         columns = ["rank", "host", "management", "fabric"]
         rows = [[at, host.name, host.management, host.address] for at, host in enumerate(found.ranks)]

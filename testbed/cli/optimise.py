@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli import options, workload_options
+from testbed.cli.completion import lab_files
 from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_answer
 from testbed.errors import PlanFileError, TopologyError
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from testbed.design.workloads.choice import WorkloadChoice
 
 Lab = Annotated[
-    Path | None, typer.Option("--lab", metavar="LAB", help="Lab file; says hosts, NICs and rate.")
+    Path | None,
+    typer.Option(
+        "--lab", metavar="LAB", help="Lab file; says hosts, NICs and rate.", autocompletion=lab_files
+    ),
 ]
 HostsOf = Annotated[
     str, typer.Option("--hosts-of", metavar="A,B,C", help="Only these hosts of the lab, as nodes 0, 1, 2.")

@@ -7,16 +7,32 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from testbed.cli import completion
 from testbed.design.topology.strides import Method as StrideMethod
 from testbed.errors import TopologyError
 
 if TYPE_CHECKING:
     from testbed.design.topology.circulants import AllReduceDemand
 
-LabFile = Annotated[Path, typer.Argument(metavar="LAB", help="Lab file (YAML), e.g. labs/testbed12.yaml.")]
+LabFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LAB", help="Lab file (YAML), e.g. labs/testbed12.yaml.", autocompletion=completion.lab_files
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Simplex = Annotated[bool, typer.Option("--simplex", help="One-way links: every ring is one direction only.")]
 Method = Annotated[StrideMethod, typer.Option("--method", help="How ring strides are chosen.")]
+NamedMethod = Annotated[
+    StrideMethod | None,
+    typer.Option(
+        "--method", help="How ring strides are chosen: 'geometric', unless --plan or --epoch says more."
+    ),
+]
+Epoch = Annotated[
+    int | None,
+    typer.Option("--epoch", metavar="N", min=1, help="Topology that was applied to the lab as this epoch."),
+]
 Groups = Annotated[
     list[str] | None,
     typer.Option(

@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport
 from testbed.cli.app import build_app
-from testbed.errors import Interrupted, TestbedError
+from testbed.errors import Interrupted, MoveTimedOut, TestbedError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -90,8 +90,12 @@ def _is_number(cell: object) -> bool:
 def describe_error(error: Exception) -> dict[str, Any]:
     """Return a stable code, who must act, and the message of any error, as programs get it."""
     if isinstance(error, OcsError | TestbedError):
-        described = {"code": error.code, "who": error.who, "message": str(error)}
+        described: dict[str, Any] = {"code": error.code, "who": error.who, "message": str(error)}
         report = getattr(error, "report", None)
+        if isinstance(error, Interrupted | MoveTimedOut):
+            described["pairs"] = [
+                {"input": i, "output": o, "status": "unknown"} for i, o in sorted(error.unknown.items())
+            ]
         return described | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
         return {"code": "usage", "who": "user", "message": error.format_message()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 
@@ -85,7 +86,10 @@ def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
 @app.command()
 def down(
     labs: Annotated[
-        list[str] | None, typer.Argument(metavar="[LAB]...", help="Labs to end: lab files, or ids.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[LAB]...", help="Labs to end: lab files, or ids.", autocompletion=completion.lab_ids
+        ),
     ] = None,
     all_labs: Annotated[bool, typer.Option("--all", help="Also labs whose supervisor is alive.")] = False,
     as_json: AsJson = False,
@@ -136,15 +140,23 @@ def status(as_json: AsJson = False) -> int:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def switch(
     context: typer.Context,
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Such as polatis; `list` names them all.")],
+    family: Annotated[
+        str,
+        typer.Argument(
+            metavar="FAMILY",
+            help="Such as polatis; `list` names them all.",
+            autocompletion=completion.families,
+        ),
+    ],
 ) -> int:
     """Serve one simulated switch until interrupted; prints one JSON line with its addresses.
 
     Further options, such as --size 48x48, --speed 100 or --fault fail_port=3, are those of
-    `python -m sim.twins FAMILY --help`.
+    `testbed sim switch FAMILY -- --help`.
     """
     words = ["--list"] if family == "list" else [family, *context.args]
-    with subprocess.Popen([sys.executable, "-m", "sim.twins", *words], stdin=subprocess.PIPE) as twin:
+    command = [sys.executable, "-m", "sim.twins", "--called-as", "testbed sim switch", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as twin:
         try:
             return twin.wait()
         except KeyboardInterrupt:

@@ -8,6 +8,7 @@ Ports are numbers (inputs 1..N, outputs N+1..N+M) or the device's own names; `=N
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -16,12 +17,36 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ocs_drivers.families import FAMILIES
 from ocs_drivers.model import PortInfo, Power
+from testbed.cli import completion
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 from testbed.cli.switch_changes import apply, connect, disconnect, home, shutter
-from testbed.cli.switch_device import Wanted, about, heading, opened
+from testbed.cli.switch_device import LOOK_TIMEOUT_S, Wanted, about, heading, opened, seconds
 from testbed.cli.switch_ports import PortNames
+
+_HELP = "One optical switch or patch panel by its address, without a lab file."
+
+_EPILOG = f"""\b
+Addresses: SCHEME://HOST[:PORT], of the schemes
+{textwrap.fill(", ".join(FAMILIES), 76, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)}
+  serial lines: polatis+serial:/dev/ttyUSB0; a panel: manual://FILE;
+  sim+SCHEME://NAME starts a simulated switch for the command
+
+\b
+Accounts, from the environment or a file:
+  LIGHTBED_OCS_USER, LIGHTBED_OCS_PASSWORD  user and password for one session
+  LIGHTBED_OCS_CREDENTIALS                  a file of accounts
+                      (default: ~/.config/lightbed/credentials.toml)
+
+\b
+Examples:
+  testbed switch polatis+tl1://10.0.0.7 read
+  testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2 --yes
+  testbed switch rome+cli://10.0.0.9 connect E3:W4 --replace --timeout 300
+  testbed switch sim+polatis+scpi://spare apply 1:49 2:50 --dry-run
+"""
 
 
 class _OptionsAnywhere(TyperGroup):
@@ -43,9 +68,7 @@ class _OptionsAnywhere(TyperGroup):
 
 def register(root: typer.Typer) -> None:
     """Add the group."""
-    app = typer.Typer(
-        help="One optical switch or patch panel by its address, without a lab file.", cls=_OptionsAnywhere
-    )
+    app = typer.Typer(help=_HELP, epilog=_EPILOG, cls=_OptionsAnywhere)
     app.callback()(switch)
     for command in (identity, ports, read, connect, disconnect, apply, power, shutter, home, watch):
         app.command()(command)
@@ -54,9 +77,29 @@ def register(root: typer.Typer) -> None:
 
 def switch(
     context: typer.Context,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Such as polatis+scpi://10.0.0.7.")],
+    address: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDRESS",
+            help="Such as polatis+scpi://10.0.0.7.",
+            autocompletion=completion.addresses,
+        ),
+    ],
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For every answer.")
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            callback=seconds,
+            help=f"For the whole command; default: {LOOK_TIMEOUT_S:g} to look, and as long as it takes to move.",
+        ),
+    ] = None,
+    answer_s: Annotated[
+        float,
+        typer.Option(
+            "--timeout-each", metavar="SECONDS", min=0.1, callback=seconds, help="For every single answer."
+        ),
     ] = 5.0,
     record: Annotated[
         Path | None,
@@ -64,7 +107,7 @@ def switch(
     ] = None,
 ) -> None:
     """Choose the switch."""
-    context.obj = Wanted(address, timeout_s, record)
+    context.obj = Wanted(address, timeout_s, answer_s, record)
 
 
 def identity(context: typer.Context, as_json: AsJson = False) -> int:
@@ -122,7 +165,10 @@ def read(context: typer.Context, as_json: AsJson = False) -> int:
 
 def power(
     context: typer.Context,
-    named: Annotated[list[str] | None, typer.Argument(metavar="[PORT]...", help="Default: all.")] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PORT]...", help="Default: all.", autocompletion=completion.ports),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Optical power at ports, in dBm."""
@@ -153,16 +199,19 @@ def _power_text(reading: Power | None) -> str:
 
 def watch(
     context: typer.Context,
-    every_s: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.05)] = 1.0,
+    every_s: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.05, max=86400, callback=seconds)
+    ] = 1.0,
     for_s: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", help="Default: until interrupted.")
+        float | None,
+        typer.Option("--for", metavar="SECONDS", callback=seconds, help="Default: until interrupted."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Print every change of the configuration, and what the device says unasked."""
     from testbed.cli.switch_watch import sights  # its loop sleeps; nothing else here does
 
-    with opened(context) as device:
+    with opened(context, is_bounded=False) as device:
         for sight in sights(device, every_s=every_s, for_s=for_s):
             if as_json:
                 print_json({**about(device), **sight.document})

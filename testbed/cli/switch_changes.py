@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ocs_drivers import CrossConnects, OpticalSwitch, Side, Status
-from ocs_drivers.errors import Conflict, Unsupported
+from ocs_drivers.engine.reports import describe_pairs, ports_of
+from ocs_drivers.errors import Conflict, PortBusy, Unsupported
 from ocs_drivers.model import ApplyReport, Snapshot
+from testbed.cli import completion
 from testbed.cli.options import AsJson
 from testbed.cli.output import CHANGES, DONE, counted, describe_report, print_json, print_lines
-from testbed.cli.switch_device import about, heading, is_simulated, opened
+from testbed.cli.switch_device import about, heading, is_simulated, moving, opened
 from testbed.cli.switch_ports import PortNames, pairs_in_file
-from testbed.errors import Interrupted, RefusedToMove
+from testbed.errors import RefusedToMove
 
 Yes = Annotated[bool, typer.Option("--yes", help="Move a real switch without asking.")]
-Pairs = Annotated[list[str], typer.Argument(metavar="INPUT:OUTPUT...", help="By number or by name.")]
+Pairs = Annotated[
+    list[str],
+    typer.Argument(metavar="INPUT:OUTPUT...", help="By number or by name.", autocompletion=completion.pairs),
+]
 TargetPairs = Annotated[
-    list[str] | None, typer.Argument(metavar="[INPUT:OUTPUT...]", help="By number or by name.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[INPUT:OUTPUT...]", help="By number or by name.", autocompletion=completion.pairs
+    ),
 ]
 PairsFile = Annotated[
     Path | None,
@@ -43,21 +50,16 @@ Expect = Annotated[
     str | None, typer.Option("--expect", metavar="REVISION", help="Only if `read` still says this.")
 ]
 RequireLight = Annotated[bool, typer.Option("--require-light", help="Fail when a connected output is dark.")]
+Replace = Annotated[
+    bool,
+    typer.Option("--replace", help="Drop the circuits that these inputs have now; they are named first."),
+]
+Empty = Annotated[
+    bool, typer.Option("--empty", help="Mean it when no pair is given: take down all circuits.")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done; exit code 2 when something would.")
 ]
-
-
-@contextmanager
-def _moving(switch: OpticalSwitch) -> Iterator[None]:
-    """Say that an interrupted wait does not stop the device."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"{switch.address}: interrupted; what was sent may still be carried out. "
-            f"See what it holds: testbed switch {switch.address} read"
-        ) from None
 
 
 def _check_consent(switch: OpticalSwitch, what: str, *, yes: bool) -> None:
@@ -70,28 +72,70 @@ def _check_consent(switch: OpticalSwitch, what: str, *, yes: bool) -> None:
         raise RefusedToMove(f"{switch.address} was left as it is")
 
 
-def connect(context: typer.Context, pairs: Pairs, yes: Yes = False, as_json: AsJson = False) -> int:
-    """Connect these inputs to these outputs, and touch nothing else."""
-    with opened(context) as device:
+def connect(
+    context: typer.Context, pairs: Pairs, replace: Replace = False, yes: Yes = False, as_json: AsJson = False
+) -> int:
+    """Connect these inputs to these outputs, and touch nothing else. An input's old circuit needs --replace."""
+    with opened(context, is_bounded=False) as device:
         wanted = PortNames(device.ports()).pairs(pairs)
-        _check_consent(device, f"connect {len(wanted)} pairs", yes=yes)
-        with _moving(device):
-            report = device.connect(wanted)
-        return _show(device, report, as_json=as_json)
+        seen = device.read()
+        dropped = _dropped(wanted, seen, device, replace=replace)
+        what = f"connect {len(wanted)} pairs"
+        if dropped:
+            what += f" and drop {describe_pairs(dropped.items())}"
+            print(f"{heading(device)}: drops {describe_pairs(dropped.items())}", file=sys.stderr, flush=True)
+        _check_consent(device, what, yes=yes)
+        with moving(device, wanted):
+            report = device.apply(CrossConnects(wanted), scope=frozenset(wanted), expect=seen.connections)
+        return _show(device, report, as_json=as_json, replaced=sorted(dropped.items()))
+
+
+def _dropped(
+    wanted: Mapping[int, int], seen: Snapshot, device: OpticalSwitch, *, replace: bool
+) -> dict[int, int]:
+    """Return the circuits that connecting drops. Raises `PortBusy` without `replace`, `Conflict` for queued work."""
+    queued = [
+        move.pair
+        for move in seen.pending
+        if move.pair and move.pair not in wanted.items() and set(move.pair) & set(ports_of(wanted.items()))
+    ]
+    if queued:
+        raise Conflict(
+            f"work on these ports waits in the device: {describe_pairs(queued)}; nothing was sent",
+            expected={},
+            found=seen.connections,
+            device=device.address,
+            ports=ports_of(queued),
+            hint="Wait until it is done, and read again; what was left behind, `disconnect` or `apply --scope` clears.",
+        )
+    dropped = {i: o for i, o in seen.connections.items() if i in wanted and wanted[i] != o}
+    if dropped and not replace:
+        raise PortBusy(
+            f"this would drop {describe_pairs(dropped.items())}; nothing was sent",
+            peer=next(iter(dropped.values())),
+            device=device.address,
+            ports=sorted(dropped),
+            hint="Give --replace to drop what these inputs have now.",
+        )
+    return dropped
 
 
 def disconnect(
     context: typer.Context,
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="By number or by name.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...", help="By number or by name.", autocompletion=completion.inputs),
+    ],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
     """Take down whatever circuits these inputs have, and touch nothing else."""
-    with opened(context) as device:
+    with opened(context, is_bounded=False) as device:
         names = PortNames(device.ports())
         named = [names.number(text, Side.IN) for text in inputs]
         _check_consent(device, f"disconnect {len(named)} inputs", yes=yes)
-        with _moving(device):
+        held = device.read().connections
+        with moving(device, {i: held[i] for i in named if i in held}):
             report = device.disconnect(named)
         return _show(device, report, as_json=as_json)
 
@@ -103,15 +147,18 @@ def apply(
     scope: Scope = None,
     expect: Expect = None,
     require_light: RequireLight = False,
+    empty: Empty = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
     """Make the switch hold these pairs and, within the scope, no others."""
-    with opened(context) as device:
+    written = [*(pairs_in_file(file) if file else ()), *(pairs or ())]
+    _check_meant(written, empty=empty, dry_run=dry_run)
+    with opened(context, is_bounded=dry_run) as device:
         names = PortNames(device.ports())
-        target = CrossConnects(names.pairs([*(pairs_in_file(file) if file else ()), *(pairs or ())]))
-        within = [names.number(text, Side.IN) for text in scope.split(",")] if scope else None
+        target = CrossConnects(names.pairs(written))
+        within = None if scope is None else [names.number(text, Side.IN) for text in scope.split(",")]
         seen = device.read()
         if expect is not None and seen.revision != expect:
             raise _changed_since(expect, seen, device)
@@ -119,9 +166,26 @@ def apply(
             return _show_plan(device, target, within, as_json=as_json)
         _check_consent(device, f"apply {len(target)} pairs", yes=yes)
         expected = seen.connections if expect is not None else None
-        with _moving(device):
+        with moving(device, _in_question(target, seen, within)):
             report = device.apply(target, scope=within, expect=expected, require_light=require_light)
         return _show(device, report, as_json=as_json)
+
+
+def _check_meant(written: list[str], *, empty: bool, dry_run: bool) -> None:
+    """Raise `BadParameter` for nothing that was not meant, and for something where nothing was."""
+    if written and empty:
+        raise typer.BadParameter("no pair may stand beside it", param_hint="--empty")
+    if not written and not empty and not dry_run:
+        raise typer.BadParameter(
+            "no pair is given, so that all circuits would be taken down: say --empty to mean that",
+            param_hint="INPUT:OUTPUT",
+        )
+
+
+def _in_question(target: CrossConnects, seen: Snapshot, scope: list[int] | None) -> dict[int, int]:
+    """Return the circuits that an apply makes and removes: a removed one under its input only if none is made."""
+    removed = {i: o for i, o in seen.connections.items() if scope is None or i in scope}
+    return {i: o for i, o in (removed | dict(target)).items() if seen.connections.get(i) != target.get(i)}
 
 
 def _changed_since(expect: str, seen: Snapshot, device: OpticalSwitch) -> Conflict:
@@ -149,11 +213,18 @@ def _show_plan(
     return CHANGES if steps else DONE
 
 
-def _show(device: OpticalSwitch, report: ApplyReport, *, as_json: bool) -> int:
+def _show(
+    device: OpticalSwitch,
+    report: ApplyReport,
+    *,
+    as_json: bool,
+    replaced: list[tuple[int, int]] | None = None,
+) -> int:
     """Say what became of every pair; the driver raises for whatever is not done."""
     done = [pair for pair, status in report.pairs.items() if status is Status.DONE]
     if as_json:
-        print_json({**about(device), "changed": report.changed, **describe_report(report)})
+        more = {} if replaced is None else {"replaced": replaced}
+        print_json({**about(device), "changed": report.changed, **describe_report(report), **more})
     elif report.changed:
         seconds = sum(outcome.device_s for outcome in report.outcomes)
         print_lines(
@@ -166,19 +237,20 @@ def _show(device: OpticalSwitch, report: ApplyReport, *, as_json: bool) -> int:
 
 def shutter(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(metavar="open|close")],
-    named: Annotated[list[str], typer.Argument(metavar="PORT...")],
+    what: Annotated[str, typer.Argument(metavar="open|close", autocompletion=lambda: ["open", "close"])],
+    named: Annotated[list[str], typer.Argument(metavar="PORT...", autocompletion=completion.ports)],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
     """Let light pass these ports, or not; circuits stay."""
     if what not in {"open", "close"}:
         raise typer.BadParameter("say open or close", param_hint="open|close")
-    with opened(context) as device:
+    with opened(context, is_bounded=False) as device:
         names = PortNames(device.ports())
         numbers = [names.number(text, None) for text in named]
         _check_consent(device, f"{what} {len(numbers)} shutters", yes=yes)
-        device.shutter(numbers, is_open=what == "open")
+        with moving(device):
+            device.shutter(numbers, is_open=what == "open")
         if as_json:
             print_json({**about(device), "shutter": what, "ports": numbers})
         else:
@@ -188,7 +260,7 @@ def shutter(
 
 def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> int:
     """Have a robot that stands find its home, and let it go on; look at it first."""
-    with opened(context) as device:
+    with opened(context, is_bounded=False) as device:
         homing_run = getattr(device, "homing_run", None)
         if homing_run is None:
             raise Unsupported(
@@ -197,7 +269,7 @@ def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> i
                 hint="Only ROME and AFM robots have one.",
             )
         _check_consent(device, "home the robot", yes=yes)
-        with _moving(device):
+        with moving(device):
             homing_run()
         if as_json:
             print_json({**about(device), "homed": True})

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, Side
+
+_NUMBER = re.compile("[0-9]{1,9}")
+"""A number as people write it: digits of other alphabets are a name, and so is what no switch has."""
+
+LONGEST_SHOWN = 40
+
+
+def _shown(text: str) -> str:
+    """Return what was written, quoted; a long one cut."""
+    return (
+        repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}... ({len(text)} characters)"
+    )
 
 
 class PortNames:
@@ -25,7 +38,7 @@ class PortNames:
         A number that is a port's number is that port; anything else, and whatever follows `=`, is a name.
         """
         name = text.removeprefix("=").strip()
-        if name == text.strip() and name.isdecimal() and int(name) in self._ports:
+        if name == text.strip() and _NUMBER.fullmatch(name) and int(name) in self._ports:
             return int(name)
         found = [
             number
@@ -35,10 +48,13 @@ class PortNames:
         if not found:
             where = f" on the {side.value}put side" if side else ""
             raise UnknownPort(
-                f"the switch has no port {text!r}{where}", hint="`testbed switch ADDRESS ports` lists them."
+                f"the switch has no port {_shown(text)}{where}",
+                hint="`testbed switch ADDRESS ports` lists them.",
             )
         if len(found) > 1:
-            raise UnknownPort(f"{text!r} is an input and an output", ports=found, hint="Use the number.")
+            raise UnknownPort(
+                f"{_shown(text)} is an input and an output", ports=found, hint="Use the number."
+            )
         return found[0]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
@@ -47,10 +63,12 @@ class PortNames:
         for text in texts:
             source, colon, output = text.partition(":")
             if not colon:
-                raise PortError(f"{text!r} is no pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4.")
+                raise PortError(
+                    f"{_shown(text)} is not a pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4."
+                )
             number = self.number(source, Side.IN)
             if number in pairs:
-                raise PortError(f"input {source} is named twice", ports=(number,))
+                raise PortError(f"input {_shown(source)} is named twice", ports=(number,))
             pairs[number] = self.number(output, Side.OUT)
         outputs = list(pairs.values())
         twice = sorted({port for port in outputs if outputs.count(port) > 1})
@@ -61,5 +79,10 @@ class PortNames:
 
 def pairs_in_file(path: Path) -> list[str]:
     """Return the pairs of a file, one or more a line; `#` begins a comment."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise PortError(
+            f"{path} is not text in UTF-8: {error}", hint="Write INPUT:OUTPUT, one a line."
+        ) from None
     return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]

@@ -47,7 +47,7 @@ def compare(
     findings = [_cables(lab, both) for both in cables]
     for link in wiring.links:
         if link not in ignore and link not in explained and not probed.is_received(link):
-            findings += _judge_link(probed, link)
+            findings += _judge_link(probed, link, ignore)
     return (*findings, *_foreign_frames(probed))
 
 
@@ -151,7 +151,7 @@ def _cables(lab: Lab, cables: Cables) -> LinkFinding:
     )
 
 
-def _judge_link(probed: _Probed, link: Link) -> Iterator[LinkFinding]:
+def _judge_link(probed: _Probed, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:
     """Yield why a link's own frame did not arrive."""
     lab = probed.lab
     subject, target = lab.link_label(link), lab.nic_label(link.target)
@@ -162,7 +162,7 @@ def _judge_link(probed: _Probed, link: Link) -> Iterator[LinkFinding]:
         silenced = _silenced(probed, link.target)
         yield LinkFinding("no_carrier", subject, f"{target} receives no light{silenced}")
     elif other is not None and probed.received_instead.get(other) == link:
-        if link < other:  # the pair is one finding
+        if link < other or other in ignore:  # the pair is one finding
             yield _swapped(lab, link, other)
     elif other is not None:
         what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Routes
+from testbed.errors import JournalError
 from testbed.lab.model import Lab
+from testbed.operate.intent import unfinished_operations
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import links_received
@@ -24,6 +28,20 @@ def verify_circuits(
     """Read the switches and judge every circuit; nothing is written to any device."""
     planned = tuple(circuits)
     return judge_circuits(lab, planned, read_light(planned, switches))
+
+
+def with_unfinished(report: VerifyReport, lab: Lab, runs_dir: Path) -> VerifyReport:
+    """Return the report with the operations on this lab that were left unfinished, before all else.
+
+    A journal that cannot be read is a finding too: nobody can say then that all was finished.
+    """
+    try:
+        left = unfinished_operations(runs_dir, lab.name)
+    except JournalError as error:
+        found: tuple[LinkFinding, ...] = (LinkFinding("unfinished", str(runs_dir), str(error)),)
+    else:
+        found = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in left)
+    return replace(report, findings=found + report.findings)
 
 
 def verify_lab(

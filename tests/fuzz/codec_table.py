@@ -258,6 +258,7 @@ _JSON_DECODERS: tuple[Decode, ...] = (
     polatis_rest.decode_ports,
     polatis_rest.decode_powers,
     polatis_rest.decode_product,
+    polatis_rest.decode_attenuators,
     lambda document: calient_snapshot(calient_rest.decode_circuits(document)),
     calient_rest.decode_summary,
     lambda document: calient_rest.decode_port(calient_rest.decode_detail(document)),

@@ -27,8 +27,6 @@ QUERY = {
 """A robot of 30 ms is not looked at every few seconds, nor given half an hour."""
 OPTIONS = dict.fromkeys(("telescent", "rome", "afm", "sonic"), FAST) | {"manual": FAST[:1]}
 """Options of the twins of a family."""
-NAMELESS = {"telescent+cli"}
-"""No command of theirs tells a serial number, so nobody can tell a twin from a real one."""
 
 
 def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +56,7 @@ def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_pat
     outcomes = [result.partition(":")[0] for result in document["results"].values()]
     assert outcomes.count("failed") == 0
     assert outcomes.count("passed") >= (4 if scheme in BANKS else 30)
-    assert document["switch"]["simulated"] == (scheme not in NAMELESS)
+    assert document["switch"]["simulated"]
 
 
 def test_ports_in_use_are_not_free_and_stay_as_they_are(start_twin):

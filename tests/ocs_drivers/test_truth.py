@@ -41,6 +41,9 @@ OPTIONS = dict.fromkeys(("telescent", "rome", "afm"), SELDOM)
 ONE_FAMILY = {name: {"rome", "afm"} for name in ("rome", "afm")}
 """Wave2Wave ROME and FiberZone AFM are one driver with two dialects."""
 
+UNDER_WAY_S = 300.0
+"""Time after which a robot has done what it had received when its line was lost."""
+
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse"}
 """Faults that cut the link, after which a pair may be unknown."""
 
@@ -197,6 +200,8 @@ class TruthMachine(RuleBasedStateMachine):
                 assert fault in CUTS, f"{pair} is unknown after {fault!r}"
             else:
                 assert (status is Status.DONE) == as_wanted, f"{pair} is {status}, truth {truth}, {fault!r}"
+        if Status.UNKNOWN in report.pairs.values():
+            self.world.advance(UNDER_WAY_S)  # what was sent may still be carried out: who knows it, waits
         if self.watched():
             assert set(truth.items()) ^ set(before.items()) <= set(report.pairs)
         if not self.watched() and Status.UNKNOWN not in report.pairs.values():

@@ -155,6 +155,22 @@ def test_another_version_of_numpy_remakes_the_hosts_environment(checkout, monkey
     assert ".venv-host/.made" in steps_left(checkout)
 
 
+@pytest.mark.parametrize("name", ["clients", "docs"])
+def test_an_environment_of_one_lock_is_made_again_with_another_lock(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(Installer, "_install_lock", lambda *_: None)
+    lock = tmp_path / "requirements" / f"{name}.lock"
+    lock.parent.mkdir()
+    (tmp_path / f".venv-{name}").mkdir()
+    installer = Installer(tmp_path, Path("/usr/bin/python3"), Uv(ROOT, Path("/usr/bin/python3"), {}))
+    steps = {"clients": installer.clients_steps, "docs": installer.docs_steps}[name]
+    for version in ("1", "2"):
+        lock.write_text(f"a=={version}\n")
+        (step,) = steps()
+        assert (step.key, step.is_done()) == (f".venv-{name}/.locked", False)
+        step.act(Line("", io.StringIO(), lambda: 0.0, lambda _: None))
+        assert steps()[0].is_done()
+
+
 def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch):
     monkeypatch.setattr(environments, "is_written_by_python", lambda: True)
     assert steps_left(checkout) == [key for key in ALL if not key.endswith("compiled")]

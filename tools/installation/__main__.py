@@ -1,4 +1,4 @@
-"""`tools/install [test | board | docs | uv]`: what is missing is installed, one step after the other."""
+"""`tools/install [test | board | clients | docs | uv]`: what is missing is installed, one step after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.installation.progress import Line, Progress, duration, read_durations
 from tools.installation.uv import Uv, cache_home
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("all", "test", "board", "docs", "uv")
+PARTS = ("all", "test", "board", "clients", "docs", "uv")
 WITHOUT_LAB = (
     "Without them there are no hosts in network namespaces: use 'testbed demo --hosts model'",
     "or install them as root",
@@ -71,6 +71,8 @@ def steps_of(part: str, uv: Uv, python: Path) -> list[Step]:
         return [uv_step]
     if part == "board":
         return [uv_step, *installer.steps(), *installer.board_steps()]
+    if part == "clients":
+        return [uv_step, *installer.clients_steps()]
     if part == "docs":
         return [uv_step, *installer.docs_steps()]
     return [

@@ -98,10 +98,6 @@ class Installer:
     def _board(self) -> Environment:
         return Environment(self.root / ".venv-board")
 
-    @cached_property
-    def _docs(self) -> Environment:
-        return Environment(self.root / ".venv-docs")
-
     @property
     def _lock(self) -> Path:
         return self.root / "requirements" / "ci.lock"
@@ -109,10 +105,6 @@ class Installer:
     @property
     def _board_lock(self) -> Path:
         return self.root / "requirements" / "board.lock"
-
-    @property
-    def _docs_lock(self) -> Path:
-        return self.root / "requirements" / "docs.lock"
 
     def steps(self) -> list[Step]:
         """Return the steps of the toolkit's environment."""
@@ -140,10 +132,22 @@ class Installer:
 
     def docs_steps(self) -> list[Step]:
         """Return the step that makes the environment in which the documentation is built."""
-        lock = self._docs_lock.read_bytes()
-        locked = digest((lock, str(self.root), str(self.python)))
-        title = ".venv-docs: mkdocs, for the documentation"
-        return [self._step(self._docs, ".locked", locked, title, self._install_docs)]
+        return self._locked_alone("docs", "mkdocs, for the documentation")
+
+    def clients_steps(self) -> list[Step]:
+        """Return the step that makes the environment of other people's clients, which tests try on twins."""
+        return self._locked_alone("clients", "clients of other people, for the tests")
+
+    def _locked_alone(self, name: str, what: str) -> list[Step]:
+        """Return the step that makes an environment of what one lock holds, and nothing of ours."""
+        environment = Environment(self.root / f".venv-{name}")
+        lock = self.root / "requirements" / f"{name}.lock"
+        locked = digest((lock.read_bytes(), str(self.root), str(self.python)))
+
+        def act(line: Line) -> None:
+            self._install_lock(environment, lock, line)
+
+        return [self._step(environment, ".locked", locked, f".venv-{name}: {what}", act)]
 
     def board_steps(self) -> list[Step]:
         """Return the steps of the board's environment."""
@@ -200,8 +204,11 @@ class Installer:
         )
 
     def _install_locked(self, line: Line) -> None:
-        self._clear(self._venv)
-        self._pip_install(self._venv, line, "--require-hashes", "--requirement", self._lock)
+        self._install_lock(self._venv, self._lock, line)
+
+    def _install_lock(self, environment: Environment, lock: Path, line: Line) -> None:
+        self._clear(environment)
+        self._pip_install(environment, line, "--require-hashes", "--requirement", lock)
 
     def _install_torch(self, line: Line) -> None:
         line.detail = self._torch.reason
@@ -225,12 +232,7 @@ class Installer:
             )
 
     def _install_board(self, line: Line) -> None:
-        self._clear(self._board)
-        self._pip_install(self._board, line, "--require-hashes", "--requirement", self._board_lock)
-
-    def _install_docs(self, line: Line) -> None:
-        self._clear(self._docs)
-        self._pip_install(self._docs, line, "--require-hashes", "--requirement", self._docs_lock)
+        self._install_lock(self._board, self._board_lock, line)
 
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"

@@ -15,6 +15,9 @@ from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import CrossConnects, PendingMove, PortState, Power, Snapshot
 from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair
 
+NOT_PROVISIONED = "OOS-NP"
+"""The administrative state of a port that no circuit holds, in captures of both protocols."""
+
 DARK_DBM = -90.0
 """What `NONE` stands for: another project's script reads it so."""
 DARK_FLOOR_DBM = -55.0
@@ -136,16 +139,18 @@ def decode_power(text: str) -> float | None:
 def port_state(admin: str, operational: str) -> PortState:
     """Return the state of a fibre from `AS` and `OS`.
 
-    Only `IS` is documented for ports; `OOS` and `LCK` are assumptions. Any other word, of a port that nobody uses for
-    example, counts as usable, for the device itself refuses what it cannot do. `OC` says nothing here: it may
-    mean no more than darkness.
+    In captures a port that no circuit holds is `OOS-NP` and `OOS`: not provisioned, hence free. What a disabled
+    or locked one shows is an assumption (any other `OOS`, `LCK`). Any other word counts as usable, for the device
+    itself refuses what it cannot do. `OC` says nothing here: it may mean no more than darkness.
 
     >>> [
     ...     port_state(*states).value
-    ...     for states in (("IS", "IS"), ("UMA", "RDY"), ("IS", "OOS"), ("OOS", "OOS"), ("LCK", ""))
+    ...     for states in (("IS", "IS"), ("OOS-NP", "OOS"), ("IS", "OOS"), ("OOS-MA", "OOS"), ("LCK", ""))
     ... ]
     ['enabled', 'enabled', 'failed', 'disabled', 'locked']
     """
+    if admin == NOT_PROVISIONED:
+        return PortState.ENABLED
     if admin.startswith("OOS"):
         return PortState.DISABLED
     if admin == "LCK":

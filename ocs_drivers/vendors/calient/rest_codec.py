@@ -104,16 +104,23 @@ def _power(item: Item, name: str) -> float | None:
 def decode_results(document: Any, count: int) -> list[str]:
     """Return for each item of a change, in the order of the items (assumption), why it failed, or nothing.
 
+    Clients read the result of a single change as it stands, and that of an item of a bulk within `response`; both
+    are understood in either place.
+
     >>> decode_results([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
     ['', 'Failed: no light']
+    >>> decode_results([{"response": {"status": "1"}}], 1)
+    ['']
     """
     items = _objects(document)
     if len(items) != count:
         raise _desync(f"{len(items)} results for {count} items", document)
-    return [_result(item) for item in items]
+    return [_result(item.get("response", item)) for item in items]
 
 
-def _result(item: Item) -> str:
+def _result(item: Any) -> str:
+    if not isinstance(item, dict):
+        raise _desync("a response that is not an object", item)
     status = str(item.get("status", ""))
     if status == "1":
         return ""

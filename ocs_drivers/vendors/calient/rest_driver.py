@@ -62,7 +62,7 @@ class CalientRest(CalientSwitch):
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock, activation_s=activation_s)
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        version = self._session.get_json("/rest/info/?id=restversion", rest_codec.decode_node)
+        version = self._ask_node("/rest/info/?id=restversion")
         self._names = self._session.get_json(
             f"{_PORTS}?id=summary", lambda document: Names(rest_codec.decode_summary(document))
         )
@@ -77,17 +77,24 @@ class CalientRest(CalientSwitch):
         )
 
     def _identify(self, version: str) -> Identity:
-        """Return the identity, where the device reports it (assumption: `/rest/node/`)."""
-        try:
-            node = self._session.get_json("/rest/node/", rest_codec.decode_node)
-        except DeviceError:  # it does not tell
-            node = {}
+        """Return the identity, as far as the device reports it."""
+        node = self._ask_if_told("/rest/node/?id=summary&detail=SYSCFG")
+        software = self._ask_if_told("/rest/info/?id=softwareversion")
         return Identity(
             "Calient",
-            node.get("chassistype") or "S-series",
+            node.get("partnumber") or "S-series",
             node.get("serialnumber", ""),
-            node.get("swpackage") or f"REST {version}".rstrip(),
+            software.get("version") or f"REST {version}".rstrip(),
         )
+
+    def _ask_if_told(self, target: str) -> dict[str, str]:
+        try:
+            return self._ask_node(target)
+        except DeviceError:  # an older interface
+            return {}
+
+    def _ask_node(self, target: str) -> dict[str, str]:
+        return self._session.get_json(target, rest_codec.decode_node)
 
     # -- reading
 

@@ -26,7 +26,7 @@ __all__ = ["ManualPanel", "PanelFile", "manual_panel"]
 DEFAULT_PATIENCE_S = 3600.0
 """How long a person may take for one cord."""
 
-_SIZE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
+_SIZE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 def manual_panel(
@@ -56,7 +56,7 @@ def _operator(address: Address) -> Operator:
     if where is None:
         return TerminalOperator()
     host, _, port = where.rpartition(":")
-    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+    if not host or not (port.isascii() and port.isdecimal()) or not 1 <= int(port) <= 65535:
         raise AddressError(
             f"no operator at {where!r}", device=str(address), hint="Write operator=10.0.0.9:7000."
         )

@@ -77,8 +77,21 @@ def serial_switch(
 def rest_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisRest:
-    """Return an unopened Polatis over RESTCONF; `?tls=1` for HTTPS, see `ocs_drivers.transports.lines.http_line`."""
-    address = with_http_port(address.only_options(*HTTP_OPTIONS), port=REST_PORT, tls_port=REST_TLS_PORT)
+    """Return an unopened Polatis over RESTCONF, `polatis+rest://host[:8008][?tls=1][&media=xml]`.
+
+    `tls=1` is for HTTPS, see `ocs_drivers.transports.lines.http_line`; `media=xml` speaks XML in place of JSON.
+    """
+    address = address.only_options(*HTTP_OPTIONS, "media")
+    address = with_http_port(address, port=REST_PORT, tls_port=REST_TLS_PORT)
+    media = address.options.get("media", "json")
+    if media not in {"json", "xml"}:
+        raise AddressError(f"media is json or xml, not {media!r}", device=str(address))
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     line = http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
-    return PolatisRest(str(address), line, credentials=account, timeout_s=timeout_s)
+    return PolatisRest(
+        str(address),
+        line,
+        credentials=account,
+        timeout_s=timeout_s,
+        media="xml" if media == "xml" else "json",
+    )

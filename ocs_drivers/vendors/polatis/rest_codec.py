@@ -6,27 +6,36 @@ string. Nobody has published what a unit does with `If-Match`; where it heeds it
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 from ocs_drivers.errors import ProtocolDesync
-from ocs_drivers.model import CrossConnects, Identity, PortState
+from ocs_drivers.model import Attenuation, AttenuationMode, CrossConnects, Identity, PortState
+from ocs_drivers.protocols.http import HttpReply
 
-YANG_JSON = "application/yang-data+json"
+Media = Literal["json", "xml"]
+
+TYPES: Mapping[Media, str] = {"json": "application/yang-data+json", "xml": "application/yang-data+xml"}
+"""The media types of RESTCONF, of which a unit takes both."""
 
 _DATA = "/api/data"
 _PAIRS = "optical-switch:cross-connects"
 _PORTS = "optical-switch:port-config"
 _POWERS = "optical-switch:opm-power"
+_ATTENUATORS = "optical-switch:voa"
 _PRODUCT = "optical-switch:product-information"
 
 CROSS_CONNECTS = f"{_DATA}/{_PAIRS}"
 PORTS = f"{_DATA}/{_PORTS}"
 POWERS = f"{_DATA}/{_POWERS}"
+ATTENUATORS = f"{_DATA}/{_ATTENUATORS}"
 PRODUCT = f"{_DATA}/{_PRODUCT}"
+
+_MODE = "VOA_MODE_"
 
 # FAILED is an assumption: public clients show the other two only.
 _STATES = {
@@ -42,6 +51,25 @@ class RestPort:
 
     state: PortState
     label: str
+
+
+def encode_document(document: Mapping[str, Any], media: Media) -> bytes:
+    """Return the bytes of a document in a medium."""
+    if media == "xml":
+        from ocs_drivers.vendors.polatis import rest_xml  # only sessions that speak XML need it
+
+        return rest_xml.encode(document)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_document(reply: HttpReply) -> Any:
+    """Return the document of a reply, in the medium that the reply itself names."""
+    kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not kind.endswith("xml"):
+        return reply.json()
+    from ocs_drivers.vendors.polatis import rest_xml
+
+    return rest_xml.decode(reply.body)
 
 
 def pair_resource(source: int) -> str:
@@ -104,6 +132,44 @@ def decode_pairs(document: Any) -> CrossConnects:
         return CrossConnects(pairs)
     except ValueError as error:
         raise _desync(f"not one-to-one ({error})", document) from error
+
+
+def encode_attenuation(port: int, attenuation: Attenuation) -> dict[str, Any]:
+    """Encode the setting of the attenuator of one output, in the words of public clients; the level is a number.
+
+    >>> encode_attenuation(9, Attenuation("absolute", -10.0))["optical-switch:voa"]["port"]
+    [{'port-id': 9, 'atten-mode': 'VOA_MODE_ABSOLUTE', 'atten-level': -10.0}]
+    """
+    entry: dict[str, Any] = {"port-id": port, "atten-mode": f"{_MODE}{attenuation.mode.upper()}"}
+    if attenuation.level_db is not None:
+        entry["atten-level"] = attenuation.level_db
+    if attenuation.reference is not None:
+        entry["reference-port"] = attenuation.reference
+    return {_ATTENUATORS: {"port": [entry]}}
+
+
+def decode_attenuators(document: Any) -> dict[int, Attenuation | None]:
+    """Decode the settings of attenuators by port; None is a mode that this library has no word for.
+
+    >>> entry = {"port-id": 9, "atten-mode": "VOA_MODE_NONE"}
+    >>> decode_attenuators({"optical-switch:voa": {"port": [entry]}})
+    {9: Attenuation(mode='none', level_db=None, reference=None)}
+    """
+    entries = _entries(_content(document, _ATTENUATORS), "port")
+    return {_whole(entry, "port-id"): _attenuation(entry) for entry in entries}
+
+
+def _attenuation(entry: Mapping[str, Any]) -> Attenuation | None:
+    mode = str(entry.get("atten-mode", "")).removeprefix(_MODE).lower()
+    if mode == "none":
+        return Attenuation("none")
+    if mode not in {"absolute", "relative", "converged"}:
+        return None
+    level = _decimal(entry, "atten-level", "dB")
+    if level is None:
+        raise _desync("an attenuator without a level", entry)
+    reference = _whole(entry, "reference-port") if entry.get("reference-port") else None
+    return Attenuation(cast("AttenuationMode", mode), level, reference)
 
 
 def decode_ports(document: Any) -> dict[int, RestPort]:
@@ -179,16 +245,20 @@ def _state(entry: Mapping[str, Any]) -> PortState:
 
 
 def _power(entry: Mapping[str, Any]) -> float | None:
-    value = entry.get("power")
+    return _decimal(entry, "power", "dBm")
+
+
+def _decimal(entry: Mapping[str, Any], name: str, unit: str) -> float | None:
+    value = entry.get(name)
     if value is None or value == "":
         return None
     try:
-        power_dbm = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
-        power_dbm = math.nan
-    if not math.isfinite(power_dbm):
-        raise _desync("not a power in dBm", entry)
-    return power_dbm
+        number = math.nan
+    if not math.isfinite(number):
+        raise _desync(f"not a {name} in {unit}", entry)
+    return number
 
 
 def _desync(why: str, document: Any) -> ProtocolDesync:

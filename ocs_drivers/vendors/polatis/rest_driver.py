@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.credentials import Credentials
@@ -19,6 +20,7 @@ from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import AnotherDevice, DeviceError, ProtocolDesync
 from ocs_drivers.model import (
+    Attenuation,
     Capabilities,
     CrossConnects,
     Identity,
@@ -30,11 +32,11 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.protocols.http import HttpReply
-from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.polatis import rest_codec
 from ocs_drivers.vendors.polatis.readings import power_reading
+from ocs_drivers.vendors.polatis.rest_session import RestconfSession
 from ocs_drivers.vendors.polatis.scpi_codec import size_in_product_code
 
 _DONE = frozenset({200, 201, 204})
@@ -45,10 +47,11 @@ _GONE = 404
 class PolatisRest(SwitchDriver):
     """One Polatis over RESTCONF, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
+    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top. `media` is the
+    language of what is sent and asked for; an answer is understood in the one that it names.
     """
 
-    _session: HttpSession
+    _session: RestconfSession
     after_loss = "settle"
 
     def __init__(
@@ -58,29 +61,33 @@ class PolatisRest(SwitchDriver):
         *,
         credentials: Credentials,
         timeout_s: float,
+        media: rest_codec.Media = "json",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._session = HttpSession(
-            transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
+        self._session = RestconfSession(
+            transport, device=address, credentials=credentials, timeout_s=timeout_s, media=media, clock=clock
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[int] = frozenset()
+        self._attenuators: frozenset[int] = frozenset()
         self._unfit: dict[int, PortState] = {}
         self._known_connection = 0
         self._etag = ("", "")  # what was read last: its revision, and the device's tag for it
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask for the product, the ports, and the ports that measure power."""
-        identity = self._session.get_json(rest_codec.PRODUCT, rest_codec.decode_product)
+        """Ask for the product, the ports, and those that measure power or attenuate."""
+        identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
         self._known_connection = self._session.connections
-        ports = self._noting_unfit(self._session.get_json(rest_codec.PORTS, rest_codec.decode_ports))
+        ports = self._noting_unfit(self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports))
         inputs, outputs = self._size(identity, ports)
-        self._monitored = self._ask_monitored()
+        self._monitored = self._session.ports_at(rest_codec.POWERS, rest_codec.decode_powers)
+        self._attenuators = self._session.ports_at(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
         return identity, Capabilities(
             inputs,
             outputs,
             atomic_whole=True,
             power_monitor=bool(self._monitored),
+            attenuator=bool(self._attenuators),
             shutter=True,
             login=True,
             max_ports_per_query=inputs + outputs,
@@ -93,12 +100,6 @@ class PolatisRest(SwitchDriver):
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
             raise self._desync(f"{total} ports, but the model is {identity.model}")
         return inputs, outputs
-
-    def _ask_monitored(self) -> frozenset[int]:
-        try:
-            return frozenset(self._session.get_json(rest_codec.POWERS, rest_codec.decode_powers))
-        except DeviceError:  # no such resource: no monitor
-            return frozenset()
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with state and label now."""
@@ -116,7 +117,7 @@ class PolatisRest(SwitchDriver):
 
     def _ask_ports(self) -> dict[int, rest_codec.RestPort]:
         self._check_same_device()
-        found = self._session.get_json(rest_codec.PORTS, rest_codec.decode_ports)
+        found = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
         if len(found) != self.capabilities.inputs + self.capabilities.outputs:
             raise self._desync(f"{len(found)} ports, not as many as at first")
         return self._noting_unfit(found)
@@ -141,15 +142,11 @@ class PolatisRest(SwitchDriver):
 
     def _look_once(self) -> Snapshot:
         self._check_same_device()
-        tags: list[str] = []
-
-        def decode(reply: HttpReply) -> CrossConnects:
-            tags.append(reply.headers.get("etag", ""))
-            return self._decode(reply.json())
-
-        connections = self._session.get(rest_codec.CROSS_CONNECTS, decode, accept=rest_codec.YANG_JSON)
+        connections, tag = self._session.get_with_tag(
+            rest_codec.CROSS_CONNECTS, self._decode, CrossConnects()
+        )
         snapshot = Snapshot(connections, self._clock.now())
-        self._etag = snapshot.revision, tags[-1]
+        self._etag = snapshot.revision, tag
         return snapshot
 
     def _decode(self, document: object) -> CrossConnects:
@@ -176,14 +173,20 @@ class PolatisRest(SwitchDriver):
         """Return True where the device does not compare by itself: its commands would undo what they meet."""
         return not self._etag[1]
 
-    def _change(self, method: str, target: str, document: object, step: Step, guard: Guard) -> None:
+    def _change(
+        self, method: str, target: str, document: Mapping[str, Any] | None, step: Step, guard: Guard
+    ) -> None:
         """Send the write of a step, if what it touches still is as it was seen; raises `Conflict` when it is not."""
         timeout_s = self._timeout_s + step.estimated_s
-        reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
+        reply = self._session.send_document(
+            method, target, document, guard, timeout_s, tag=self._tag_of(step)
+        )
         if reply.status == _CHANGED_MEANWHILE:
             transaction.check_unmoved(step, self._look_once().connections, device=self.address)
             guard()  # changed, and not on these ports: refused explicitly, so it may be sent again
-            reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
+            reply = self._session.send_document(
+                method, target, document, guard, timeout_s, tag=self._tag_of(step)
+            )
         if method == "DELETE" and reply.status == _GONE:
             return  # reading back will tell
         self._check_done(reply, f"{method} {target}")
@@ -193,24 +196,6 @@ class PolatisRest(SwitchDriver):
         if self._etag[0] != step.before.digest:
             transaction.check_unmoved(step, self._look_once().connections, device=self.address)
         return self._etag[1]
-
-    def _send(
-        self, method: str, target: str, document: object, guard: Guard, timeout_s: float, *, tag: str = ""
-    ) -> HttpReply:
-        headers = (("If-Match", tag),) if tag else ()
-        if document is None:
-            return self._session.request(
-                method, target, headers=headers, timeout_s=timeout_s, before_resending=guard
-            )
-        return self._session.send_json(
-            method,
-            target,
-            document,
-            headers,
-            content_type=rest_codec.YANG_JSON,
-            timeout_s=timeout_s,
-            before_resending=guard,
-        )
 
     def _check_done(self, reply: HttpReply, sent: str) -> None:
         if reply.status not in _DONE:
@@ -223,10 +208,47 @@ class PolatisRest(SwitchDriver):
         if not self._monitored & readings.keys():
             return readings
         self._check_same_device()
-        found = self._session.get_json(rest_codec.POWERS, rest_codec.decode_powers)
+        found = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
         if not self._monitored <= found.keys():
             raise self._desync("power readings are missing")
         return {port: power_reading(found.get(port)) for port in readings}
+
+    def attenuation(self, port: int) -> Attenuation:
+        """Return the setting of the attenuator of an output port; raises `Unsupported` for a mode without a word."""
+        self._check_attenuator(port)
+        self._check_same_device()
+        found = self._session.get_document(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
+        if port not in found:
+            raise self._desync(f"port {port} has no attenuator, and had one")
+        setting = found[port]
+        if setting is None:
+            raise self._unsupported("the mode of this attenuator", (port,))
+        return setting
+
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+        """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
+        self._check_attenuator(port)
+        with self._writing, self._session.lock():
+            self._check_same_device()
+            guard()
+            document = rest_codec.encode_attenuation(port, attenuation)
+            reply = self._session.send_document(
+                "PATCH", rest_codec.ATTENUATORS, document, guard, self._timeout_s
+            )
+            self._check_done(reply, f"PATCH {rest_codec.ATTENUATORS}")
+            found = self.attenuation(port)
+        if found != attenuation:
+            raise DeviceError(
+                f"the device accepted the command, but read back: {found} is set, not {attenuation}",
+                device=self.address,
+                ports=(port,),
+                hint="Look at this port on the device.",
+            )
+
+    def _check_attenuator(self, port: int) -> None:
+        planning.check_outputs((port,), self.capabilities, device=self.address)
+        if port not in self._attenuators:
+            raise self._unsupported("an attenuator of this port", (port,))
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
         """Enable or disable ports one by one, and prove it by reading back; raises `DeviceError`."""
@@ -238,7 +260,7 @@ class PolatisRest(SwitchDriver):
                 guard()
                 settings = rest_codec.encode_port(port, is_open=is_open, label=before[port].label)
                 target = rest_codec.port_resource(port)
-                reply = self._send("PUT", target, settings, guard, self._timeout_s)
+                reply = self._session.send_document("PUT", target, settings, guard, self._timeout_s)
                 self._check_done(reply, f"PUT {target}")
             found = self._ask_ports()
         wanted = PortState.ENABLED if is_open else PortState.DISABLED
@@ -258,7 +280,7 @@ class PolatisRest(SwitchDriver):
             self._session.ready()
         if known is None or self._session.connections == self._known_connection:
             return
-        found = self._session.get_json(rest_codec.PRODUCT, rest_codec.decode_product)
+        found = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
         if found.serial != known.serial:
             self._session.disconnect()
             raise AnotherDevice(

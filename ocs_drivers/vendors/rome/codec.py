@@ -44,7 +44,8 @@ _OTHER_MATRIX = re.compile(r"ports\s+are\s+not\s+of\s+the\s+same\s+matrix", re.I
 _REFUSAL = re.compile(r"\berror\b|\binvalid\b|unknown command", re.IGNORECASE)
 
 HOMING_HINT = (
-    "Have somebody look at the robot, then call `homing_run()`; this driver never does that by itself."
+    "Have somebody look at the robot, then home it: `testbed switch ADDRESS home`, or `homing_run()` in Python; "
+    "this driver never does that by itself."
 )
 
 
@@ -93,6 +94,7 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
         match = _FAILED.search(line)
         if match is None or match["command"].lower() != command:
             continue
-        if any({match["one"], match["other"]} == set(pair) for pair in names):
+        typed = {match["one"].upper(), match["other"].upper()}  # as somebody typed them
+        if any(typed == set(pair) for pair in names):
             return line
     return None

@@ -230,9 +230,8 @@ class RomeCli(SwitchDriver):
         except TransportError as broken:
             self._move.lost = broken
 
-    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        del step
-        return self._read_after_outage(self._timeouts.move_time_s[1]), None
+    def _read_back(self, _step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        return self._read_after_outage(), None
 
     def _longest_s(self, first: Snapshot) -> float:
         """Return more than `_still_moving` gives a move: it raises the better error when the time is over."""
@@ -277,6 +276,7 @@ class RomeCli(SwitchDriver):
             while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
                 self._clock.sleep(self.poll_s)
                 self._queue = self._read_queue()
+                self._progress.tell(len(self._queue.moves(self._layout)))
         except OcsError:  # the next read of everything meets it again
             return
 

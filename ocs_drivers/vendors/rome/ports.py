@@ -6,7 +6,7 @@ matrix has E1..EN; of two, the second goes on counting.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Pair = tuple[int, int]
@@ -17,7 +17,7 @@ class Layout:
     """All ports that can be named in a command.
 
     `matrix` gives the letter of the matrix that a port is in (nothing where the device does not tell it), and
-    `logical` the E and W ports that go by one logical name, such as A3.
+    `logical` the E and W ports that go by one logical name, such as A3, in their order.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
     >>> layout.number("W1"), layout.name(4), layout.pairs("A1", "A2")
@@ -77,15 +77,25 @@ class Layout:
         return source is None or output is None or source == output
 
     def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
-        """Return the circuits of a request for two ports: two for logical ports, none where it cannot be known."""
+        """Return the circuits of a request for two ports: both ways for logical ports, none where it cannot be known.
+
+        A logical port may be several fibres in each matrix, of which the first goes to the last.
+        """
         if one in self.east and other in self.west:
             return ((self.number(one), self.number(other)),)
         if one in self.west and other in self.east:
             return ((self.number(other), self.number(one)),)
         here, there = self.logical.get(one, ()), self.logical.get(other, ())
-        if len(here) != 2 or len(there) != 2:  # a group of ports, whose order nobody has published
-            return ()
-        return (
-            (self.number(here[0]), self.number(there[1])),
-            (self.number(there[0]), self.number(here[1])),
-        )
+        pairs = (*self._one_way(here, there), *self._one_way(there, here))
+        wanted = sum(name in self.east for name in here + there)
+        return pairs if len(pairs) == wanted else ()
+
+    def _one_way(self, here: Sequence[str], there: Sequence[str]) -> Iterator[Pair]:
+        """Yield the circuits from the E ports of one logical port to the W ports of another, matrix by matrix."""
+        for matrix in sorted({self.matrix.get(name, "") for name in here}):
+            sources = [name for name in here if name in self.east and self.matrix.get(name, "") == matrix]
+            outputs = [name for name in there if name in self.west and self.matrix.get(name, "") == matrix]
+            if len(sources) != len(outputs) or (len(sources) > 1 and not matrix):
+                continue
+            for source, output in zip(sources, reversed(outputs), strict=True):
+                yield self.number(source), self.number(output)

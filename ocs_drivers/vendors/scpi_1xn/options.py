@@ -27,12 +27,19 @@ PRESETS: Mapping[str, Make] = {
         ),
         57600,
     ),
-    # Thorlabs OSW: an assumption
     "thorlabs-osw": Make(
         CommandSet("S {channel}", "S?", identity="", terminator=b"\n", vendor="Thorlabs", model="OSW"), 115200
     ),
+    "dicon-module": Make(
+        CommandSet(
+            "I1 {channel}", "I1?", identity="ID?", terminator=b"\r", vendor="DiCon", model="MEMS 1xN module"
+        ),
+        115200,
+    ),
+    "jds-sb": Make(CommandSet("CLOSE {channel}", "CLOSE?", identity="IDN?", vendor="JDSU", model="SB")),
+    "santec-sx1": Make(CommandSet("CLOSe {channel}", "CLOSe?", vendor="Santec", model="SX1")),
 }
-"""Makes by name. `scpi` is the default."""
+"""Makes by name. `scpi` is the default; the others are what public clients of each send (see the evidence page)."""
 
 _ENDS = {"lf": b"\n", "cr": b"\r", "crlf": b"\r\n"}
 _FIELD_OF = {"set": "select", "query": "query", "idn": "identity", "errors": "errors", "monitor": "monitor"}

@@ -144,10 +144,15 @@ def _known(word: str, known: frozenset[str]) -> str:
 
 
 def identity(lines: Lines) -> Identity:
-    """Return the identity in `show version`. Raises `ProtocolDesync` when it is not SONiC."""
-    found = dict(line.split(": ", 1) for line in lines if ": " in line)
+    """Return the identity in `show version`. Raises `ProtocolDesync` when it is not SONiC, or not whole.
+
+    Every version of the system prints a line for the serial number, even where it has none to tell.
+    """
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
     if "SONiC Software Version" not in found:
         raise ProtocolDesync("no SONiC answers", received="\n".join(lines[:3]))
+    if "Serial Number" not in found:
+        raise ProtocolDesync("the version was cut off before the serial number", received="\n".join(lines))
     return Identity(
         "SONiC",
         found.get("HwSKU", "").strip(),

@@ -27,6 +27,7 @@ from ocs_drivers.model import (
     CrossConnects,
     Event,
     Identity,
+    PendingMove,
     PortInfo,
     PortState,
     Side,
@@ -123,6 +124,7 @@ class SonicOcs(SwitchDriver):
             held,
             self._clock.now(),
             unfit={number: state for number, state in unfit.items() if state is not PortState.ENABLED},
+            pending=tuple(PendingMove("connect", pair) for pair in sorted(self._seen.unrealised)),
         )
 
     def _circuits(self, pairs: Collection[Pair]) -> CrossConnects:

@@ -82,6 +82,7 @@ _CELL = re.compile(r"(?P<status>[A-Za-z]+)(?P<number>\d+)")
 _FIELD = re.compile(r"\s*(?P<name>[A-Z][A-Z_\s]*)=(?P<value>.*)")
 _FRAME = re.compile(r"=+\s*(?:ERROR\s*=+)?")
 _REFUSAL = re.compile(r"Exception|ERROR")
+_TWIN = "SIMULATED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,15 @@ class InputReading:
     def is_reserved(self) -> bool:
         """True if somebody has locked it although it carries none."""
         return not self.is_allocated and self.state.endswith("_LOCKED")
+
+
+def decode_serial(banner: Sequence[str]) -> str:
+    """Return what a banner says of the device in place of a serial number: that it is simulated, or nothing.
+
+    >>> decode_serial(["Network Topology Manager (SIMULATED)"])
+    'SIMULATED'
+    """
+    return _TWIN if any(_TWIN in line for line in banner) else ""
 
 
 def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:

@@ -93,7 +93,8 @@ class TelescentCli(SwitchDriver):
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Learn the size from the table, and make sure that the table was whole.
 
-        No command that tells model, serial number or firmware has been published.
+        No command that tells model, serial number or firmware has been published. A twin says in its banner that it
+        is one, which stands as the serial number.
         """
         size = len(self._session.ask(self._commands.table, self._decode_table).cells)
         if self._has_input(size):
@@ -102,7 +103,8 @@ class TelescentCli(SwitchDriver):
                 f"the table ends before port {size}, which the device has", device=self._address
             )
         self._numbering = Numbering(size)
-        return Identity("Telescent", "NTM", "", ""), Capabilities(
+        banner = [line for event in self._session.events(0) for line in event.lines]
+        return Identity("Telescent", "NTM", codec.decode_serial(banner), ""), Capabilities(
             size,
             size,
             serial_robot=True,
@@ -236,7 +238,7 @@ class TelescentCli(SwitchDriver):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         del step
-        return self._read_after_outage(self._options.move_time_s[0]), None
+        return self._read_after_outage(), None
 
     def _pauses(self) -> Iterator[float]:
         """Return equal pauses between reads: a robot is never quick."""
@@ -276,5 +278,6 @@ class TelescentCli(SwitchDriver):
         return RobotFault(
             f"the robot has not made the move within {move.allowed_s:.3g} s",
             device=self._address,
-            hint="Have somebody look at it; this driver never homes a robot by itself.",
+            hint="Have somebody look at it; this driver never homes a robot by itself. What it holds then: "
+            "`testbed switch ADDRESS read`.",
         )

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from sim.models.clock import Clock
 from sim.twins.frontends.cli_faults import CliFaults
+from sim.twins.frontends.interpreter import Interpreter, Printed, one_command
 from sim.twins.frontends.keyboard import Keyboard
 
 _BLUE, _PLAIN = "\x1b[1;34m", "\x1b[0m"
@@ -47,8 +48,8 @@ class Typed:
     frontend: str
 
 
-Handler = Callable[[Typed], str | Awaitable[str]]
-"""Does a command; gives what the device prints, lines parted by LF, without a last line end."""
+Handler = Callable[[Typed], str | Printed | Awaitable[str | Printed]]
+"""Does a command; gives what the device prints. Text alone is that of a command that succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Manner:
 
     `prompt` is printed as it stands, in colour where `colour`. `account` is asked for on the line itself, the user
     with `login`, as over telnet; None where the wire has a login of its own, whose user is then `user`. `page_rows`
-    is the length of a page, 0 for no paging. `unknown` is the answer to an unknown command, `noise` the line that the
-    fault of that name throws into a table. `leave` are commands that end the session.
+    is the length of a page, 0 for no paging. `unknown` is the answer to an unknown command, with that exit status,
+    `noise` the line that the fault of that name throws into a table. `leave` are commands that end the session.
     """
 
     prompt: str
@@ -70,6 +71,7 @@ class Manner:
     colour: bool = False
     page_rows: int = 0
     unknown: str = "unknown command"
+    unknown_status: int = 0
     rejected: str = "Login incorrect"
     noise: str = "%% LOG: temperature of the shelf is 31 C"
     leave: frozenset[str] = frozenset({"exit", "quit", "logout"})
@@ -80,6 +82,7 @@ class CliFrontend:
 
     `commands` are tried in order, each against the whole command. Sessions that are idle for `idle_timeout_s`
     of the clock are ended; None for never. `name` tells commands of several command lines of a device apart.
+    `interpreter` parts a line into commands, where there can be several.
     """
 
     def __init__(
@@ -91,12 +94,14 @@ class CliFrontend:
         faults: CliFaults,
         idle_timeout_s: float | None = None,
         name: str = "cli",
+        interpreter: Interpreter = one_command,
     ) -> None:
         self.name = name
         self.manner = manner
         self.clock = clock
         self.faults = faults
         self.idle_timeout_s = idle_timeout_s
+        self._interpreter = interpreter
         self._commands = [(re.compile(pattern), handler) for pattern, handler in commands.items()]
         self._sessions: list[_Session] = []
 
@@ -115,10 +120,10 @@ class CliFrontend:
             self._sessions.remove(session)
 
     def announce(self, *lines: str) -> None:
-        """Print lines to every session, asked for or not."""
+        """Print lines to every session, asked for or not: right behind the prompt, as captures of a ROME show them."""
         for session in self._sessions:
             if session.user:
-                session.print("".join(f"\r\n{line}" for line in lines) + "\r\n")
+                session.print("".join(f"{line}\r\n" for line in lines))
 
     def expire(self) -> int:
         """End all sessions; gives their number."""
@@ -126,14 +131,35 @@ class CliFrontend:
             session.end()
         return len(self._sessions)
 
-    async def execute(self, command: str, user: str) -> str:
-        """Return the text that the device prints for a command."""
+    async def execute(self, line: Terminal, command: str) -> int:
+        """Execute one command that comes without a shell, and give its exit status: no greeting, no echo, no prompt."""
+        status = self.manner.unknown_status
+
+        async def answer() -> bytes:
+            nonlocal status
+            printed = await self.run(command.strip(), self.manner.user)
+            status = printed.status
+            return _wire(self.rows(printed)).encode()
+
+        await line.respond(answer)
+        return status
+
+    async def run(self, line: str, user: str, status: int = 0) -> Printed:
+        """Do what a line says. `status` is the exit status of what was done before."""
+        return await self._interpreter(line, status, lambda command: self._do(command, user))
+
+    def rows(self, printed: Printed) -> list[str]:
+        """Return the lines of an output as they really come, with the faults of tables."""
+        return self.faults.spoil(printed.text.splitlines(), self.manner.noise)
+
+    async def _do(self, command: str, user: str) -> Printed:
         for pattern, handler in self._commands:
             match = pattern.fullmatch(command)
             if match:
-                printed = handler(Typed(match, user, self.name))
-                return printed if isinstance(printed, str) else await printed
-        return self.manner.unknown if command else ""
+                given = handler(Typed(match, user, self.name))
+                printed = given if isinstance(given, str | Printed) else await given
+                return Printed(printed) if isinstance(printed, str) else printed
+        return Printed(self.manner.unknown, self.manner.unknown_status)
 
 
 class _Session:
@@ -141,6 +167,7 @@ class _Session:
 
     def __init__(self, frontend: CliFrontend, line: Terminal, echoes: Callable[[], bool]) -> None:
         self.user = ""
+        self._status = 0
         self._frontend = frontend
         self._manner = frontend.manner
         self._line = line
@@ -210,9 +237,9 @@ class _Session:
         return f"{_BLUE}{prompt}{_PLAIN}" if self._manner.colour else prompt
 
     async def _answer(self, command: str) -> bytes:
-        printed = await self._frontend.execute(command.strip(), self.user)
-        rows = self._frontend.faults.spoil(printed.splitlines(), self._manner.noise)
-        return _wire(await self._paged(rows)).encode()
+        printed = await self._frontend.run(command.strip(), self.user, self._status)
+        self._status = printed.status
+        return _wire(await self._paged(self._frontend.rows(printed))).encode()
 
     async def _paged(self, rows: Sequence[str]) -> Sequence[str]:
         """Show all pages but the last, which is left for the caller to show."""

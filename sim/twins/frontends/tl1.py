@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from typing import ClassVar
 
@@ -41,7 +42,7 @@ class Tl1Frontend(ABC):
     """State that all TL1 sessions of one switch share: account, idle limit, numbering of reports.
 
     `account` is (user, password). The idle limit is counted on the device's clock; 0 means none. With `page_rows`,
-    answers of more lines than that come in pages.
+    answers of more lines than that come in pages. Without `own_reports`, a session is not told of changes that it made.
     """
 
     framing: ClassVar[Framing] = Framing()
@@ -51,8 +52,16 @@ class Tl1Frontend(ABC):
     noise: ClassVar[tuple[str, str]] = ("", "")
     """Event and line of a report that has nothing to do with the command at hand, for the fault `report_noise`."""
 
-    def __init__(self, device: SwitchDevice, *, account: tuple[str, str], page_rows: int = 0) -> None:
+    def __init__(
+        self,
+        device: SwitchDevice,
+        *,
+        account: tuple[str, str],
+        page_rows: int = 0,
+        own_reports: bool = True,
+    ) -> None:
         self.device = device
+        self._own_reports = own_reports
         self.page_rows = page_rows
         self.idle_timeout_s = 0.0
         self.sessions: list[Tl1Session] = []
@@ -179,7 +188,9 @@ class Tl1Frontend(ABC):
             send(data)
 
     def _listeners(self) -> list[Send]:
-        return [session.send for session in self.sessions if session.user and not session.silenced]
+        author = None if self._own_reports else _author.get()
+        listening = (session for session in self.sessions if session.user and not session.silenced)
+        return [session.send for session in listening if session is not author]
 
     # -- a fault that several families have
 
@@ -198,6 +209,10 @@ class Tl1Frontend(ABC):
             self.report([send], *self.noise)
 
 
+_author: ContextVar[Tl1Session | None] = ContextVar("author", default=None)
+"""Session whose command is being executed, and with it the author of what it changes."""
+
+
 class Tl1Session:
     """One connection: commands to answers."""
 
@@ -213,12 +228,15 @@ class Tl1Session:
     async def execute(self, text: str) -> bytes:
         """Execute one command and return its answer."""
         command = parse(text)
+        author = _author.set(self)
         try:
             lines = await self._run(command)
         except Refused as refusal:
             return self._frontend.denial(command, self._frontend.denied(refusal))
         except Denied as denied:
             return self._frontend.denial(command, denied)
+        finally:
+            _author.reset(author)
         self._frontend.make_noise(self.send)
         return self._frontend.answer(command, lines)
 

@@ -16,7 +16,7 @@ class BankDevice(SwitchDevice):
     """State and motion of banks that all have as many channels.
 
     After power on every bank goes to channel 1, unless the boot mode remembers another (an assumption: no
-    public text says where they rest). Only another operator can leave one open, at channel 0.
+    public text says where they rest). Only another operator, and makes that park, leave one open, at channel 0.
     """
 
     @property
@@ -45,6 +45,12 @@ class BankDevice(SwitchDevice):
     def select(self, bank: int, channel: int) -> None:
         """Send a bank to a channel, unless a fault swallows the command. Raises `Refused`."""
         after = self.matrix.added([bank], [self.output(bank, channel)], "replace")
+        if not self.faults.take_dropped_command():
+            self.change(after)
+
+    def park(self, bank: int) -> None:
+        """Leave a bank at no channel, unless a fault swallows the command. Raises `Refused`."""
+        after = {source: output for source, output in self.matrix.connections.items() if source != bank}
         if not self.faults.take_dropped_command():
             self.change(after)
 

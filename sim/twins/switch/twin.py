@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import urlencode
 
 from sim.models.clock import Clock
@@ -22,8 +22,13 @@ from sim.twins.wire.listener import AnyListener, Listener
 from sim.twins.wire.memory import MemoryClient, MemoryListener
 from sim.twins.wire.transcript import Transcript
 
+_T = TypeVar("_T")
+REFUSED_STATUS = 255
+"""Exit status of a command that a session limit keeps out; a client of SSH gives the same for a broken connection."""
+
 Wire = Literal["tcp", "telnet", "ssh", "serial"]
 Client = Callable[[Reader, Writer], Awaitable[None]]
+Execution = Callable[[Reader, Writer, str], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +39,13 @@ class Frontend:
     their own (SSH); `baud` for serial lines. `max_sessions_here` says whether the fault `max_sessions`
     refuses connections of this frontend (else the frontend's own logins count). `options` are what its address must
     say besides where it is. Where the client keeps a `file`, the address names one in a directory of the
-    twin's, which goes when it ends, and where we listen is the option `operator`.
+    twin's, which goes when it ends, and where we listen is the option `operator`. `execute` does one command that
+    comes without a shell (SSH), and gives its exit status.
     """
 
     scheme: str
     serve: Callable[[Line], Awaitable[None]]
+    execute: Callable[[Line, str], Awaitable[int]] | None = None
     wire: Wire = "tcp"
     account: tuple[str, str] = ("admin", "root")
     baud: int = 38400
@@ -47,7 +54,9 @@ class Frontend:
     file: str = ""
 
 
-def _listener(frontend: Frontend, sock: socket.socket | None, client: Client, clock: Clock) -> AnyListener:
+def _listener(
+    frontend: Frontend, sock: socket.socket | None, client: Client, execution: Execution, clock: Clock
+) -> AnyListener:
     """Whatever accepts clients on the wire of a frontend."""
     if frontend.wire == "serial":
         from sim.twins.wire.serial_line import SerialLine
@@ -57,7 +66,7 @@ def _listener(frontend: Frontend, sock: socket.socket | None, client: Client, cl
     if frontend.wire == "ssh":
         from sim.twins.wire.ssh_server import SshServer
 
-        return SshServer(sock, frontend.account, client)
+        return SshServer(sock, frontend.account, client, execution if frontend.execute else None)
     return Listener(sock, client)
 
 
@@ -120,7 +129,7 @@ class SwitchTwin:
             if name not in sockets and not (serial and frontend.wire == "serial"):
                 continue
             self._listeners[name] = _listener(
-                frontend, sockets.get(name), self._client(name), self.device.clock
+                frontend, sockets.get(name), self._client(name), self._execution(name), self.device.clock
             )
         self.accept()
         control = sockets["control"]
@@ -200,26 +209,40 @@ class SwitchTwin:
         return [*self._listeners.values(), *self._memory.values()]
 
     def _client(self, name: str) -> Client:
-        """Serve one client of a frontend."""
+        """Serve one client of a frontend. Raises `KeyError` when there is none of that name."""
         frontend = self.frontends[name]
 
         async def serve(reader: Reader, writer: Writer) -> None:
-            limit = self.device.faults.max_sessions
-            if frontend.max_sessions_here and limit is not None and self._served[name] >= limit:
-                self.device.faults.fired["max_sessions"] += 1
-                return
-            line = Line(
-                name,
-                next(self._sessions),
-                (reader, writer),
-                faults=self.device.faults,
-                transcript=self.transcript,
-                clock=self.device.clock,
-            )
-            self._served[name] += 1
-            try:
-                await frontend.serve(line)
-            finally:
-                self._served[name] -= 1
+            await self._serve_one(name, (reader, writer), frontend.serve)
 
         return serve
+
+    def _execution(self, name: str) -> Execution:
+        """Execute one command of a client of a frontend."""
+
+        async def execute(reader: Reader, writer: Writer, command: str) -> int:
+            do = self.frontends[name].execute
+            assert do is not None  # or the listener refuses the request
+            status = await self._serve_one(name, (reader, writer), lambda line: do(line, command))
+            return REFUSED_STATUS if status is None else status
+
+        return execute
+
+    async def _serve_one(
+        self, name: str, streams: tuple[Reader, Writer], serve: Callable[[Line], Awaitable[_T]]
+    ) -> _T | None:
+        """Serve one client, and give what `serve` gives; None when there are as many clients as may be."""
+        faults = self.device.faults
+        limit = faults.max_sessions
+        if self.frontends[name].max_sessions_here and limit is not None and self._served[name] >= limit:
+            faults.fired["max_sessions"] += 1
+            return None
+        session = next(self._sessions)
+        line = Line(
+            name, session, streams, faults=faults, transcript=self.transcript, clock=self.device.clock
+        )
+        self._served[name] += 1
+        try:
+            return await serve(line)
+        finally:
+            self._served[name] -= 1

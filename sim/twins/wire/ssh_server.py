@@ -1,7 +1,8 @@
-"""An SSH server of a simulated device: one account, a host key made at the start, and a shell with a terminal.
+"""An SSH server of a simulated device: one account, a host key made at the start, a shell, and single commands.
 
-What the client types arrives as it was typed, unechoed and unedited: the device behind it does that itself. Needs
-the extra `sim` (asyncssh).
+What the client types in a shell arrives as it was typed, unechoed and unedited: the device behind it does that itself.
+A request to execute one command (`ssh HOST COMMAND`) is handed to the device as it came, and ends with an exit status.
+Needs the extra `sim` (asyncssh).
 """
 
 from __future__ import annotations
@@ -16,16 +17,25 @@ from sim.twins.wire.line import Reader, Writer
 from sim.twins.wire.listener import SocketListener
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
+Execution = Callable[[Reader, Writer, str], Awaitable[int]]
+"""Executes one command for a client; gives its exit status."""
 
 LOGIN_TIMEOUT_S = 30.0
 
 
 class ShellWriter:
-    """The twin's way to the client of a shell; the part of `asyncio.StreamWriter` that a `Line` uses."""
+    """The twin's way to the client of a shell; the part of `asyncio.StreamWriter` that a `Line` uses.
 
-    def __init__(self, channel: asyncssh.SSHServerChannel[bytes], closed: asyncio.Event) -> None:
+    Without a terminal, lines end with LF only, as the terminal is what makes CR LF of it.
+    """
+
+    def __init__(
+        self, channel: asyncssh.SSHServerChannel[bytes], closed: asyncio.Event, *, terminal: bool = True
+    ) -> None:
+        self.exit_status: int | None = 0
         self._channel = channel
         self._closed = closed
+        self._terminal = terminal
 
     @property
     def transport(self) -> asyncssh.SSHServerConnection:
@@ -35,7 +45,7 @@ class ShellWriter:
     def write(self, data: bytes) -> None:
         """Send bytes to the client; lost when the shell has ended."""
         if not self.is_closing():
-            self._channel.write(data)
+            self._channel.write(data if self._terminal else data.replace(b"\r\n", b"\n"))
 
     async def drain(self) -> None:
         """Raise `ConnectionResetError` when the connection is broken."""
@@ -43,9 +53,16 @@ class ShellWriter:
             raise ConnectionResetError("the shell has ended")
 
     def close(self) -> None:
-        """End the shell, and with it the connection; the client still gets what was written."""
-        if not self.is_closing():
-            self._channel.exit(0)
+        """End the session, and with it the connection; the client still gets what was written.
+
+        Without an exit status, as of a command that was not executed to its end, the channel is closed alone.
+        """
+        if self.is_closing():
+            return
+        if self.exit_status is None:
+            self._channel.close()
+        else:
+            self._channel.exit(self.exit_status)
 
     def is_closing(self) -> bool:
         """Return True if nothing can be sent any more."""
@@ -56,11 +73,14 @@ class ShellWriter:
         await self._closed.wait()
 
 
-class _Shell(asyncssh.SSHServerSession[bytes]):
-    """One shell: a stream of what is typed, and `client` to answer it."""
+class _Session(asyncssh.SSHServerSession[bytes]):
+    """One session: a shell with `client` to answer what is typed, or one command for `execution`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, execution: Execution | None) -> None:
         self._client = client
+        self._execution = execution
+        self._command: str | None = None
+        self._terminal = False
         self._typed = asyncio.StreamReader()
         self._closed = asyncio.Event()
         self._talking: asyncio.Task[None] | None = None
@@ -70,10 +90,15 @@ class _Shell(asyncssh.SSHServerSession[bytes]):
         self._channel = chan
 
     def pty_requested(self, *_: object) -> bool:
+        self._terminal = True
         return True
 
     def shell_requested(self) -> bool:
         return True
+
+    def exec_requested(self, command: str) -> bool:
+        self._command = command
+        return self._execution is not None
 
     def session_started(self) -> None:
         self._talking = asyncio.get_running_loop().create_task(self._talk())
@@ -93,9 +118,14 @@ class _Shell(asyncssh.SSHServerSession[bytes]):
 
     async def _talk(self) -> None:
         assert self._channel is not None  # connection_made comes first
-        writer = ShellWriter(self._channel, self._closed)
+        is_shell = self._command is None
+        writer = ShellWriter(self._channel, self._closed, terminal=is_shell or self._terminal)
         try:
-            await self._client(self._typed, writer)
+            if self._command is None or self._execution is None:
+                await self._client(self._typed, writer)
+            else:
+                writer.exit_status = None
+                writer.exit_status = await self._execution(self._typed, writer, self._command)
         except ConnectionError:
             pass  # the client went away in the middle, as clients do
         finally:
@@ -105,9 +135,10 @@ class _Shell(asyncssh.SSHServerSession[bytes]):
 class _Account(asyncssh.SSHServer):
     """Lets one user in, by password."""
 
-    def __init__(self, account: tuple[str, str], client: Client) -> None:
+    def __init__(self, account: tuple[str, str], client: Client, execution: Execution | None) -> None:
         self._account = account
         self._client = client
+        self._execution = execution
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -119,16 +150,26 @@ class _Account(asyncssh.SSHServer):
         return (username, password) == self._account
 
     def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
-        return _Shell(self._client)
+        return _Session(self._client, self._execution)
 
 
 class SshServer(SocketListener):
-    """Runs `client` for every shell opened on `sock`, until closed."""
+    """Runs `client` for every shell opened on `sock` and `execution` for every single command, until closed.
 
-    def __init__(self, sock: socket.socket, account: tuple[str, str], client: Client) -> None:
+    Without an `execution` such requests are refused.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        account: tuple[str, str],
+        client: Client,
+        execution: Execution | None = None,
+    ) -> None:
         super().__init__(sock)
         self._account = account
         self._client = client
+        self._execution = execution
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._connections: set[asyncssh.SSHServerConnection] = set()
 
@@ -151,7 +192,7 @@ class SshServer(SocketListener):
         try:
             session = await asyncssh.run_server(
                 connection,
-                server_factory=lambda: _Account(self._account, self._client),
+                server_factory=lambda: _Account(self._account, self._client, self._execution),
                 server_host_keys=[self._key],
                 login_timeout=LOGIN_TIMEOUT_S,
                 line_editor=False,

@@ -28,6 +28,7 @@ from testbed.lab.hosts.launch import (
     reason,
     unfinished,
 )
+from testbed.lab.hosts.ssh_library import import_asyncssh
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class SshFleet:
             raise HostError(message, host=host) from None
 
     async def _connect_all(self) -> None:
-        import asyncssh  # takes longer to import than all the rest of a `plan`, which needs no host
+        import_asyncssh()
+        import asyncssh
 
         async def connect(host: LabHost) -> None:
             self._connections[host.name] = await asyncssh.connect(

@@ -88,11 +88,12 @@ class _Case:
     @cached_property
     def excused_links(self) -> frozenset[Link]:
         """Links that the hosts' word adds nothing to: another finding explains that nothing is heard there."""
-        planned = self.plan.wiring.link_into
+        planned, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
         return frozenset(
             circuit.link
             for circuit in self.held
             if circuit.link in self.dark_links
+            or circuit.link not in links  # that is an extra circuit
             or circuit.switch in self.evidence.off
             or not self.silent_nics.isdisjoint(circuit.link)
             or (

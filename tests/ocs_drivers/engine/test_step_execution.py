@@ -8,8 +8,10 @@ from itertools import repeat
 import pytest
 
 from ocs_drivers import CrossConnects, Snapshot, Status, Step
+from ocs_drivers.engine.progress import Progress
 from ocs_drivers.engine.step_execution import TRANSITIONS, State, StepEvent, StepExecution, StepHooks
 from ocs_drivers.errors import ConnectionLost, DeviceError, RobotFault, Timeout
+from ocs_drivers.timing import Silence
 
 BEFORE, AFTER = CrossConnects(), CrossConnects({1: 9})
 STEP = Step("add", AFTER, BEFORE, AFTER, 0.0)
@@ -46,6 +48,8 @@ def run(*, sent=None, reads=(), moving=(), settle_s=0.0, watches=False, pauses_s
         pauses_s=pauses_s or repeat(0.4),
         settle_s=settle_s,
         watches_after_failure=watches,
+        silence=(silence := Silence(9.0, clock)),
+        progress=Progress(STEP, "scripted", clock, silence),
     )
     execution = StepExecution(STEP, lambda: None, hooks, device="scripted", clock=clock)
     taken = []

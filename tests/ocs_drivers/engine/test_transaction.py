@@ -21,7 +21,7 @@ from ocs_drivers.errors import (
     UnknownPort,
     VerifyMismatch,
 )
-from ocs_drivers.model import Capabilities, CrossConnects, Snapshot, Status, Step
+from ocs_drivers.model import Capabilities, CrossConnects, PendingMove, Snapshot, Status, Step
 
 SIZE = 5
 
@@ -338,3 +338,14 @@ def test_an_apply_is_complete_exactly_when_the_scope_holds_the_target_whoever_me
 
     check()
     assert min(complete.values()) >= 50
+
+
+@pytest.mark.parametrize("pair", [(1, 15), (3, 10)], ids=["its input", "its output"])
+def test_a_step_on_ports_that_queued_work_of_others_is_about_is_a_conflict(pair):
+    step = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
+    queued = Snapshot(CrossConnects(), 0.0, pending=(PendingMove("connect", pair, user="maria"),))
+
+    with pytest.raises(Conflict, match=f"connect {pair[0]}-{pair[1]} by maria waits"):
+        transaction.check_unclaimed(step, queued, device="x")
+    elsewhere = Snapshot(CrossConnects(), 0.0, pending=(PendingMove("connect", (4, 12)),))
+    transaction.check_unclaimed(step, elsewhere, device="x")

@@ -406,8 +406,9 @@ def test_an_item_that_fails_under_200_is_reported_with_its_very_pair(bench, item
     assert made.truth() == target
 
 
-def test_an_item_of_a_deletion_that_fails_leaves_its_circuit(bench):
-    switch, made = bench("rest")
+@pytest.mark.parametrize("bulk_results", ["nested", "flat"])
+def test_an_item_of_a_deletion_that_fails_leaves_its_circuit(bench, bulk_results):
+    switch, made = bench("rest", bulk_results=bulk_results)
     switch.apply(CrossConnects({1: 9, 2: 10}))
     with pytest.raises(PartialApply) as caught:
         switch.apply(CrossConnects(), guard=armed_once(made, fault="fail_item", item=2))

@@ -66,6 +66,11 @@ def test_published_row_of_a_port():
     }
 
 
+def test_published_row_of_a_port_that_no_circuit_holds_is_free():
+    row = "1.1.1:WX,NONE,NONE:INAS=OOS-NP,INOS=OOS,INOC=OK,INRS=NPR,OUTAS=OOS-NP,OUTOS=OOS,OUTOC=OK,OUTRS=NPR"
+    assert tl1_codec.decode_ports((row,))["1.1.1"].states == (PortState.ENABLED, PortState.ENABLED)
+
+
 def test_published_row_of_a_summary_is_darkness():
     assert tl1_codec.decode_powers((SUMMARY,)) == {"1.1.1": (None, None)}
     assert tl1_codec.decode_aliases((SUMMARY,)) == {"1.1.1": ""}
@@ -188,9 +193,9 @@ def test_published_details_of_a_port():
         "inas": "IS",
         "inos": "IS",
         "inoc": "OK",
-        "outas": "IS",
-        "outos": "IS",
-        "outoc": "OK",
+        "outas": "OOS-NP",
+        "outos": "OOS",
+        "outoc": "NOHW",
         "incircuit": "3.3.1>3.3.2",
         "outcircuit": "",
         "inalias": "rack 4",
@@ -212,7 +217,16 @@ def test_published_results():
     ]
     assert rest_codec.decode_results(results, 2) == ["", "x: y"]
     assert rest_codec.decode_results([{"status": 0}], 1) == ["Failed"]
-    for wrong in (results[:1], [{"status": "2"}, {"status": "1"}], [{}, {}], {"status": "1"}):
+    nested = [{"response": result} for result in results]  # as the one client reads that parses a bulk
+    assert rest_codec.decode_results(nested, 2) == ["", "x: y"]
+    for wrong in (
+        results[:1],
+        [{"status": "2"}, {"status": "1"}],
+        [{}, {}],
+        {"status": "1"},
+        [{"response": "1"}, nested[0]],
+        [{"response": {}}, nested[0]],
+    ):
         with pytest.raises(ProtocolDesync):
             rest_codec.decode_results(wrong, 2)
 

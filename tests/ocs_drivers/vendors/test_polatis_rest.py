@@ -13,6 +13,7 @@ from needs import needs
 skip_without("h11")
 
 from ocs_drivers import CrossConnects, open_switch
+from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import (
     AddressError,
     AnotherDevice,
@@ -29,9 +30,10 @@ from ocs_drivers.errors import (
     Timeout,
     VerifyMismatch,
 )
-from ocs_drivers.model import PortState, Status, Step
+from ocs_drivers.model import Attenuation, PortState, Status, Step
 from ocs_drivers.protocols.http import HttpReply
 from ocs_drivers.testing import SwitchContract
+from ocs_drivers.vendors.polatis.rest_driver import PolatisRest
 from sim.twins.families.polatis.rest_frontend import RestFrontend
 
 PAIRS = "/api/data/optical-switch:cross-connects"
@@ -51,6 +53,14 @@ class TestPolatisRest(SwitchContract):
     @needs("socket")
     def switch(self, twin):
         with open_switch(twin.urls["rest"], timeout_s=5) as switch:
+            yield switch
+
+
+class TestPolatisRestInXml(SwitchContract):
+    @pytest.fixture
+    @needs("socket")
+    def switch(self, twin):
+        with open_switch(f"{twin.urls['rest']}?media=xml", timeout_s=5) as switch:
             yield switch
 
 
@@ -80,7 +90,7 @@ def test_what_the_device_is_and_can_do(lab):
     assert switch.identity().vendor == "Polatis"
     found = switch.capabilities
     assert (found.inputs, found.outputs, found.atomic_whole, found.bulk_add) == (8, 8, True, False)
-    assert (found.power_monitor, found.shutter, found.login) == (True, True, True)
+    assert (found.power_monitor, found.attenuator, found.shutter, found.login) == (True, True, True, True)
 
 
 def test_a_whole_configuration_takes_three_round_trips(lab):
@@ -511,3 +521,70 @@ def test_a_closed_driver_asks_nothing(lab):
     switch.close()
     with pytest.raises(ConnectionLost):
         switch.read()
+
+
+# -- media, attenuators, nothing
+
+
+def test_media_is_json_or_xml():
+    with pytest.raises(AddressError, match="media is json or xml, not 'yaml'"):
+        open_switch("polatis+rest://10.0.0.1?media=yaml")
+
+
+def sent(world: Any) -> str:
+    """Return all that the twin received."""
+    entries = world.do("transcript", clear=True)["entries"]
+    return "".join(entry["data"] for entry in entries if entry["direction"] == "in")
+
+
+@pytest.mark.parametrize("media", ["json", "xml"])
+def test_one_medium_is_spoken_throughout(world, media):
+    made = world("polatis", size=(8, 8))
+    switch = PolatisRest(
+        made.device,
+        made.transport("rest"),
+        credentials=Credentials("admin", "root"),
+        timeout_s=5.0,
+        media=media,
+        clock=made.clock,
+    )
+    switch.open()
+    try:
+        switch.apply(CrossConnects({1: 9, 2: 10}))
+        switch.apply(CrossConnects({1: 11}), scope={1})
+        switch.shutter([3], is_open=False)
+        switch.set_attenuation(12, Attenuation("relative", -3.0, 2))
+        assert switch.attenuation(12) == Attenuation("relative", -3.0, 2)
+        assert switch.ports()[3].state is PortState.DISABLED
+        assert switch.power([1])[1] is not None
+        assert switch.read().connections == CrossConnects({1: 11, 2: 10})
+    finally:
+        switch.close()
+    assert made.truth() == {1: 11, 2: 10}
+    assert f"yang-data+{'xml' if media == 'json' else 'json'}" not in sent(made)
+
+
+def test_attenuators_are_set_and_proven(lab):
+    world, switch = lab()
+    switch.connect({1: 9})
+    before = switch.power([9])[9].dbm
+    for wanted in (Attenuation("relative", -5.0), Attenuation("absolute", before - 5.0), Attenuation("none")):
+        switch.set_attenuation(9, wanted)
+        assert switch.attenuation(9).mode == wanted.mode
+        lost = 0.0 if wanted.mode == "none" else 5.0
+        assert switch.power([9])[9].dbm == pytest.approx(before - lost, abs=0.02)
+    for port in (1, 99):
+        with pytest.raises(OcsError):
+            switch.set_attenuation(port, Attenuation("none"))
+    world.do("set_fault", fault="drop_command")
+    with pytest.raises(DeviceError, match="read back"):
+        switch.set_attenuation(9, Attenuation("relative", -5.0))
+
+
+@pytest.mark.parametrize("nothing", ["204", "200"])
+def test_a_switch_without_a_pair_is_read_whichever_way_it_says_so(lab, nothing):
+    world, switch = lab(rest_nothing=nothing)
+    assert switch.read().connections == CrossConnects()
+    switch.apply(CrossConnects({1: 9}))  # the tag of nothing holds as any other
+    switch.apply(CrossConnects())
+    assert world.truth() == {}

@@ -14,7 +14,8 @@ from ocs_drivers import CrossConnects
 from ocs_drivers.errors import (
     ProtocolDesync,
 )
-from ocs_drivers.model import PortState
+from ocs_drivers.model import Attenuation, PortState
+from ocs_drivers.protocols.http import HttpReply
 from ocs_drivers.vendors.polatis import rest_codec
 
 pytestmark = pytest.mark.codec
@@ -37,6 +38,56 @@ def test_single_resources_and_their_documents():
     (closed,) = rest_codec.encode_port(2, is_open=False, label="x")["optical-switch:port"]
     assert (opened["status"], closed["status"]) == ("ENABLED", "DISABLED")
     assert opened == {"port-id": 2, "status": "ENABLED", "label": "x"}
+
+
+def reply(body: bytes, kind: str) -> HttpReply:
+    return HttpReply(200, body, {"content-type": kind})
+
+
+def test_a_document_is_decoded_as_its_type_says():
+    """XML with and without a namespace, as clients show both; leaves are text."""
+    for opening in (
+        "<cross-connects>",
+        '<cross-connects xmlns="http://www.polatis.com/yang/optical-switch">',
+    ):
+        body = f"{opening}<pair><ingress>1</ingress><egress>13</egress></pair></cross-connects>".encode()
+        document = rest_codec.decode_document(reply(body, "application/yang-data+xml; charset=utf-8"))
+        assert rest_codec.decode_pairs(document) == CrossConnects({1: 13})
+    golden = b'{"optical-switch:cross-connects":{"pair":[{"ingress":1,"egress":13}]}}'
+    document = rest_codec.decode_document(reply(golden, "application/yang-data+json"))
+    assert rest_codec.encode_document(document, "json") == golden
+    assert rest_codec.encode_document(rest_codec.encode_pair(1, 13), "xml").endswith(
+        b"<ingress>1</ingress><egress>13</egress></pair>"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b"<pair>", b"\xff<pair/>", b'<!DOCTYPE p [<!ENTITY a "1">]><pair>&a;</pair>'],
+)
+def test_what_is_not_xml_is_a_desync(body):
+    with pytest.raises(ProtocolDesync, match="not XML"):
+        rest_codec.decode_document(reply(body, "text/xml"))
+
+
+def test_attenuators_are_read_and_written():
+    found = rest_codec.decode_attenuators(
+        {
+            "voa": {
+                "port": [
+                    {"port-id": "9", "atten-mode": "VOA_MODE_ABSOLUTE", "atten-level": "-10.00"},
+                    {"port-id": 10, "atten-mode": "VOA_MODE_FIXED"},
+                    rest_codec.encode_attenuation(11, Attenuation("relative", -3.0, 2))["optical-switch:voa"][
+                        "port"
+                    ][0],
+                ]
+            }
+        }
+    )
+    assert found == {9: Attenuation("absolute", -10.0), 10: None, 11: Attenuation("relative", -3.0, 2)}
+    for wrong in ({"port-id": 9, "atten-mode": "VOA_MODE_ABSOLUTE"}, {"atten-mode": "VOA_MODE_NONE"}):
+        with pytest.raises(ProtocolDesync):
+            rest_codec.decode_attenuators({"voa": {"port": [wrong]}})
 
 
 def test_ports_powers_and_product_are_read():
@@ -128,3 +179,32 @@ def test_any_document_is_decoded_or_a_desync():
     decode()
     assert met["desync"] >= 20
     assert met["decoded"] >= 20
+
+
+def test_any_bytes_are_a_document_in_xml_or_a_desync():
+    met: Counter[str] = Counter()
+    pieces = st.sampled_from(
+        b"<pair>|</pair>|<ingress>1</ingress>|<egress>13</egress>|<egress/>|<!DOCTYPE a>|&a;|\xff| |x".split(
+            b"|"
+        )
+    )
+    inside = st.one_of(
+        st.just(b"<ingress>1</ingress><egress>13</egress>"), st.lists(pieces, max_size=3).map(b"".join)
+    )
+    likely = inside.map(lambda found: b"<cross-connects><pair>" + found + b"</pair></cross-connects>")
+
+    @given(st.one_of(likely, likely, st.binary(max_size=30)))
+    @settings(max_examples=200, deadline=None)
+    def decode(body: bytes) -> None:
+        try:
+            document = rest_codec.decode_document(reply(body, "application/yang-data+xml"))
+            met["XML"] += 1
+            rest_codec.decode_pairs(document)
+            met["pairs"] += 1
+        except ProtocolDesync:
+            met["desync"] += 1
+
+    decode()
+    assert met["XML"] > 10, met
+    assert met["pairs"] > 1, met
+    assert met["desync"] > 10, met

@@ -142,3 +142,64 @@ def test_a_failure_is_ours_by_its_ports_and_its_command():
 def test_a_board_without_a_serial_number_has_an_empty_one():
     lines = ["ROME TYPE 128 X", "Male/West 1..8", "Female/East 1..9", "AUTHENTICATION  local"]
     assert decode_board(lines, ROME) == Board(Identity("Wave2Wave", "ROME type 128 X", "", ""), 9, 8)
+
+
+def layout(scheme: str) -> Layout:
+    """Return the names of a ROME of two matrices of 128 ports, as public captures of each kind have them."""
+    ports = [(side, number) for side in "EW" for number in range(1, 257)]
+    logical: dict[str, tuple[str, ...]] = {}
+    for side, number in ports:
+        within, in_a = (number - 1) % 128 + 1, number <= 128
+        name = {
+            "AB": f"{'A' if in_a else 'B'}{number}",
+            "Q": f"Q{(within + 1) // 2}",
+            "P": f"P{within}",
+            "XY": f"{'Y' if (side == 'E') == in_a else 'X'}{within}",
+        }[scheme]
+        logical[name] = (*logical.get(name, ()), f"{side}{number}")
+    matrix = {f"{side}{number}": "A" if number <= 128 else "B" for side, number in ports}
+    east, west = (tuple(f"{side}{n}" for n in range(1, 257)) for side in "EW")
+    return Layout(east, west, matrix, logical)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "names", "circuits"),
+    [
+        ("AB", ("A3", "A4"), ["E3-W4", "E4-W3"]),
+        ("AB", ("B129", "B256"), ["E129-W256", "E256-W129"]),
+        (
+            "Q",
+            ("Q3", "Q4"),
+            ["E5-W8", "E6-W7", "E133-W136", "E134-W135", "E7-W6", "E8-W5", "E135-W134", "E136-W133"],
+        ),
+        ("P", ("P3", "P4"), ["E3-W4", "E131-W132", "E4-W3", "E132-W131"]),
+        ("XY", ("Y13", "X14"), ["E13-W14", "E142-W141"]),
+        ("XY", ("X1", "X2"), []),
+        ("AB", ("A1", "B129"), []),
+        ("Q", ("Q1", "Q65"), []),
+    ],
+)
+def test_the_circuits_of_logical_ports_are_those_of_the_captures(scheme, names, circuits):
+    ports = layout(scheme)
+    assert ["-".join(ports.names(pair)) for pair in ports.pairs(*names)] == circuits
+
+
+def test_the_request_of_somebody_else_for_cables_is_every_move_that_it_makes():
+    queue = decode_queue(
+        [
+            "Connection execution status: enabled",
+            "Command in process:",
+            "connect, ports: Q1-Q2, status: in process with payload",
+            "======= =========",
+            "Request Port1",
+            "======= =========",
+        ]
+    )
+    moves = [move.pair for move in queue.moves(layout("Q"))]
+    assert moves[:2] == [(1, 256 + 4), (2, 256 + 3)]
+    assert len(set(moves)) == 8
+
+
+def test_a_failure_is_known_in_small_letters_too():
+    line = "08-05-2019 09:32 OPERATION VALIDATION FAILED:e6-w4 requestType=connect"
+    assert codec.failure_of([line], [("E6", "W4")], "connect") == line

@@ -365,7 +365,20 @@ def test_no_light_is_measured_without_a_monitor(frame):
         switch.power([99])
 
 
-@pytest.mark.parametrize("make", ["leoni-eol", "thorlabs-osw"])
+VENDORS = {
+    "leoni-eol": "LEONI",
+    "thorlabs-osw": "Thorlabs",
+    "dicon-module": "DiCon",
+    "jds-sb": "JDSU",
+    "santec-sx1": "Santec",
+}
+
+
+def test_every_preset_is_tried():
+    assert {*PRESETS} == {*VENDORS, "scpi"}
+
+
+@pytest.mark.parametrize("make", VENDORS)
 def test_other_makes(world, make):
     made = world("scpi-1xn", size=(1, 8), make=make)
     switch = BankSwitch(
@@ -378,7 +391,7 @@ def test_other_makes(world, make):
         clock=made.clock,
     )
     with switch:
-        assert switch.identity().vendor in {"LEONI", "Thorlabs"}
+        assert switch.identity().vendor == VENDORS[make]
         assert switch.connect({1: 1 + 7}).complete
     assert made.truth() == {1: 8}
 

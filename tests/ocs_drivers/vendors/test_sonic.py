@@ -48,6 +48,20 @@ class TestInMemory:
         assert (switch.identity().vendor, switch.identity().model) == ("SONiC", "OCS-V-8x8")
         assert (switch.capabilities.inputs, switch.capabilities.outputs) == (8, 8)
 
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a_version_that_is_cut_off_is_asked_for_again(self, ocs, times):
+        """Without its serial number a twin would count as a real switch."""
+        ocs.do("set_fault", fault="truncate_table", count=times)
+        with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock) as switch:
+            assert switch.identity().serial.startswith("SIM")
+        assert ocs.twin.device.faults.fired["truncate_table"] == times
+
+    def test_a_version_that_is_always_cut_off_opens_nothing(self, ocs):
+        ocs.do("set_fault", fault="truncate_table", count=50)
+        switch = SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock)
+        with pytest.raises(ProtocolDesync, match="cut off before the serial number"):
+            switch.open()
+
     def test_ports_have_names_and_labels(self, ocs, switch):
         ocs.twin.device.labels[9] = "to rack 7"
         ports = switch.ports()

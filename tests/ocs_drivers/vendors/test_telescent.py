@@ -664,14 +664,14 @@ def test_a_move_that_was_perhaps_received_is_unknown(frame):
     assert made.truth() == {}
 
 
-def test_an_outage_shorter_than_a_move_is_survived(frame):
+def test_an_outage_of_seconds_is_survived(frame):
     switch, made = frame()
 
     async def outage() -> None:
         await made.virtual.sleep(20)
         made.twin.drop_clients()
         await made.twin.refuse()
-        await made.virtual.sleep(30)
+        await made.virtual.sleep(3)
         made.twin.accept()
 
     fault = made.loop.create_task(outage())
@@ -688,12 +688,19 @@ def test_a_device_that_went_away_leaves_the_outcome_open(frame):
         await made.twin.refuse()
 
     fault = made.loop.create_task(outage())
-    with pytest.raises(PartialApply) as caught:
+    with pytest.raises(PartialApply, match="unknown: 1->25") as caught:
         switch.apply(CrossConnects({1: 25}))
     assert fault.done()
+    assert made.clock.now() < 20 + switch.poll_s + 10
     assert caught.value.report.pairs == {(1, 25): Status.UNKNOWN}
     made.run(made._made(made.twin.accept))
+    made.clock.sleep(90)
     assert switch.read().connections == CrossConnects({1: 25})
+
+
+def test_a_twin_says_in_its_banner_that_it_is_one(frame):
+    switch, _ = frame()
+    assert switch.identity().serial == "SIMULATED"
 
 
 @pytest.mark.parametrize("fault", ["noise", "truncate_table", "garbage", "expire_session"])

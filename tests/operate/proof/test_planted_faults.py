@@ -289,6 +289,13 @@ def test_a_foreign_circuit_is_told_by_circuits_alone(worlds):
     assert ("missing_circuit", A1) in told
 
 
+def test_a_dark_receiver_behind_an_extra_circuit_is_no_second_finding(worlds):
+    world = worlds(degree=2)
+    world.held["ocs1"][4] = 52  # a/nic4 to itself: both are idle
+    lossy("a/nic4:receive", 99)(world)
+    assert world.told() == [("extra_circuit", "a/nic4 -> a/nic4")]
+
+
 def test_without_monitors_a_dark_link_is_a_carrier_and_a_dark_cable_both_ends(worlds):
     world = worlds(monitors=False)
     lossy("a/nic1:transmit", 99)(world)

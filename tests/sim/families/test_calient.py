@@ -162,8 +162,12 @@ def test_published_rows_of_ports(terminal):
     rows = terminal.ask("RTRV-PORT::0;")
     assert len(rows) == SIZE
     assert rows[0] == (
-        "1.1.1:WX,TRANSIT,TRANSIT:INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=IS,OUTOC=OK,OUTRS=NPR"
+        "1.1.1:WX,NONE,NONE:INAS=OOS-NP,INOS=OOS,INOC=OK,INRS=NPR,OUTAS=OOS-NP,OUTOS=OOS,OUTOC=OK,OUTRS=NPR"
     )
+    terminal.make("1.1.1", "1.1.1")
+    assert terminal.ask("RTRV-PORT::1.1.1;") == [
+        "1.1.1:WX,TRANSIT,TRANSIT:INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=IS,OUTOC=OK,OUTRS=NPR"
+    ]
     assert terminal.ask("RTRV-PORT::1.1.8;")[0].startswith("1.1.8:")
 
 
@@ -255,7 +259,7 @@ def test_denials_change_nothing(device, terminal, command, code):
     ("fault", "states"),
     [
         ("fail_port", "INAS=IS,INOS=OOS,INOC=FAIL"),
-        ("disable_port", "INAS=OOS,INOS=OOS,INOC=OK"),
+        ("disable_port", "INAS=OOS-MA,INOS=OOS,INOC=OK"),
         ("lock_port", "INAS=LCK,INOS=IS,INOC=OK"),
     ],
 )

@@ -54,19 +54,75 @@ def test_words_and_line_ends_can_be_chosen(world, end, text):
     assert terminal.say("*IDN?") == ""
 
 
-def test_published_words_of_a_leoni_eol(world):
-    terminal = Terminal(world("scpi-1xn", size=(1, 8), make="leoni-eol"), "serial", "\r\n")
-    assert terminal.say("ch2") == ""
-    assert terminal.say("ch?") == "2\r\n"
-    assert terminal.say("ch3") == ""
-    assert terminal.say("ch?") == "3\r\n"
-    assert terminal.say("firmware?") == "ver3.27\r\n"
+# What public clients of each make send and expect, in their order. A question and its answer, or a command and "".
+EXCHANGES = {
+    # OITG's wand and its forks; a pyvisa class that wants `eol 1x8\r\n` and nothing else
+    "leoni-eol": [("type?", "eol 1x8\r\n"), ("ch5", ""), ("ch?", "5\r\n"), ("firmware?", "ver3.27\r\n")],
+    # qudi's osw12 (reads to CRLF, writes LF), pnpq
+    "thorlabs-osw": [("S 2", ""), ("S?", "2\r\n"), ("S 1", ""), ("S?", "1\r\n")],
+    # photonmover, instrumental, FiberSwitchGUI: they throw the first byte away, then read a line
+    "dicon-module": [
+        ("CF?", "\n1,8\r\n"),
+        ("PK", ""),
+        ("I1?", "\n0\r\n"),
+        ("I1 3", ""),
+        ("I1?", "\n3\r\n"),
+        ("I1 0", ""),
+        ("I1?", "\n0\r\n"),
+    ],
+    # ULPythonLab, SiEPIClab
+    "jds-sb": [
+        ("CLOSE 3", ""),
+        ("OPC?", "0\n"),
+        ("CLOSE?", "3\n"),
+        ("RESET", ""),
+        ("CLOSE?", "0\n"),
+        ("CLOSE 8", ""),
+        ("CLOSE?", "8\n"),
+        ("CLOSE 0", ""),
+    ],
+    # a Santec SX1 class (formerly JGR Optics)
+    "santec-sx1": [
+        ("MODule:NUMber?", "1\n"),
+        ("MODule:CATalog?", '"SX 1Ax8"\n'),
+        ("MODule:SELect 1", ""),
+        ("CFG:SWT:END?", "8\n"),
+        ("CLOSe 8", ""),
+        ("STAT:OPER:COND?", "1\n"),
+        ("CLOSe?", "8\n"),
+        ("CLOSe", ""),
+        ("CLOSe?", "1\n"),
+        ("ROUTe0:HOMe", ""),
+        ("*TST?", "0\n"),
+        ("*ESR?", "0\n"),
+    ],
+}
+ENDS = {"leoni-eol": "\r\n", "dicon-module": "\r"}
 
 
-def test_words_of_a_thorlabs_osw(world):
-    terminal = Terminal(world("scpi-1xn", size=(1, 2), make="thorlabs-osw"), "serial")
-    assert terminal.say("S 2") == ""
-    assert terminal.say("S?") == "2\n"
+@pytest.mark.parametrize("make", EXCHANGES)
+def test_clients_of_a_make_are_answered(world, make):
+    terminal = Terminal(world("scpi-1xn", size=(1, 8), make=make), "serial", ENDS.get(make, "\n"))
+    for said, expected in EXCHANGES[make]:
+        assert (said, terminal.say(said)) == (said, expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "question", "answer"), [("jds-sb", "OPC?", "1"), ("santec-sx1", "STAT:OPER:COND?", "0")]
+)
+def test_a_mirror_that_rests_is_told(world, make, question, answer):
+    device = world("scpi-1xn", size=(1, 8), make=make)
+    terminal = Terminal(device)
+    terminal.say("CLOSE 3")
+    device.advance(1)
+    assert terminal.say(question) == f"{answer}\n"
+
+
+@pytest.mark.parametrize(("make", "command"), [("dicon-module", "PK"), ("jds-sb", "RESET")])
+def test_a_parked_switch_lets_no_light_pass(world, make, command):
+    device = world("scpi-1xn", size=(1, 8), make=make)
+    Terminal(device, end=ENDS.get(make, "\n")).say(command)
+    assert device.truth() == {}
 
 
 @pytest.mark.parametrize("options", [{"make": "acme"}, {"end": "ff"}, {"errors": "maybe"}, {"baud": "fast"}])

@@ -145,6 +145,27 @@ def test_published_errors(typist, pairs):
     assert "Error" in typist.fails(f"add {pairs} update")
 
 
+def test_the_shell_keeps_the_exit_status_of_the_last_command(typist):
+    assert typist.ask("echo $?") == ["0"]
+    typist.fails("delete 1A-2B")
+    assert typist.ask("echo $?") == ["1"]
+    typist.ask("reboot")
+    typist.ask("")
+    assert typist.ask("echo status=$?") == ["status=127"]
+    assert typist.ask(f"{SUDO}add 1A-2B && echo made; echo $?") == [
+        "add cross-connect succeeded",
+        "made",
+        "0",
+    ]
+
+
+def test_each_shell_has_its_own_exit_status(ocs, typist):
+    other = Typist(ocs)
+    typist.ask("false")
+    assert other.ask("echo $?") == ["0"]
+    assert typist.ask("echo $?") == ["1"]
+
+
 def test_small_letters_are_taken(ocs, typist):
     typist.succeeds("add 1a-2b")
     assert ocs.truth() == {1: 66}
@@ -166,7 +187,7 @@ def test_only_root_may_change(world):
 
 
 def test_other_commands_are_unknown(typist):
-    assert typist.ask("reboot") == ["-bash: command not found"]
+    assert typist.ask("reboot") == ["-bash: reboot: command not found"]
 
 
 class TestGhosts:

@@ -214,6 +214,52 @@ def test_unlocking_a_port_leaves_its_circuit_but_not_its_lock(typist):
     assert typist.world.truth() == {5: 31}
 
 
+def test_connecting_a_circuit_that_is_there_locks_it_again(typist):
+    """The public driver unlocks, connects and waits for ALLOCATED_AND_LOCKED, whatever was there before."""
+    for _ in range(2):
+        assert typist.connect(4, 6) == ["OK"]
+        typist.world.advance(60)
+        assert "STATE = ALLOCATED_AND_LOCKED" in typist.ask("switchstate input 4")
+        assert typist.table()[6] == ("AL", 4)
+    assert typist.world.do("truth")["wear"] == {"5": 1, "31": 1}
+
+
+def test_a_circuit_that_was_unlocked_stays_so_until_its_connect_has_its_turn(typist):
+    typist.connect(4, 6)
+    typist.world.advance(60)
+    typist.world.do("queue_job", kind="connect", pair=[1, 25])
+    typist.connect(4, 6)
+    typist.world.advance(59)
+    assert "STATE = ALLOCATED_AND_UNLOCKED" in typist.ask("switchstate input 4")
+    typist.world.advance(1)
+    assert "STATE = ALLOCATED_AND_LOCKED" in typist.ask("switchstate input 4")
+
+
+@pytest.mark.parametrize("waited_s", [0, 30], ids=["queued", "in hand"])
+def test_unallocate_is_refused_while_the_connect_is_to_be_made(typist, waited_s):
+    typist.world.do("queue_job", kind="connect", pair=[1, 25])
+    typist.world.advance(60 if waited_s else 0)
+    typist.connect(4, 6)
+    typist.world.advance(waited_s)
+    first, said, _ = typist.disconnect(4, 6)[:3]
+    assert (first, said) == ("==== ERROR ====", "port 4 has a connect in the queue of the robot")
+    typist.world.advance(120)
+    assert typist.circuits() == {0: 0, 4: 6}
+    assert typist.disconnect(4, 6) == ["OK", "OK"]
+    typist.world.advance(60)
+    assert typist.circuits() == {0: 0}
+
+
+def test_unallocate_may_be_done_after_the_queued_connect(frame):
+    typist = Typist(frame(unallocate_queued="after"))
+    typist.connect(4, 6)
+    assert typist.disconnect(4, 6) == ["OK", "OK"]
+    typist.world.advance(60)
+    assert typist.circuits() == {4: 6}
+    typist.world.advance(60)
+    assert typist.circuits() == {}
+
+
 def test_a_reserved_port_is_locked_until_it_is_unlocked(typist):
     typist.world.do("set_fault", fault="lock_port", port=1)
     typist.world.do("set_fault", fault="lock_port", port=27)

@@ -157,7 +157,7 @@ def test_what_is_announced_goes_to_every_session(device):
     for client in clients:
         ocs.screen(client)
     ocs.frontend.announce("12:00 MOVING", "12:01 DONE")
-    assert [ocs.screen(client) for client in clients] == ["\r\n12:00 MOVING\r\n12:01 DONE\r\n"] * 2
+    assert [ocs.screen(client) for client in clients] == ["12:00 MOVING\r\n12:01 DONE\r\n"] * 2
 
 
 def test_an_idle_session_ends_and_a_working_one_does_not(device):

@@ -4,7 +4,8 @@ Options for what the published material leaves open: `reports=no` (changes are n
 (how one public driver spells the report of a change), `page_rows` (rows after which a TL1 answer is continued in
 another block; 0 for never), `echo=no` (the interactive port does not repeat what is typed), `moving=UMA` (a circuit
 still looks provisioned while its mirrors move; else `IS`, `RDY`), `rest_waits=no` (REST answers a change before the
-mirrors have arrived), `summary=short` (the summary of the ports tells their names and no more).
+mirrors have arrived), `summary=short` (the summary of the ports tells no states), `bulk_results=flat` (results of a
+bulk come as those of a single change, not within `response`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ FACTORY_ACCOUNT = ("admin", "admin")
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Calient; needs as many inputs as outputs, for a port has one fibre of each."""
-    settings.only("reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary")
+    settings.only(
+        "reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary", "bulk_results"
+    )
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
@@ -71,6 +74,7 @@ def _rest(
         serial=serial,
         waits=_says_yes(settings, "rest_waits"),
         full_summary=settings.choice("summary", "full", "short") == "full",
+        nested_results=settings.choice("bulk_results", "nested", "flat") == "nested",
     )
 
 

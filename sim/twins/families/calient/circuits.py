@@ -149,13 +149,23 @@ class CircuitConfiguration:
         return "IS", "IS", "OK" if is_lit else "FAIL"
 
     def fibre_states(self, number: int) -> tuple[str, str, str]:
-        """Return the same three of a port of the matrix. All but `IS`, `IS`, `OK` are assumptions."""
+        """Return the same three of a port of the matrix.
+
+        A port that no circuit holds is `OOS-NP`, `OOS`, `OK`, as in captures; what a failed, locked or disabled port
+        shows is an assumption.
+        """
         state = self._device.matrix.state(number)
         if state == "F":
             return "IS", "OOS", "FAIL"
         if number in self._device.matrix.locked:
             return "LCK", "IS", "OK"
-        return ("OOS", "OOS", "OK") if state == "D" else ("IS", "IS", "OK")
+        if state == "D":
+            return "OOS-MA", "OOS", "OK"
+        return ("IS", "IS", "OK") if self.on(number) else ("OOS-NP", "OOS", "OK")
+
+    def owner(self, number: int) -> str:
+        """Return who uses a port of the matrix: `TRANSIT` for a circuit, `NONE` for nobody."""
+        return "TRANSIT" if self.on(number) else "NONE"
 
     def power_dbm(self, number: int) -> float | None:
         """Return the reading of the monitor of a port of the matrix reads; None where it sees no light."""

@@ -1,7 +1,7 @@
 """The REST of a Calient: circuits one by one and in bulk, ports, the node.
 
-Every item of a change is answered by itself, `status` "1" for done and "0" for failed, under HTTP 200 either way.
-Adding provisions and activates in one. `/rest/node/` is our assumption: nobody has shown where the serial number is.
+Every item of a change is answered by itself, `status` "1" for done and "0" for failed, under HTTP 200 either way: in
+bulk within `response`, one by one without. Adding provisions and activates in one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,15 @@ from sim.twins.wire.control import Request
 _CROSSCONNECTS, _PORTS = r"/rest/crossconnects/?", r"/rest/ports/?"
 _LONGEST_BULK = 2048
 
+SOFTWARE_VERSION = "6.0-3"
+THRESHOLDS = {
+    "inopt": "-17.0",
+    "inopth": "13.0",
+    "inoptc": "-20.0",
+    "outopwdh": "-20.0",
+    "outopwct": "-23.0",
+}
+
 Item = dict[str, str]
 
 
@@ -27,7 +36,8 @@ class RestFrontend:
     """Executes requests on a device. One for all clients.
 
     What nobody has published: whether a change is answered only when the mirrors have arrived (`waits`), and whether
-    the summary of the ports tells as much as their details (`full_summary`).
+    the summary of the ports tells as much as their details (`full_summary`). The one public client that parses results
+    of a bulk reads `response.status`; without `nested_results` they are as those of a single change.
     """
 
     def __init__(
@@ -38,8 +48,10 @@ class RestFrontend:
         serial: str,
         waits: bool = True,
         full_summary: bool = True,
+        nested_results: bool = True,
     ) -> None:
         self._waits = waits
+        self._nested_results = nested_results
         self._full_summary = full_summary
         self._device = device
         self._configuration = configuration
@@ -51,8 +63,8 @@ class RestFrontend:
     def routes(self) -> Sequence[Route]:
         """Return everything it answers to."""
         return [
-            Route("GET", r"/rest/info/?", lambda _: json_answer({"restversion": "2.1"})),
-            Route("GET", r"/rest/node/?", lambda _: json_answer(self._node())),
+            Route("GET", r"/rest/info/?", self._get_info),
+            Route("GET", r"/rest/node/?", self._get_node),
             Route("GET", _CROSSCONNECTS, self._get_circuits),
             Route("POST", _CROSSCONNECTS, self._post_circuits),
             Route("DELETE", _CROSSCONNECTS, self._delete_circuit),
@@ -74,13 +86,27 @@ class RestFrontend:
 
     # -- reading
 
-    def _node(self) -> dict[str, str]:
-        return {
-            "name": self._device.name,
-            "serialnumber": self._serial,
-            "swpackage": "6.0-3",
-            "chassistype": f"S{self._names.ports}",
+    def _get_info(self, request: HttpRequest) -> HttpAnswer:
+        wanted = request.query.get("id", "")
+        documents = {"restversion": {"restversion": "2.1"}, "softwareversion": {"version": SOFTWARE_VERSION}}
+        if wanted not in documents:
+            raise _unknown_id(wanted)
+        return json_answer(documents[wanted])
+
+    def _get_node(self, request: HttpRequest) -> HttpAnswer:
+        """Answer `id=summary` with the `detail` that is asked for, as one public client does."""
+        if request.query.get("id", "") != "summary":
+            raise _unknown_id(request.query.get("id", ""))
+        system = {"serialnumber": self._serial, "partnumber": f"S{self._names.ports}"}
+        details = {
+            "SYSCFG": system,
+            "HARDWARE": {"nodeSysConfigInfo": system},
+            "SOFTWARE": [{"version": SOFTWARE_VERSION}],
         }
+        wanted = request.query.get("detail", "")
+        if wanted not in details:
+            raise HttpRefusal(400, f"no detail {wanted[:40]!r}")
+        return json_answer(details[wanted])
 
     def _get_circuits(self, request: HttpRequest) -> HttpAnswer:
         wanted = request.query.get("id", "list")
@@ -91,12 +117,11 @@ class RestFrontend:
                 return json_answer([self._circuit(self._configuration.find(request.query.get("conn", "")))])
             except Refused:
                 return json_answer([])
-        raise HttpRefusal(400, f"no id {wanted[:40]!r}")
+        raise _unknown_id(wanted)
 
     def _circuit(self, circuit: Circuit) -> dict[str, Any]:
         name = self._configuration.name(circuit)
         halves = {f"half{n}": self._half(circuit, *ends) for n, ends in enumerate(circuit.ends(), 1)}
-        halves.setdefault("half2", {})
         direction = "bi" if circuit.two_way else "uni"
         return {"name": name, "group": circuit.group, "dir": direction, "band": "O", **halves}
 
@@ -119,32 +144,46 @@ class RestFrontend:
     def _get_ports(self, request: HttpRequest) -> HttpAnswer:
         wanted = request.query.get("id", "summary")
         if wanted == "summary":
-            tell = self._port if self._full_summary else self._short
+            tell = self._full if self._full_summary else self._short
             return json_answer([tell(number) for number in range(1, self._names.ports + 1)])
         if wanted != "detail":
-            raise HttpRefusal(400, f"no id {wanted[:40]!r}")
+            raise _unknown_id(wanted)
         try:
-            return json_answer(self._port(self._names.number(request.query.get("port", ""))))
+            return json_answer([self._port(self._names.number(request.query.get("port", "")))])
         except Refused as refused:
             raise HttpRefusal(404, str(refused)) from None
 
     def _short(self, number: int) -> dict[str, str]:
-        return {"port": self._names.name(number), "inalias": self._configuration.label(number)}
+        """Return what one public client reads of a row of the summary; `power` is that in (assumption)."""
+        circuit = self._configuration.on(number) or self._configuration.on(number + self._names.ports)
+        name = self._configuration.name(circuit) if circuit else ""
+        return {
+            "port": self._names.name(number),
+            "inalias": self._configuration.label(number),
+            "outalias": "",
+            "conn": name,
+            "connid": name,
+            "power": self._power(number),
+        }
+
+    def _full(self, number: int) -> dict[str, str]:
+        return {**self._port(number), **self._short(number)}
 
     def _port(self, number: int) -> dict[str, str]:
-        output = number + self._names.ports
-        document = {
-            **self._short(number),
-            "inpower": self._power(number),
-            "outpower": self._power(output),
-            "inowner": "",
-            "inopt": "",
-        }
-        for side, port in (("in", number), ("out", output)):
+        """Return the fields of a public capture of one port, and those alone; the thresholds are its values."""
+        document = {"port": self._names.name(number), **THRESHOLDS}
+        for side, port in (("in", number), ("out", number + self._names.ports)):
             admin, operational, capability = self._configuration.fibre_states(port)
-            document |= {f"{side}as": admin, f"{side}os": operational, f"{side}oc": capability}
             circuit = self._configuration.on(port)
-            document[f"{side}circuit"] = self._configuration.name(circuit) if circuit else ""
+            document |= {
+                f"{side}alias": self._configuration.label(number) if side == "in" else "",
+                f"{side}as": admin,
+                f"{side}os": operational,
+                f"{side}oc": capability,
+                f"{side}owner": self._configuration.owner(port),
+                f"{side}power": self._power(port),
+                f"{side}circuit": self._configuration.name(circuit) if circuit else "",
+            }
         return document
 
     def _power(self, number: int) -> str:
@@ -171,7 +210,7 @@ class RestFrontend:
             act = self._configuration.activate if wanted == "activate" else self._configuration.deactivate
             named = [{"conn": request.query.get("conn") or form.get("conn", "")}]
             return await self._each(named, lambda item: act(self._configuration.find(item.get("conn", ""))))
-        raise HttpRefusal(400, f"no id {wanted[:40]!r}")
+        raise _unknown_id(wanted)
 
     async def _delete_circuit(self, request: HttpRequest) -> HttpAnswer:
         return await self._each([{"conn": request.query.get("conn", "")}], self._remove)
@@ -181,9 +220,11 @@ class RestFrontend:
         if not isinstance(items, list) or len(items) > _LONGEST_BULK:
             raise HttpRefusal(400, "a list of connections is needed")
         failing, self._failing_item = self._failing_item, 0
-        return await self._each(items, act, failing=failing)
+        return await self._each(items, act, failing=failing, nested=self._nested_results)
 
-    async def _each(self, items: list[Item], act: Callable[[Item], None], *, failing: int = 0) -> HttpAnswer:
+    async def _each(
+        self, items: list[Item], act: Callable[[Item], None], *, failing: int = 0, nested: bool = False
+    ) -> HttpAnswer:
         """Do the items one by one, whatever becomes of each, and answer in the same order."""
         if self._denied:
             self._device.faults.fired["deny_writes"] += 1
@@ -191,11 +232,12 @@ class RestFrontend:
         if not all(isinstance(item, dict) for item in items):
             raise HttpRefusal(400, "a connection is an object")
         if self._device.faults.take_dropped_command():
-            return json_answer([_done() for _ in items])
-        results = [self._one(item, act, fails=number == failing) for number, item in enumerate(items, 1)]
-        if self._waits:
-            await self._device.wait_idle()
-        return json_answer(results)
+            results = [_done() for _ in items]
+        else:
+            results = [self._one(item, act, fails=number == failing) for number, item in enumerate(items, 1)]
+            if self._waits:
+                await self._device.wait_idle()
+        return json_answer([{"response": result} for result in results] if nested else results)
 
     def _one(self, item: Item, act: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
         if fails:
@@ -221,6 +263,10 @@ class RestFrontend:
 
     def _remove(self, item: Item) -> None:
         self._configuration.delete(self._configuration.find(str(item.get("conn", ""))))
+
+
+def _unknown_id(wanted: str) -> HttpRefusal:
+    return HttpRefusal(400, f"no id {wanted[:40]!r}")
 
 
 def _form(request: HttpRequest) -> Item:

@@ -118,7 +118,7 @@ class CalientTl1(Tl1Frontend):
         )
 
     def _circuits(self, command: Command) -> Lines:
-        wanted = command.positional[0]
+        wanted = next(filter(None, command.positional), "")  # the name comes alone, or behind an empty group
         circuits = self.configuration.circuits()
         if wanted.upper() not in {"", "ALL"}:
             circuits = [self.configuration.find(wanted)]
@@ -134,11 +134,13 @@ class CalientTl1(Tl1Frontend):
         )
 
     def _ports(self, command: Command) -> Sequence[int]:
-        """Return the ports that a command names: `::0` means all."""
+        """Return the ports that a command names: `::0` means all, `::1.2` all of a fibre bundle (one client)."""
         named = command.aid.strip()
+        every = range(1, self._names.ports + 1)
         if named in {"", "0"}:
-            return range(1, self._names.ports + 1)
-        return [self._names.number(name) for name in named.split("&")]
+            return every
+        bundle = [port for port in every if self._names.name(port).rpartition(".")[0] == named]
+        return bundle or [self._names.number(name) for name in named.split("&")]
 
     def _port(self, port: int) -> str:
         sides = [
@@ -146,7 +148,8 @@ class CalientTl1(Tl1Frontend):
             for side, number in (("IN", port), ("OUT", port + self._names.ports))
             for admin, operational, capability in [self.configuration.fibre_states(number)]
         ]
-        return f"{self._names.name(port)}:WX,TRANSIT,TRANSIT:{','.join(sides)}"
+        owners = ",".join(self.configuration.owner(number) for number in (port, port + self._names.ports))
+        return f"{self._names.name(port)}:WX,{owners}:{','.join(sides)}"
 
     def _port_sum(self, port: int) -> str:
         powers = [self._power(number) for number in (port, port + self._names.ports)]

@@ -1,17 +1,32 @@
-"""The bodies of the switch's RESTCONF, seen from the server: JSON of a client checked, refusals written.
+"""The bodies of the switch's RESTCONF, seen from the server: media, documents of a client checked, refusals written.
 
-Sources: RFC 8040 (error documents and their tags), RFC 7951 (YANG in JSON), bodies of public clients.
+Sources: RFC 8040 (media types; error documents and their tags), RFC 7951 (YANG in JSON), bodies of public clients.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from sim.twins.frontends.http_server import HttpRefusal, HttpRequest
+from sim.twins.families.polatis import rest_xml
+from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest
 from sim.twins.switch.matrix import Pair, Reason, Refused
 
+Media = Literal["json", "xml"]
+
 YANG_JSON = "application/yang-data+json"
+YANG_XML = "application/yang-data+xml"
+
+_TYPES: Mapping[Media, str] = {"json": YANG_JSON, "xml": YANG_XML}
+_MEDIA_OF_BODY: Mapping[str, Media] = {YANG_JSON: "json", YANG_XML: "xml"}
+_MEDIA_OF_ANSWER: Mapping[str, Media] = {
+    **_MEDIA_OF_BODY,
+    "application/json": "json",
+    "application/xml": "xml",
+    "text/xml": "xml",
+}
 
 _STATUS_OF: Mapping[Reason, tuple[int, str]] = {
     Reason.NO_SUCH_PORT: (400, "invalid-value"),
@@ -24,6 +39,66 @@ _STATUS_OF: Mapping[Reason, tuple[int, str]] = {
     Reason.LOCKED: (409, "lock-denied"),
     Reason.FAILED: (500, "operation-failed"),
 }
+
+
+# -- media
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer before it is written in a medium; without a document it has no body."""
+
+    status: int
+    document: Mapping[str, Any] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def answer(self, media: Media) -> HttpAnswer:
+        """Return the answer in JSON or XML. XML has one root, so several entries without one are refused (RFC 8040)."""
+        if self.document is None:
+            return HttpAnswer(self.status, headers=self.headers)
+        if media == "xml" and any(
+            isinstance(value, list) and len(value) != 1 for value in self.document.values()
+        ):
+            return Reply(
+                400, error_document("invalid-value", "XML holds one entry, or their container")
+            ).answer(media)
+        body = rest_xml.xml_of(self.document) if media == "xml" else json.dumps(self.document).encode()
+        return HttpAnswer(self.status, body, (("Content-Type", _TYPES[media]), *self.headers))
+
+
+def media_of_answer(request: HttpRequest, default: Media) -> Media:
+    """Return the medium to answer in: what the client accepts, else what it sends, else the default (RFC 8040, 5.2).
+
+    Raises `HttpRefusal` (406) for a client that accepts neither.
+    """
+    accepted = [part.partition(";")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
+    for kind in accepted:
+        if kind in _MEDIA_OF_ANSWER:
+            return _MEDIA_OF_ANSWER[kind]
+    if not {"*/*", "*", "application/*"}.intersection(accepted):
+        raise HttpRefusal(406, f"answers are {YANG_JSON} or {YANG_XML}")
+    return _MEDIA_OF_BODY.get(_content_type(request), default)
+
+
+def _content_type(request: HttpRequest) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def document_of(request: HttpRequest) -> Any:
+    """Return the document of a request, in JSON or XML: as its type says, else as it looks.
+
+    One public client sends XML without a type, and a unit takes it. Raises `HttpRefusal`, 415 for any other type.
+    """
+    kind = _content_type(request)
+    if kind and kind not in _MEDIA_OF_BODY:
+        raise HttpRefusal(415, error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}"))
+    looks_like_xml = request.body.lstrip().startswith(b"<")
+    if _MEDIA_OF_BODY.get(kind, "xml" if looks_like_xml else "json") == "xml":
+        return rest_xml.document_of(request.body)
+    return request.json()
+
+
+# -- refusals
 
 
 def error_document(tag: str, message: str) -> dict[str, Any]:
@@ -42,18 +117,44 @@ def refusal(refused: Refused) -> HttpRefusal:
     return HttpRefusal(status, error_document(tag, str(refused)))
 
 
-def body_of(request: HttpRequest, name: str) -> Any:
-    """Return the value of `name` in the request's document, with or without the module before it (400 if nothing).
+# -- contents
 
-    Lists of one may come bare, as one public client sends them.
+
+def body_of(request: HttpRequest, *names: str) -> Any:
+    """Return the value of one of `names` in the request's document, with or without the module before it (400 if none).
+
+    Entries come as a list; one may come bare, as public clients send it. A container comes as an object, or empty.
     """
-    document = request.json()
-    for key in (name, name.partition(":")[2]):
-        if isinstance(document, dict) and key in document:
-            content = document[key]
-            alone = name.endswith((":pair", ":port")) and isinstance(content, dict)
-            return [content] if alone else content
-    raise HttpRefusal(400, error_document("missing-element", f"{name} is missing"))
+    document = document_of(request)
+    for name in names:
+        for key in (name, name.partition(":")[2]):
+            if isinstance(document, dict) and key in document:
+                return _content(document[key], is_entry=name.endswith((":pair", ":port")))
+    raise HttpRefusal(400, error_document("missing-element", f"{names[0]} is missing"))
+
+
+def _content(value: Any, *, is_entry: bool) -> Any:
+    if is_entry:
+        return [value] if isinstance(value, dict) else value
+    if value != "" and not isinstance(value, dict):
+        raise HttpRefusal(400, error_document("malformed-message", "not a container"))
+    return value or {}
+
+
+def entries_in(content: Any, name: str) -> list[Mapping[str, Any]]:
+    """Return the entries of a list, which comes bare or in its container (400 if it is none).
+
+    >>> (
+    ...     entries_in({"port": [{"port-id": 9}]}, "port"),
+    ...     entries_in([{"port-id": 9}], "port"),
+    ...     entries_in({}, "port"),
+    ... )
+    ([{'port-id': 9}], [{'port-id': 9}], [])
+    """
+    entries = content.get(name, []) if isinstance(content, dict) else content
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise HttpRefusal(400, error_document("malformed-message", f"not a list of {name}"))
+    return entries
 
 
 def pairs_in(content: Any, *, exactly: int | None = None) -> list[Pair]:
@@ -63,9 +164,9 @@ def pairs_in(content: Any, *, exactly: int | None = None) -> list[Pair]:
     [(1, 13)]
     """
     try:
-        entries = content.get("pair", [])
+        entries = entries_in(content, "pair")
         pairs = [(whole_number(entry["ingress"]), whole_number(entry["egress"])) for entry in entries]
-    except (AttributeError, KeyError, TypeError) as error:
+    except KeyError as error:
         raise HttpRefusal(400, error_document("malformed-message", f"not a list of pairs: {error}")) from None
     if exactly is not None and len(pairs) != exactly:
         raise HttpRefusal(400, error_document("invalid-value", f"{len(pairs)} pairs where {exactly} belongs"))

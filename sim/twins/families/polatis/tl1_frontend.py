@@ -1,7 +1,7 @@
 """The switch's TL1: logins, sessions, reports, and the table of commands.
 
 Every command but the login needs a login on its connection. Configuration changes by anybody are reported
-to every session that is logged in.
+to every session that is logged in, but to the one that made them only with `own_reports`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from sim.twins.families.polatis.attenuators import Attenuators
 from sim.twins.families.polatis.tl1_aid import aid_ports
 from sim.twins.families.polatis.tl1_ports import PortCommands
 from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session, local_time
@@ -31,12 +32,14 @@ class PolatisTl1(Tl1Frontend):
         model: str,
         serial: str,
         firmware: str,
+        attenuators: Attenuators,
         page_rows: int = 0,
+        own_reports: bool = False,
     ) -> None:
-        super().__init__(device, account=account, page_rows=page_rows)
+        super().__init__(device, account=account, page_rows=page_rows, own_reports=own_reports)
         self.idle_timeout_s = DEFAULT_IDLE_TIMEOUT_S
         self._label = (model, serial, firmware)
-        self._ports = PortCommands(device)
+        self._ports = PortCommands(device, attenuators)
         device.listen(lambda change: self.report_changes(change, ("DLT-PATCH", "ENT-PATCH")))
 
     def table(self, session: Tl1Session) -> dict[str, Handler]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sim.models.light import Attenuator
+from sim.twins.families.polatis.attenuators import LEVEL_RANGE_DB, MODES, Attenuators, AttenuatorSetting
 from sim.twins.families.polatis.tl1_aid import aid_ports
 from sim.twins.frontends.tl1_syntax import Command, Denied
 from sim.twins.switch.device import SwitchDevice
@@ -13,7 +13,6 @@ from sim.twins.switch.device import SwitchDevice
 Lines = Sequence[str]
 PortHandler = Callable[[Command], Lines]
 
-_LEVEL_RANGE_DB = 80.0
 _MOST_CYCLES = 1000
 
 
@@ -30,18 +29,6 @@ class Monitor:
 
 
 @dataclass(frozen=True, slots=True)
-class AttenuatorSetting:
-    """Settings of an attenuator: mode, level in dBm or dB, reference port (0 for none)."""
-
-    mode: str = "NONE"
-    level: float = 0.0
-    reference: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.mode},{self.level:.1f},{self.reference}"
-
-
-@dataclass(frozen=True, slots=True)
 class Flap:
     """A link flap test: dark for `off_s`, light for `on_s`, so many times."""
 
@@ -49,16 +36,20 @@ class Flap:
     on_s: float
     cycles: int
 
+    def __str__(self) -> str:
+        return f"{self.off_s * 1000:.0f},{self.on_s * 1000:.0f},{self.cycles}"
+
 
 class PortCommands:
     """Executes the port commands on a device."""
 
-    def __init__(self, device: SwitchDevice) -> None:
+    def __init__(self, device: SwitchDevice, attenuators: Attenuators) -> None:
+        self._attenuators = attenuators
         self._flaps: dict[int, Flap] = {}
+        self._flapping: set[int] = set()
         self._device = device
         self._matrix = device.matrix
         self._monitors: dict[int, Monitor] = {}
-        self._settings: dict[int, AttenuatorSetting] = {}
 
     def table(self) -> Mapping[str, PortHandler]:
         """Return commands by verb."""
@@ -68,6 +59,8 @@ class PortCommands:
             "RTRV-PORT-SHUTTER": lambda command: self._each(command, self._shutter),
             "ENT-PORT-FLAP": self._set_flaps,
             "OPR-PORT-FLAP": self._flap,
+            "RLS-PORT-FLAP": self._stop_flaps,
+            "RTRV-PORT-FLAP": self._entered_flaps,
             "RTRV-PORT-POWER": lambda command: self._each(command, self._power),
             "RTRV-PORT-PMON": lambda command: self._each(command, lambda port: str(self._monitor(port))),
             "SET-PORT-PMON": self._set_monitors,
@@ -118,8 +111,21 @@ class PortCommands:
                 raise Denied("SNVS", f"no flap was entered for port {port}")
         return self._set(lambda: [self._device.start(self._run(port, self._flaps[port])) for port in ports])
 
+    def _stop_flaps(self, command: Command) -> Lines:
+        """End tests that run; the light of their ports comes back with the cycle (assumption)."""
+        ports = self._ports(command)
+        return self._set(lambda: self._flapping.difference_update(ports))
+
+    def _entered_flaps(self, command: Command) -> Lines:
+        """Return the tests of ports, of all that have one where none is named (the form is an assumption)."""
+        ports = self._ports(command) if command.aid else sorted(self._flaps)
+        return [f"{port}:{self._flaps[port]}" for port in ports if port in self._flaps]
+
     async def _run(self, port: int, flap: Flap) -> None:
+        self._flapping.add(port)
         for _ in range(flap.cycles):
+            if port not in self._flapping:
+                return
             for disabled, seconds in ((True, flap.off_s), (False, flap.on_s)):
                 self._device.set_disabled({port}, disabled=disabled)
                 await self._device.clock.sleep(seconds)
@@ -154,56 +160,28 @@ class PortCommands:
     def attenuation(self, port: int) -> AttenuatorSetting:
         """Return the setting of the attenuator of an output. Raises `Denied` (IICM) for an input."""
         self._check_output(port)
-        return self._settings.get(port, AttenuatorSetting())
+        return self._attenuators.setting(port)
 
     def _set_attenuators(self, command: Command) -> Lines:
         ports = self._ports(command)
         for port in ports:
             self._check_output(port)
         setting = self._setting(command)
-        return self._set(lambda: self._attenuate(ports, setting))
-
-    def _attenuate(self, ports: Sequence[int], setting: AttenuatorSetting) -> None:
-        for port in ports:
-            self._settings[port] = setting
-            self._device.attenuators[port] = self._attenuator(port, setting)
-        self._device.republish()
+        return self._set(lambda: self._attenuators.set(ports, setting))
 
     def _setting(self, command: Command) -> AttenuatorSetting:
         mode = command.keyword("MODE").upper()
         if mode == "NONE":
             return AttenuatorSetting()
-        if mode not in {"ABSOLUTE", "RELATIVE", "CONVERGED"}:
+        if mode not in MODES:
             raise Denied("IDNV", f"no attenuation mode {mode[:40]}")
         command.keyword("LEVEL")
         level, reference = _number(command, "LEVEL", 0.0), int(_number(command, "REFS", 0))
-        if abs(level) > _LEVEL_RANGE_DB:
+        if abs(level) > LEVEL_RANGE_DB:
             raise Denied("IDRG", f"level {level} is out of range")
         if reference:
             self._matrix.check_port(reference)
         return AttenuatorSetting(mode, level, reference)
-
-    def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
-        """Return the attenuator in light that a setting makes: our reading of four modes that no public text defines.
-
-        ABSOLUTE holds the output at the level; CONVERGED finds the loss for that once and keeps it;
-        RELATIVE lets out the level relative to the reference port's power now, or to the unattenuated light.
-        """
-        if setting.mode == "NONE":
-            return Attenuator()
-        if setting.mode == "ABSOLUTE":
-            return Attenuator(ceiling_dbm=setting.level)
-        if setting.mode == "RELATIVE" and not setting.reference:
-            return Attenuator(loss_db=max(0.0, -setting.level))
-        wanted_dbm = setting.level
-        if setting.mode == "RELATIVE":
-            wanted_dbm += self._device.power_dbm(setting.reference)
-        return Attenuator(loss_db=max(0.0, self._unattenuated_dbm(port) - wanted_dbm))
-
-    def _unattenuated_dbm(self, port: int) -> float:
-        self._device.attenuators.pop(port, None)
-        self._device.republish()
-        return self._device.power_dbm(port)
 
     def _check_output(self, port: int) -> None:
         if self._matrix.is_input(port):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sim.twins.families.polatis.attenuators import Attenuators
 from sim.twins.families.polatis.rest_frontend import RestFrontend
 from sim.twins.families.polatis.scpi_frontend import ScpiFrontend
 from sim.twins.families.polatis.scpi_syntax import LineReader
@@ -25,10 +26,15 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     Options for what the published material leaves open: `when_occupied=reject|replace` (what ADD does on a
     port in use), `hitless=no|yes` (do kept circuits keep their light over a whole-configuration command),
     `separate_lines=no|yes` (are replies to chained queries joined by `;` or on lines of their own),
-    `page_rows=N` (long TL1 replies come in pages of so many lines), `post_vanishes_s=T` (pairs made with a
-    REST POST go after so long, as one lab saw), `baud=N` (of the serial line).
+    `page_rows=N` (long TL1 replies come in pages of so many lines), `own_reports=no|yes` (does TL1 report a change
+    to the session that made it), `post_vanishes_s=T` (pairs made with a REST POST go after so long, as one lab
+    saw), `rest_default=xml|json` (what REST answers to a client that names no medium), `rest_nothing=204|200` (how
+    a read of cross-connects is answered that finds none), `baud=N` (of the serial line).
     """
-    settings.only("when_occupied", "hitless", "separate_lines", "page_rows", "post_vanishes_s", "baud")
+    settings.only(
+        *("when_occupied", "hitless", "separate_lines", "page_rows", "own_reports", "post_vanishes_s"),
+        *("rest_default", "rest_nothing", "baud"),
+    )
     device = _device(settings)
     model = f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
     serial = settings.serial_number
@@ -38,11 +44,12 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         network=lambda: _network(made.host_of("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
-    tl1 = _tl1(device, settings, model, serial)
+    attenuators = Attenuators(device)
+    tl1 = _tl1(device, settings, model, serial, attenuators)
     frontends = {
         **_scpi_ways(scpi, baud=int(settings.number("baud", DEFAULT_BAUD))),
         "tl1": Frontend("polatis+tl1", tl1.serve, max_sessions_here=False),
-        "rest": Frontend("polatis+rest", _rest(device, settings, model, serial).serve),
+        "rest": Frontend("polatis+rest", _rest(device, settings, model, serial, attenuators).serve),
     }
     made = SwitchTwin(device, frontends, expire=tl1.expire, on_boot=scpi.errors.clear)
     return made
@@ -71,25 +78,38 @@ def _scpi_ways(scpi: ScpiFrontend, *, baud: int) -> dict[str, Frontend]:
     }
 
 
-def _tl1(device: SwitchDevice, settings: TwinSettings, model: str, serial: str) -> PolatisTl1:
+def _tl1(
+    device: SwitchDevice, settings: TwinSettings, model: str, serial: str, attenuators: Attenuators
+) -> PolatisTl1:
     return PolatisTl1(
         device,
         account=settings.account(*FACTORY_ACCOUNT),
         model=model,
         serial=serial,
         firmware=FIRMWARE,
+        attenuators=attenuators,
         page_rows=int(settings.number("page_rows", 0)),
+        own_reports=settings.flag("own_reports"),
     )
 
 
-def _rest(device: SwitchDevice, settings: TwinSettings, model: str, serial: str) -> HttpServer:
+def _rest(
+    device: SwitchDevice, settings: TwinSettings, model: str, serial: str, attenuators: Attenuators
+) -> HttpServer:
     product = {
         "manufacturer": "Polatis",
         "serial-number": serial,
         "model-name": model,
         "software-version": FIRMWARE,
     }
-    rest = RestFrontend(device, product=product, post_vanishes_s=settings.number("post_vanishes_s", 0.0))
+    rest = RestFrontend(
+        device,
+        product=product,
+        attenuators=attenuators,
+        post_vanishes_s=settings.number("post_vanishes_s", 0.0),
+        default="json" if settings.choice("rest_default", "xml", "json") == "json" else "xml",
+        tells_nothing_by_204=settings.choice("rest_nothing", "204", "200") == "204",
+    )
     return HttpServer(rest.routes(), accounts=dict([settings.account(*FACTORY_ACCOUNT)]))
 
 

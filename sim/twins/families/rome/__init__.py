@@ -3,6 +3,7 @@
 The published material is two drivers of somebody else with their captures, so much is left open; the options are:
 
     matrices=1|2              one matrix, or two that have no way from one to the other
+    logical=AB|Q|P|XY         how E and W ports are named in common (ROME; see `logical`); all but AB have two matrices
     mode=OPER|TECH            what the prompt shows: NAME[OPER]#
     jam=announced|silent      is a jam reported unsolicited (Severe Failure), or only by the queue
     homing_hint=stuck|always  when the queue says Perform "homing run": when the arm is jammed, or at every move
@@ -22,9 +23,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import cast
 
 from sim.twins.families.rome.cabinet import Cabinet, Quirks
 from sim.twins.families.rome.commands import Commands, TableFaults
+from sim.twins.families.rome.logical import Scheme
 from sim.twins.families.rome.syntax import Manner as Printing
 from sim.twins.families.rome.syntax import Printer
 from sim.twins.frontends.cli import CliFrontend, Manner
@@ -45,6 +48,7 @@ _GREETINGS = {
 
 _OPTIONS = (
     "matrices",
+    "logical",
     "mode",
     "jam",
     "homing_hint",
@@ -58,6 +62,8 @@ _OPTIONS = (
     "homing_s",
 )
 
+_ROME_ONLY = {"logical", "rows", "spares"}
+
 
 def rome(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raises `SettingError`."""
@@ -66,7 +72,7 @@ def rome(settings: TwinSettings) -> SwitchTwin:
 
 def afm(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated AFM. Raises `SettingError`."""
-    return _twin(settings.only(*(name for name in _OPTIONS if name not in {"rows", "spares"})), "AFM")
+    return _twin(settings.only(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
 
 
 def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
@@ -78,7 +84,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
         for frontend in frontends:
             frontend.announce(*lines)
 
-    cabinet = Cabinet(device, robot, _quirks(settings, numbers_ports=manner == "AFM"), say)
+    cabinet = Cabinet(device, robot, _quirks(settings, manner), say)
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     commands = _commands(settings, cabinet, manner, table_faults)
     account = settings.account("admin", "admin")
@@ -89,7 +95,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     return SwitchTwin(
         device,
         {
-            "cli": Frontend(f"{scheme}+cli", ssh.serve, wire="ssh", account=account),
+            "cli": Frontend(f"{scheme}+cli", ssh.serve, ssh.execute, wire="ssh", account=account),
             "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),
@@ -98,12 +104,14 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     )
 
 
-def _quirks(settings: TwinSettings, *, numbers_ports: bool) -> Quirks:
+def _quirks(settings: TwinSettings, manner: Printing) -> Quirks:
+    logical = "numbers" if manner == "AFM" else settings.choice("logical", "AB", "Q", "P", "XY")
+    matrices = settings.choice("matrices", *("2" if logical in {"Q", "P", "XY"} else "12"))
     return Quirks(
-        matrices=int(settings.choice("matrices", "1", "2")),
+        matrices=int(matrices),
+        logical=cast("Scheme", logical),
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
-        numbers_ports=numbers_ports,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from sim.twins.families.rome.logical import Place, Scheme, circuits_between, logical_name
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
@@ -25,14 +26,37 @@ _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 class Quirks:
     """Behaviour that the published material leaves open.
 
-    `announces_jam` in words, `validates_at_once` before queueing. With `numbers_ports`, logical ports have a number
-    for their name, as an AFM has it, else the letter of their matrix and a number.
+    `announces_jam` in words, `validates_at_once` before queueing. `logical` is how ports are named in common.
     """
 
     matrices: int
     announces_jam: bool
     validates_at_once: bool
-    numbers_ports: bool = False
+    logical: Scheme = "AB"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request as somebody typed it; two logical ports take several moves. `number` is that of the first."""
+
+    number: int
+    one: str
+    other: str
+    moves: tuple[int, ...]
+
+    @property
+    def is_logical(self) -> bool:
+        """True if it names logical ports."""
+        return self.one[0].upper() not in "EW"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the queue: a request with its names, and True if the arm is at it."""
+
+    job: Job
+    names: tuple[str, str]
+    is_running: bool
 
 
 class Cabinet:
@@ -45,7 +69,13 @@ class Cabinet:
         self._quirks = quirks
         self._say = say
         self._ran: set[int] = set()
+        self._asked: dict[int, Asked] = {}  # by the numbers of its moves that are not over
+        self._begun: set[int] = set()
+        self._failed: set[int] = set()
         self._places = {port: self._place(port) for port in device.matrix.ports}
+        self._logical: dict[str, list[Place]] = {}
+        for place in self._places.values():
+            self._logical.setdefault(logical_name(quirks.logical, place), []).append(place)
         device.listen(self._note_change)
         robot.listen(self._report)
 
@@ -76,23 +106,22 @@ class Cabinet:
 
     def matrix_of(self, port: int) -> str:
         """Return the letter of the matrix that a port is in."""
-        return self.place(port)[1]
+        return self._places[port].matrix
 
     def place(self, port: int) -> str:
         """Return the place of a port: unit, matrix, side, and its number within the matrix."""
-        return self._places[port]
+        place = self._places[port]
+        return f"1{place.matrix}{place.side}{place.within}"
 
-    def _place(self, port: int) -> str:
+    def _place(self, port: int) -> Place:
         side, number = self.name(port)[0], int(self.name(port)[1:])
         first = self.matrices["A"]["EW".index(side)]
-        if number <= first:
-            return f"1A{side}{number}"
-        return f"1B{side}{number - first}"
+        matrix, within = ("A", number) if number <= first else ("B", number - first)
+        return Place(port, side, number, matrix, within)
 
     def logical(self, port: int) -> str:
-        """Return the logical name of a port, which goes on counting in the second matrix."""
-        letter = "" if self._quirks.numbers_ports else self.matrix_of(port)
-        return f"{letter}{self.name(port)[1:]}"
+        """Return the logical name of a port."""
+        return logical_name(self._quirks.logical, self._places[port])
 
     @property
     def logical_ports(self) -> int:
@@ -112,29 +141,26 @@ class Cabinet:
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
     def pairs(self, one: str, other: str) -> list[Pair]:
-        """Return the circuits that two names ask for: E and W give one, logical names one each way.
+        """Return the circuits that two names ask for: E and W give one, logical names some each way.
 
         Raises `CommandError`.
         """
-        if one[0] in "EW" and other[0] in "EW":
-            if one[0] == other[0]:
-                raise CommandError("Error: ports are on the same side")
+        if one[0] not in "EW" or other[0] not in "EW":
+            pairs = circuits_between(self._logical_port(one), self._logical_port(other))
+        elif one[0] == other[0]:
+            raise CommandError("Error: ports are on the same side")
+        else:
             east, west = sorted((one, other))
             pairs = [(self.port(east), self.port(west))]
-        else:
-            here, there = self._logical_port(one), self._logical_port(other)
-            pairs = [(here[0], there[1]), (there[0], here[1])]
-        if any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
+        if not pairs or any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
             raise CommandError("Ports are not of the same matrix")
         return pairs
 
-    def _logical_port(self, name: str) -> Pair:
-        """Return the E and W port of a logical name. Raises `CommandError`."""
-        number = name if self._quirks.numbers_ports else name[1:]
-        east, west = self.port(f"E{number}"), self.port(f"W{number}")
-        if name not in {self.logical(east), self.logical(west)}:
+    def _logical_port(self, name: str) -> list[Place]:
+        """Return the E and W ports of a logical name. Raises `CommandError`."""
+        if name not in self._logical:
             raise CommandError(f"Error: no port {name}")
-        return east, west
+        return self._logical[name]
 
     def is_in_process(self, port: int) -> bool:
         """Return True if the arm is at work at a port."""
@@ -145,15 +171,29 @@ class Cabinet:
 
     def request(self, kind: Kind, one: str, other: str, user: str) -> str:
         """Put a request into the queue; gives what is answered. Raises `CommandError`."""
-        pairs = self.pairs(one, other)
+        pairs = self.pairs(one.upper(), other.upper())
         if self._quirks.validates_at_once:
             for pair in pairs:
                 if not self._is_valid(kind, pair):
-                    self._report_invalid(kind, pair)
+                    self._report_invalid(kind, pair, (one, other) if len(pairs) == 1 else None)
                     return ""
-        for pair in pairs:
-            self.robot.submit(kind, pair, user=user, source="CLI")
-        return f"OK - request added to pending queue ({one}-{other})"
+        jobs = [self.robot.submit(kind, pair, user=user, source="CLI") for pair in pairs]
+        asked = Asked(jobs[0].number, one, other, tuple(job.number for job in jobs))
+        self._asked.update(dict.fromkeys(asked.moves, asked))
+        return f"OK - request added to pending queue ({one.upper()}-{other.upper()})"
+
+    def entries(self) -> list[Entry]:
+        """Return the queue as people read it: one entry a request, however many moves it takes."""
+        entries: dict[int, Entry] = {}
+        for job in self.robot.queue:
+            asked = self._asked.get(job.number)
+            source, output = job.pair
+            names = (self.name(source), self.name(output))
+            if asked is not None and asked.is_logical:
+                names = asked.one.upper(), asked.other.upper()
+            number = job.number if asked is None else asked.number
+            entries.setdefault(number, Entry(job, names, job.state != "queued"))
+        return list(entries.values())
 
     def _is_valid(self, kind: Kind, pair: Pair) -> bool:
         """Return True if the matrix would do it now, if nothing were in the queue."""
@@ -182,15 +222,44 @@ class Cabinet:
     def _report_job(self, event: Event, job: Job) -> None:
         if event == "running":
             self._ran.add(job.number)
-            self._say(f"{self.now} {_OPERATION[job.kind]}...")
+            self._report_beginning(job)
         elif event == "jammed" and self._quirks.announces_jam:
             self._say(f"{self.now} Multiple Cross Connect Severe Failure")
         elif event in {"done", "skipped", "failed"}:
+            asked = self._asked.get(job.number)
+            if event == "skipped" and asked is not None and asked.is_logical:
+                self._report_beginning(job)
             self._report_end(event, job)
+            if asked is not None:
+                self._end_move(event, job, asked)
+
+    def _report_beginning(self, job: Job) -> None:
+        """Say once for a request that it is begun."""
+        asked = self._asked.get(job.number)
+        number = job.number if asked is None else asked.number
+        if number not in self._begun:
+            self._say(f"{self.now} {_OPERATION[job.kind]}...")
+        if asked is not None:
+            self._begun.add(number)
+
+    def _end_move(self, event: Event, job: Job, asked: Asked) -> None:
+        """Say that a request for logical ports is complete, after the last of its moves."""
+        del self._asked[job.number]
+        if event == "failed":
+            self._failed.add(asked.number)
+        if any(number in self._asked for number in asked.moves):
+            return
+        if asked.is_logical and job.kind == "connect" and asked.number not in self._failed:
+            names = f"{asked.one.upper()}<->{asked.other.upper()}"
+            self._say(f"{self.now} Connection {names} completed successfully")
+        self._begun.discard(asked.number)
+        self._failed.discard(asked.number)
 
     def _report_end(self, event: Event, job: Job) -> None:
         if event == "failed" and job.number not in self._ran:
-            self._report_invalid(job.kind, job.pair)
+            asked = self._asked.get(job.number)
+            typed = (asked.one, asked.other) if asked is not None and not asked.is_logical else None
+            self._report_invalid(job.kind, job.pair, typed)
             return
         self._ran.discard(job.number)
         how = {"done": "SUCCEEDED", "skipped": "SKIPPED(already done)"}.get(event, "FAILED")
@@ -199,13 +268,15 @@ class Cabinet:
             f"{self.now} CONNECTION OPERATION {how}:{self.full(source)}<->{self.full(output)} OP:{job.kind}"
         )
 
-    def _report_invalid(self, kind: Kind, pair: Pair) -> None:
+    def _report_invalid(self, kind: Kind, pair: Pair, typed: tuple[str, str] | None) -> None:
+        """Say that a request is not valid, with the names of its ports as they were typed."""
         source, output = pair
+        names = "-".join(typed or (self.name(source), self.name(output)))
         self._say(
             f"{self.now} ",
             "Ports details:",
             f"[{self.full(source)}] [{self.full(output)}]",
-            f"{self.now} OPERATION VALIDATION FAILED:{self.name(source)}-{self.name(output)} requestType={kind}",
+            f"{self.now} OPERATION VALIDATION FAILED:{names} requestType={kind}",
         )
 
     def _note_change(self, change: Change) -> None:

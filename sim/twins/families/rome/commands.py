@@ -13,6 +13,23 @@ from sim.twins.switch.robot import Kind
 from sim.twins.wire.line_faults import LineFaults
 
 
+def _shortened(word: str, least: str) -> str:
+    """Return the pattern of a word that may be shortened to what the vendor's own client types, and no further.
+
+    >>> _shortened("create", "cr")
+    'cr(?:e(?:a(?:t(?:e)?)?)?)?'
+    """
+    rest = word.removeprefix(least)
+    return least + "".join(f"(?:{letter}" for letter in rest) + ")?" * len(rest)
+
+
+_CONNECTION, _CREATE, _DISCONNECT = (
+    _shortened("connection", "con"),
+    _shortened("create", "cr"),
+    _shortened("disconnect", "di"),
+)
+
+
 @dataclass(slots=True)
 class TableFaults:
     """The next so many tables of ports come with two rows on one line and one row on two, as a capture has it."""
@@ -61,9 +78,11 @@ class Commands:
         known: dict[str, Handler] = {
             r"show\s+board": lambda _: printer.board(cabinet, self.name),
             r"port\s+show": lambda _: self.faults.spoil(printer.ports(cabinet)),
-            r"connection\s+show\s+connected": lambda _: printer.circuits(cabinet),
-            r"connection\s+create\s+(?P<one>\w+)\s+to\s+(?P<other>\w+)": self._asking("connect"),
-            r"connection\s+disconnect\s+(?P<one>\w+)\s+from\s+(?P<other>\w+)": self._asking("disconnect"),
+            r"connection\s+show\s+connected|cc": lambda _: printer.circuits(cabinet),
+            rf"{_CONNECTION}\s+{_CREATE}\s+(?P<one>\w+)\s+to?\s+(?P<other>\w+)": self._asking("connect"),
+            rf"{_CONNECTION}\s+{_DISCONNECT}\s+(?P<one>\w+)\s+from\s+(?P<other>\w+)": self._asking(
+                "disconnect"
+            ),
             r"homing\s+run": self._home,
             r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._told(self._execute),
         }
@@ -89,9 +108,7 @@ class Commands:
 
     def _asking(self, kind: Kind) -> Handler:
         return self._told(
-            lambda typed: self.cabinet.request(
-                kind, typed.match["one"].upper(), typed.match["other"].upper(), typed.user
-            )
+            lambda typed: self.cabinet.request(kind, typed.match["one"], typed.match["other"], typed.user)
         )
 
     async def _home(self, typed: Typed) -> str:

@@ -15,6 +15,10 @@ Manner = Literal["ROME", "AFM"]
 
 _ROME_COLUMNS = (16, 12, 11, 13, 7, 14, 8)
 _ROME_HEADING = ("Port", "Admin Status", "Oper Status", "Port Status", "Counter", "ConnectedTo", "Logical")
+_CIRCUIT_HEADING = (
+    ("Port East", "Port West", "Paired", "TimeStamp"),
+    ("=========", "=========", "======", "=========="),
+)
 _QUEUE_COLUMNS = (7, 9, 9, 18, 7, 19)
 _QUEUE_HEADING = ("Request", "Port1", "Port2", "Command", "Source", "User")
 
@@ -194,47 +198,60 @@ class Printer:
     # -- circuits and the queue
 
     def circuits(self, cabinet: Cabinet) -> str:
-        """Return all circuits with the time when they were made."""
-        lines = [
-            "Port East                    Port West                      Paired       TimeStamp",
-            "=========                    =========                      ======       ==========",
+        """Return all circuits with the time when they were made.
+
+        The vendor's own client skips three lines of heading on a ROME, and one line after the last row.
+        """
+        circuits = [
+            (
+                cabinet.name(source),
+                cabinet.name(output),
+                f"w{cabinet.name(source)[1:]}",
+                cabinet.since.get((source, output), cabinet.now),
+            )
+            for source, output in sorted(cabinet.device.matrix.connections.items())
         ]
-        for source, output in sorted(cabinet.device.matrix.connections.items()):
-            paired = "w" + cabinet.name(source)[1:]
-            since = cabinet.since.get((source, output), cabinet.now)
-            lines.append(f"{cabinet.name(source):<30}{cabinet.name(output):<32}{paired:<10}{since}")
-        return "\n".join(lines)
+        if self.manner == "AFM":  # its rows do not stand below their headings
+            above = [_circuit(row, (29, 31, 13)) for row in _CIRCUIT_HEADING]
+            return "\n".join([*above, *(_circuit(row, (30, 32, 10)) for row in circuits)])
+        heading, rule, *rows = (_circuit(row, (30, 32, 14)) for row in (*_CIRCUIT_HEADING, *circuits))
+        return "\n".join([rule, heading, rule, *rows, "\n"])
 
     def queue(self, cabinet: Cabinet) -> str:
         """Return the text of the queue: the arm's order, and those that wait."""
-        robot = cabinet.robot
-        running, waiting = robot.running, [job for job in robot.queue if job.state == "queued"]
-        hints = robot.jammed or (self.always_hints and running is not None)
-        status = "delayed due to command in process" if hints else "enabled" if robot.enabled else "disabled"
+        entries = cabinet.entries()
+        running = next((entry for entry in entries if entry.is_running), None)
+        hints = cabinet.robot.jammed or (self.always_hints and running is not None)
+        enabled = "enabled" if cabinet.robot.enabled else "disabled"
+        status = "delayed due to command in process" if hints else enabled
         lines = [f"Connection execution status: {status}"]
         lines += [" " * 29 + 'Perform "homing run"'] if hints else []
         if running is None:
             lines += ["", "no request in process", ""]
         else:
-            names = "-".join(cabinet.name(port) for port in running.pair)
+            names = "-".join(running.names)
             lines += [
                 "",
                 "Command in process:",
-                f"{running.kind}, ports: {names}, status: in process with payload",
+                f"{running.job.kind}, ports: {names}, status: in process with payload",
                 "",
             ]
         rule = _columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
         lines += [rule, _columns(_QUEUE_HEADING, _QUEUE_COLUMNS), rule]
-        for job in waiting:
-            one, other = (cabinet.name(port) for port in job.pair)
-            lines.append(
-                _columns((str(job.number), one, other, job.kind, job.source, job.user), _QUEUE_COLUMNS)
-            )
+        for entry in entries:
+            job = entry.job
+            if not entry.is_running:
+                row = (str(job.number), *entry.names, job.kind, job.source, job.user)
+                lines.append(_columns(row, _QUEUE_COLUMNS))
         return "\n".join([*lines, ""])
 
 
 def _columns(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str:
+    return "".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True)).rstrip()
 
 
 def _half(number: int, last: int) -> str:

@@ -1,7 +1,8 @@
-"""1xN switches of the makes that differ in a word: SCPI with a header to choose, LEONI EOL, Thorlabs OSW.
+"""1xN switches of the makes that differ in a word: SCPI with a header to choose, and the dialects in `dialects`.
 
-Options: `make` is `scpi`, `leoni-eol` or `thorlabs-osw`; of SCPI `header` is the one that selects
-(`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue, `identity=no` no `*IDN?`.
+Options: `make` is `scpi`, `leoni-eol`, `thorlabs-osw`, `dicon-module`, `jds-sb` or `santec-sx1`; of SCPI `header` is
+the one that selects (`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue,
+`identity=no` no `*IDN?`.
 `end` ends lines (`lf`, `cr`, `crlf`), `baud` is that of the serial line.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sim.twins.families.scpi_1xn import dialects
+from sim.twins.families.scpi_1xn.dialects import Dialect
 from sim.twins.frontends.scpi_errors import ErrorQueue
 from sim.twins.frontends.scpi_instrument import Handler, Instrument, Style, whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
@@ -40,6 +43,7 @@ class _Make:
     table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
     end: str
     baud: int
+    answer_end: str = ""  # where it differs from the end of commands
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
@@ -47,9 +51,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     chosen = _quirks(settings)
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()
-    table = _MAKES[chosen.make].table(chosen, settings, device, wrong, errors)
+    make = _MAKES[chosen.make]
+    table = make.table(chosen, settings, device, wrong, errors)
     end = _ENDS[chosen.end]
-    instrument = Instrument(table, Style(end[-1:].encode(), end), errors)
+    answer_end = end if "end" in settings.options else make.answer_end or end
+    instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
     options = {"banks": str(device.banks), "channels": str(device.channels), **_words(chosen)}
     scheme, serve = "scpi-1xn", instrument.serve
     frontends = {
@@ -103,31 +109,21 @@ def _scpi(
     return table
 
 
-def _leoni(
-    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
-) -> Mapping[str, Handler]:
-    """Return the commands `ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8)."""
-    del chosen, settings, errors
-    return {
-        "ch#": lambda numbers, _: device.select(1, numbers[0]),
-        "ch?": lambda *_: str(wrong.channel(1)),
-        "firmware?": lambda *_: "ver3.27",
-    }
+def _dialect(words: Dialect) -> Callable[..., Mapping[str, Handler]]:
+    def table(
+        chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+    ) -> Mapping[str, Handler]:
+        del chosen, errors
+        return words(settings, device, wrong)
 
-
-def _thorlabs(
-    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
-) -> Mapping[str, Handler]:
-    """Return the commands `S 2` silent, `S?` -> `2` (assumptions)."""
-    del chosen, settings, errors
-    return {
-        "S": lambda _, texts: device.select(1, *whole_numbers(texts, 1)),
-        "S?": lambda *_: str(wrong.channel(1)),
-    }
+    return table
 
 
 _MAKES: Mapping[str, _Make] = {
     "scpi": _Make(_scpi, "lf", 9600),
-    "leoni-eol": _Make(_leoni, "crlf", 57600),
-    "thorlabs-osw": _Make(_thorlabs, "lf", 115200),
+    "leoni-eol": _Make(_dialect(dialects.leoni), "crlf", 57600),
+    "thorlabs-osw": _Make(_dialect(dialects.thorlabs), "lf", 115200, "\r\n"),
+    "dicon-module": _Make(_dialect(dialects.dicon_module), "cr", 115200, "\r\n"),
+    "jds-sb": _Make(_dialect(dialects.jds), "lf", 9600),
+    "santec-sx1": _Make(_dialect(dialects.santec), "lf", 9600),
 }

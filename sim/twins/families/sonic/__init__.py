@@ -3,7 +3,8 @@
 Columns of tables, modes of `add` and the words for states are those of the public design document (revision 0.4). Our
 assumptions: the wording of refusals, that a list is done whole or not at all, that blocked and broken ports are
 refused, that tuning takes a tenth of a second (`--switch-time-ms`). The configuration survives a power cycle, as
-published; `--boot-mode` has no say. Options:
+published; `--boot-mode` has no say. A single command (`ssh HOST COMMAND`) ends with the exit status that bash and
+SONiC's command lines give: 1 refused, 2 not understood, 127 unknown. Options:
 
     idle_s=0       seconds after which an idle shell is ended; 0 for never
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from sim.twins.families.sonic.commands import Commands
 from sim.twins.families.sonic.configuration import Books
+from sim.twins.families.sonic.shell import UNKNOWN_STATUS, interpret
 from sim.twins.frontends.cli import CliFrontend, Manner
 from sim.twins.frontends.cli_faults import CliFaults
 from sim.twins.switch.settings import TwinSettings
@@ -36,16 +38,18 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             f"{account[0]}@sonic:~{'#' if account[0] == 'root' else '$'} ",
             user=account[0],
             greeting="Linux sonic (SIMULATED)",
-            unknown="-bash: command not found",
+            unknown="command not found",
+            unknown_status=UNKNOWN_STATUS,
             noise=NOISE,
         ),
         clock=settings.clock,
         faults=faults,
         idle_timeout_s=settings.number("idle_s", 0) or None,
+        interpreter=interpret,
     )
     return SwitchTwin(
         device,
-        {"cli": Frontend("sonic-ocs", cli.serve, wire="ssh", account=account)},
+        {"cli": Frontend("sonic-ocs", cli.serve, cli.execute, wire="ssh", account=account)},
         expire=cli.expire,
         faults={**configuration.faults(), **faults.table()},
         on_boot=configuration.forget_ghosts,

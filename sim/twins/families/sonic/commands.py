@@ -8,12 +8,18 @@ from typing import cast
 from sim.twins.families.sonic.configuration import Books, Mode, refusal_text
 from sim.twins.families.sonic.syntax import Invalid, Pair, pair_name, parse_pairs, port_name, table
 from sim.twins.frontends.cli import CommandError, Handler, Typed
+from sim.twins.frontends.interpreter import Printed
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import serial_number
 
 VERSION = "SONiC.simulated.0-ocs"
 _CONFIG = r"(?P<sudo>sudo )?config ocs "
 _SUCCESS = "cross-connect succeeded"
+_USAGE = "Error: Usage: config ocs cross-connect add|delete PAIRS"
+
+REFUSED_STATUS = 1
+USAGE_STATUS = 2
+"""Exit statuses of SONiC's own command lines: of what was refused, and of what cannot be understood."""
 
 
 class Commands:
@@ -26,10 +32,10 @@ class Commands:
 
     def table(self) -> Mapping[str, Handler]:
         """Return the commands by pattern."""
-        changes: Mapping[str, Callable[[Typed], str]] = {
+        changes: Mapping[str, Callable[[Typed], str | Printed]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
-            r"cross-connect .*": lambda _: "Error: Usage: config ocs cross-connect add|delete PAIRS",
+            r"cross-connect .*": lambda _: Printed(_USAGE, USAGE_STATUS),
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
         }
@@ -42,16 +48,16 @@ class Commands:
             r"show version": lambda _: self._version(),
         }
 
-    def _privileged(self, change: Callable[[Typed], str]) -> Handler:
-        def run(typed: Typed) -> str:
+    def _privileged(self, change: Callable[[Typed], str | Printed]) -> Handler:
+        def run(typed: Typed) -> str | Printed:
             if not typed.match["sudo"] and typed.user != "root":
-                return "Root privileges are required for this operation"
+                return Printed("Root privileges are required for this operation", REFUSED_STATUS)
             try:
                 return change(typed)
             except (Invalid, CommandError) as error:
-                return str(error)
+                return Printed(str(error), REFUSED_STATUS)
             except Refused as refusal:
-                return refusal_text(refusal, self._matrix.inputs)
+                return Printed(refusal_text(refusal, self._matrix.inputs), REFUSED_STATUS)
 
         return run
 

@@ -5,6 +5,7 @@ The published material is one driver of somebody else, so much is left open; the
     motion=hidden|shown          does the table show what the arm still has to do (letters C and D), or only
                                  what is plugged
     simplex_unlock=fails|works   is a port refused by `unallocate` of which one direction only was unlocked
+    unallocate_queued=reject|after is `unallocate` refused while the connect is queued, or done after it
     when_occupied=reject|replace does `connect --force` refuse a port in use
     errors=frame|exception       refusals in a frame of `====`, or on one line with `Exception`
     colour=yes|no                are prompt and table coloured
@@ -33,10 +34,21 @@ MOVE_S = 60.0
 HOMING_S = 60.0
 IDLE_S = 180.0
 
+_OPTIONS = (
+    "motion",
+    "simplex_unlock",
+    "unallocate_queued",
+    "when_occupied",
+    "errors",
+    "colour",
+    "idle_s",
+    "homing_s",
+)
+
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Telescent. Raises `SettingError`; a frame has as many inputs as outputs."""
-    settings.only("motion", "simplex_unlock", "when_occupied", "errors", "colour", "idle_s", "homing_s")
+    settings.only(*_OPTIONS)
     if settings.inputs != settings.outputs:
         raise SettingError(
             f"every port of this frame has an input and an output; size it {settings.inputs}x{settings.inputs}"
@@ -46,12 +58,19 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         device.matrix.when_occupied = "replace"
     robot = Robot(device, move_s=settings.move_s(MOVE_S), homing_s=settings.number("homing_s", HOMING_S))
     frame = Frame(
-        device, robot, simplex_unlock=settings.choice("simplex_unlock", "fails", "works") == "works"
+        device,
+        robot,
+        simplex_unlock=settings.choice("simplex_unlock", "fails", "works") == "works",
+        unallocates_queued=settings.choice("unallocate_queued", "reject", "after") == "after",
     )
     faults = CliFaults(device.faults)
     cli = _command_line(settings, frame, faults)
     frontend = Frontend(
-        "telescent+cli", cli.serve, wire="ssh", account=(cli.manner.user, settings.password or "admin")
+        "telescent+cli",
+        cli.serve,
+        cli.execute,
+        wire="ssh",
+        account=(cli.manner.user, settings.password or "admin"),
     )
     return SwitchTwin(
         device,

@@ -1,0 +1,100 @@
+"""Completion of addresses, ports and labs; what it needs is imported when a shell asks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+Completions = list[tuple[str, str]]
+"""Words, and what a shell shows beside them."""
+
+PORTS_TIMEOUT_S = 2.0
+"""Time that a shell waits for the ports of a switch; then it completes nothing."""
+
+
+def addresses(incomplete: str) -> Completions:
+    """Return the schemes that begin so."""
+    from ocs_drivers.families import FAMILIES
+
+    return [(f"{scheme}://", "") for scheme in FAMILIES if scheme.startswith(incomplete)]
+
+
+def families(incomplete: str) -> list[str]:
+    """Return the families of simulated switches that begin so, and `list`."""
+    from ocs_drivers.families import FAMILIES
+    from ocs_drivers.simulated import family_of
+
+    return sorted(name for name in {"list", *map(family_of, FAMILIES)} if name.startswith(incomplete))
+
+
+def lab_files(incomplete: str) -> Completions:
+    """Return lab files that begin so, and the directories that may hold some."""
+    path = Path(incomplete)
+    folder, begin = (path, "") if incomplete.endswith("/") or not incomplete else (path.parent, path.name)
+    return [(found, "") for found in sorted(_yaml_files(folder, begin))]
+
+
+def _yaml_files(folder: Path, begin: str) -> Iterator[str]:
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.name.startswith(begin) and (begin or not entry.name.startswith(".")):
+            if entry.is_dir():
+                yield f"{entry}/"
+            elif entry.suffix in {".yaml", ".yml"}:
+                yield str(entry)
+
+
+def lab_ids(incomplete: str) -> list[str]:
+    """Return the simulated labs of this machine that begin so."""
+    from testbed.lab.simulated.lifecycle import lab_status
+
+    return [name for entry in lab_status() if (name := str(entry["lab_id"])).startswith(incomplete)]
+
+
+def ports(ctx: typer.Context, incomplete: str) -> Completions:
+    """Return the ports that begin so, by number and by name."""
+    return _ports(ctx, incomplete, "")
+
+
+def inputs(ctx: typer.Context, incomplete: str) -> Completions:
+    """Return the inputs that begin so."""
+    return _ports(ctx, incomplete, "in")
+
+
+def pairs(ctx: typer.Context, incomplete: str) -> Completions:
+    """Return the inputs that begin so, with a colon; behind the colon, the outputs."""
+    source, colon, output = incomplete.partition(":")
+    if not colon:
+        return [(f"{word}:", about) for word, about in _ports(ctx, source, "in")]
+    return [(f"{source}:{word}", about) for word, about in _ports(ctx, output, "out")]
+
+
+def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
+    """Ask the switch, as `testbed switch ADDRESS ports` does; nothing where it does not answer soon."""
+    from ocs_drivers import OcsError, open_switch
+    from testbed.cli.switch_device import time_limit
+    from testbed.errors import TimedOut
+
+    address = ctx.parent.params.get("address") if ctx.parent else None
+    if not address:
+        return []
+    logging.disable()  # what is said on standard error would stand in the middle of the line that is typed
+    try:
+        with (
+            time_limit(PORTS_TIMEOUT_S, address),
+            open_switch(address, timeout_s=PORTS_TIMEOUT_S) as switch,
+        ):
+            found = list(switch.ports().values())
+    except (OcsError, TimedOut, OSError):
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
+    words = [
+        (word, f"{info.name or info.number} {info.side.value}put {info.state.value} {info.label}".strip())
+        for info in found
+        if info.side.value.startswith(side)
+        for word in dict.fromkeys((str(info.number), info.name))
+    ]
+    return [(word, about) for word, about in words if word and word.startswith(begin)]
