@@ -1,10 +1,101 @@
-"""The database of a directory of runs: one file, in which results and the journal of operations have their tables."""
+"""The database of a directory of runs: one file, in which results and the journal of operations have their tables.
+
+`read_rows` looks into it without any right to write: the disk may be full, the directory read-only or absent.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_MEMORY = "/dev/shm"  # noqa: S108 - a name that nobody else has is made in it
+_READ_TIMEOUT_S = 30.0
 
 
 def database_in(runs_dir: str | Path) -> Path:
     """Return the path of the database of a directory of runs."""
     return Path(runs_dir) / "lightbed.sqlite"
+
+
+def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
+    """Return the rows of a query; none where the file or its tables do not exist. Writes nothing that is missed.
+
+    Raises `OSError` and `sqlite3.DatabaseError` when the file cannot be read.
+    """
+    try:
+        if not path.stat().st_size:
+            return []
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    import sqlite3  # only where there is something to read: it takes 10 ms
+
+    with path.open("rb"):  # SQLite's own error does not say why
+        pass
+    failed: sqlite3.OperationalError | None = None
+    for way in (_shared, _copied if _has_log(path) else _unchanging):
+        try:
+            with way(path) as connection:
+                return _rows(connection, query, values)
+        except sqlite3.OperationalError as error:
+            if str(error).startswith("no such table"):
+                return []
+            failed = failed or error
+    assert failed is not None  # both ways failed, or one had returned
+    raise failed
+
+
+def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Mapping[str, Any]]:
+    found = connection.execute(query, values)
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def _has_log(path: Path) -> bool:
+    """Return whether commits stand in the write-ahead log that the file itself does not hold."""
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+@contextmanager
+def _open(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    import sqlite3
+
+    address = f"{path.absolute().as_uri()}?{mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_READ_TIMEOUT_S)) as connection:
+        yield connection
+
+
+def _shared(path: Path) -> Any:
+    """Open beside others that write; in WAL mode SQLite needs a file of shared memory for that."""
+    return _open(path, "mode=ro")
+
+
+def _unchanging(path: Path) -> Any:
+    """Open a file that nobody can write: no lock, no shared memory."""
+    return _open(path, "immutable=1")
+
+
+@contextmanager
+def _copied(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a copy of the file and of its log, which SQLite passes over in a file that nobody can write."""
+    with _scratch() as scratch:
+        copy = Path(scratch) / path.name
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+        with _open(copy, "mode=rw") as connection:
+            yield connection
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """Return a new directory, in memory where there is no other place."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="lightbed-")
+    except OSError:
+        return tempfile.TemporaryDirectory(prefix="lightbed-", dir=_MEMORY)

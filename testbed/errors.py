@@ -9,6 +9,7 @@
     │       └── OutOfMemory   a server's memory does not hold what the strategy puts there
     ├── SearchError           a search, its checkpoint or its workers                  (user)
     ├── PlanFileError         a plan file cannot be read, or is for another lab        (user)
+    ├── IntentError           a stored topology that is not there or does not fit      (user)
     ├── RefusedToMove         a real lab, and `--really-move NAME` was not given       (user)
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
@@ -94,6 +95,13 @@ class PlanFileError(TestbedError):
     """A plan file cannot be read, or is for another lab."""
 
     code = "plan.file"
+    who = "user"
+
+
+class IntentError(TestbedError):
+    """A stored topology that does not exist, or does not fit the lab file of today."""
+
+    code = "intent"
     who = "user"
 
 

@@ -26,6 +26,7 @@ Place = tuple[str | int, ...]
 _RESERVED_HOSTS = ("fab", "mgmt", "localhost")
 _RESERVED_NICS = ("lo", MANAGEMENT_LINK)
 _CONTROL_PORT = 7000
+_DEFAULT_GBPS = 25.0
 _ETHERNET_HEADER_BYTES = 14
 _LONGEST_PREFIX = 29
 
@@ -59,22 +60,24 @@ class SwitchDocument:
 
 @dataclass(frozen=True, slots=True)
 class HostDocument:
-    """One host: management address, SSH port, NIC names in order."""
+    """One host: management address, SSH port, NIC names in order; addresses in the fabric with their names."""
 
     name: str
     management: Address
     nics: tuple[str, ...]
+    fabric: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A checked wiring document; `raw` is what the plant reads."""
+    """A checked wiring document; `raw` is what the plant reads. `represents_gbps` chooses the NICs' modules."""
 
     lab: str
     hosts_mode: Literal["kernel", "model"]
     subnet: IPv4Network
     control: Address
     link: LinkShape
+    represents_gbps: float
     authorized_key: str
     switches: tuple[SwitchDocument, ...]
     hosts: tuple[HostDocument, ...]
@@ -170,6 +173,7 @@ def _typed(raw: Mapping[str, Any]) -> Document:
         link=LinkShape(
             link["rate_mbps"], link["mtu"], link.get("burst_kb", 128), link.get("latency_ms", 50.0)
         ),
+        represents_gbps=link.get("represents_gbps", _DEFAULT_GBPS),
         authorized_key=raw.get("authorized_key", ""),
         switches=tuple(_switch(at, entry) for at, entry in enumerate(raw["switches"])),
         hosts=tuple(_host(at, entry) for at, entry in enumerate(raw["hosts"])),
@@ -195,7 +199,19 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
 
 def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
     address = Address(_ip(entry["management"], "hosts", at, "management"), entry["ssh_port"])
-    return HostDocument(entry["name"], address, tuple(nic["name"] for nic in entry["nics"]))
+    nics = tuple(nic["name"] for nic in entry["nics"])
+    return HostDocument(entry["name"], address, nics, tuple(_fabric_names(at, entry)))
+
+
+def _fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield addresses in the fabric with their names: `a.fabric`, `nic1.a.fabric`."""
+    name = f"{entry['name']}.fabric"
+    if "address" in entry:
+        yield str(_ip(entry["address"], "hosts", at, "address")), name
+    for nic_at, nic in enumerate(entry["nics"]):
+        if "address" in nic:
+            place = ("hosts", at, "nics", nic_at, "address")
+            yield str(_ip(nic["address"], *place)), f"{nic['name']}.{name}"
 
 
 def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:

@@ -24,8 +24,13 @@ from sim.lab.management import build_management, check_free, subnet_taken
 from sim.models.clock import RealClock
 from sim.twins.families import make_twin
 from sim.twins.hosts import netns
+from sim.twins.hosts.keys import make_keys, ssh_files
+from sim.twins.hosts.own_root import machine_mounts, own_root_script, refusal_of_own_root
 from sim.twins.hosts.redirects import Fabric, far_ends
-from sim.twins.hosts.twin import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
+from sim.twins.hosts.spec import HostSpec
+from sim.twins.hosts.transceivers.command import transceiver_verb
+from sim.twins.hosts.transceivers.host_command import ethtool_script
+from sim.twins.hosts.twin import HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
@@ -34,11 +39,12 @@ from sim.twins.wire.control import ControlServer
 
 @dataclass(frozen=True, slots=True)
 class RunningLab:
-    """A lab that is up: what its ready line says."""
+    """A lab that is up: what its ready line says; `shared_root` is why hosts share the machine's root, if they do."""
 
     document: Document
     lab_id: str
     seconds: float
+    shared_root: str = ""
 
     def ready_line(self) -> dict[str, Any]:
         """Return the one line that the supervisor prints when the lab can be used."""
@@ -50,6 +56,7 @@ class RunningLab:
             "lab": document.lab,
             "lab_id": self.lab_id,
             "hosts": document.hosts_mode,
+            "shared_root": self.shared_root,
             "pid": os.getpid(),
             "subnet": str(document.subnet),
             "control": {**control, "plant": str(document.control)},
@@ -69,13 +76,14 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     lab_id = _claim(document, stack)
     names = LabNames(lab_id)
     renderers: list[Renderer] = []
+    shared_root = ""
     if kernel:
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)
-        await _start_hosts(specs, document, tools, stack)
+        shared_root = await _start_hosts(specs, document, tools, stack)
     await _start_devices(document, names.management if kernel else None, renderers, stack)
-    return RunningLab(document, lab_id, time.monotonic() - began)
+    return RunningLab(document, lab_id, time.monotonic() - began, shared_root)
 
 
 def _check_kernel(document: Document) -> dict[str, str]:
@@ -121,6 +129,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
             address=IPv4Interface(f"{host.management.host}/{document.subnet.prefixlen}"),
             ssh_port=host.management.port,
             nics=host.nics,
+            fabric=host.fabric,
         )
         for host in document.hosts
     ]
@@ -135,14 +144,25 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
 
 async def _start_hosts(
     specs: Sequence[HostSpec], document: Document, tools: dict[str, str], stack: AsyncExitStack
-) -> None:
-    """Boot all hosts at once; raise the first failure after all have either started or failed."""
+) -> str:
+    """Boot all hosts at once; raise the first failure after all have either started or failed.
+
+    Returns why they share the machine's root; nothing where each has its own.
+    """
     passwd = Path("/etc/passwd").read_text("utf-8")
     shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
+    keys = make_keys([spec.name for spec in specs], tools)
+    mounts = machine_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
+    refusal = refusal_of_own_root(mounts, tools)
+    own_root = () if refusal else own_root_script(mounts)
+
+    control = document.control
 
     async def boot(spec: HostSpec) -> None:
         etc = etc_files(spec, specs, passwd, shell)
-        script = boot_script(spec, etc, document.authorized_key, tools)
+        ssh = ssh_files(spec, specs, keys, document.authorized_key)
+        ethtool = ethtool_script(spec.name, spec.nics, str(control.host), control.port)
+        script = boot_script(spec, etc, ssh, tools, own_root, {"ethtool": ethtool})
         host = await HostTwin.start(spec, script, tools)
         stack.push_async_callback(host.stop)
 
@@ -150,6 +170,7 @@ async def _start_hosts(
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
+    return refusal
 
 
 async def _start_devices(
@@ -157,7 +178,7 @@ async def _start_devices(
 ) -> None:
     """Start the plant with its control socket, and the switch twins, on the very addresses of the document."""
     plant = Plant(document.raw, renderers)
-    control = ControlServer(plant_verbs(plant))
+    control = ControlServer({**plant_verbs(plant), **transceiver_verb(plant, document.represents_gbps)})
     await control.serve(_listen(document, namespace, document.control))
     stack.push_async_callback(control.close)
     for switch in document.switches:

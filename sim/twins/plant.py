@@ -74,7 +74,7 @@ class Plant:
 
     def __init__(self, wiring: Mapping[str, Any], renderers: Sequence[Renderer] = ()) -> None:
         link = wiring.get("link", {})
-        self._transmit_power_dbm = float(link.get("transmit_power_dbm", DEFAULT_TRANSMIT_POWER_DBM))
+        self.transmit_power_dbm = float(link.get("transmit_power_dbm", DEFAULT_TRANSMIT_POWER_DBM))
         self._receive_floor_dbm = float(link.get("receive_floor_dbm", DEFAULT_RECEIVE_FLOOR_DBM))
         self._insertion_loss_db = {
             switch["name"]: float(switch.get("insertion_loss_db", DEFAULT_INSERTION_LOSS_DB))
@@ -105,6 +105,16 @@ class Plant:
     def output_power_dbm(self, switch: str, port: int) -> float:
         """Return the reading of the power monitor of an output reads, behind cross-connect and attenuator."""
         return max(self._leaving_dbm(switch, port), DARK_FLOOR_DBM)
+
+    def transmitted_dbm(self, nic: str) -> float:
+        """Return the power that a NIC's laser sends; minus infinity where it is off. Raises `FibreError`."""
+        self._fibres.check_nic(nic)
+        return -math.inf if nic in self._fibres.dark_lasers else self.transmit_power_dbm
+
+    def received_dbm(self, nic: str) -> float:
+        """Return the power at a NIC's receiver; minus infinity without light. Raises `FibreError`."""
+        path = self._path_to(self._fibres.named(f"{nic}:receive"))
+        return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
 
     def paths(self) -> tuple[LightPath, ...]:
         """Return every receiver that a cross-connect joins to a transmitter, in the order of the document."""
@@ -155,11 +165,11 @@ class Plant:
 
     def _arriving_dbm(self, switch: str, port: int) -> float:
         if self._lone:
-            return received_power_dbm(self._transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
+            return received_power_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
         fibre = self._fibres.at(switch, port)
         if fibre is None or fibre.direction != "transmit" or fibre.nic in self._fibres.dark_lasers:
             return -math.inf
-        return received_power_dbm(self._transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
+        return received_power_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
 
     def _leaving_dbm(self, switch: str, output: int) -> float:
         passing = self._passing.get(switch, _NOTHING)
@@ -187,7 +197,7 @@ class Plant:
             input=source,
             output=output,
             power_dbm=power_dbm,
-            loss_db=self._transmit_power_dbm - power_dbm,
+            loss_db=self.transmit_power_dbm - power_dbm,
             arrives=received_dbm >= self._receive_floor_dbm,
         )
 

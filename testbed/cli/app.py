@@ -21,12 +21,23 @@ COMMANDS = {
     "apply": ("circuits", "Patch the topology, install the hosts' routes, and prove both."),
     "verify": (
         "circuits",
-        "Compare switches, optical power and fibres with the plan. Exit code 2 when something differs.",
+        "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
     ),
-    "path": ("circuits", "Follow a packet from host A to host B: hops, NICs, switch ports, optical power."),
+    "path": (
+        "circuits",
+        "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
+    ),
     "repair": (
         "repair",
         "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",
+    ),
+    "env": (
+        "environment",
+        "Print variables, host file and order of ranks with which your own programs use the optical links.",
+    ),
+    "drift": (
+        "drift",
+        "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
     "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),

@@ -16,10 +16,12 @@ from testbed.cli.completion import lab_files
 from testbed.cli.output import CHANGES, DONE, ERROR, print_answer, print_lines
 
 if TYPE_CHECKING:
+    from testbed.cli.designs import MeantDesign
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
-    from testbed.operate.session import BringUpReport, Design, LabSession
+    from testbed.operate.model import LabPlan, VerifyReport
+    from testbed.operate.session import BringUpReport, LabSession
 
 
 def register(app: typer.Typer) -> None:
@@ -32,11 +34,15 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def _session(
-    lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
+    lab: Lab,
+    hosts: HostsChoice | None = None,
+    *,
+    journal_dir: Path | None = None,
+    partial: bool = False,
 ) -> Iterator[LabSession]:
     """Provide the lab opened: its switches, and its hosts where `hosts` says which.
 
-    With a journal it may be changed.
+    With a journal it may be changed; a partial one goes on without what does not answer.
     """
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
@@ -44,7 +50,7 @@ def _session(
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
     with ExitStack() as stack:
         journal = stack.enter_context(_journal_in(journal_dir)) if journal_dir else None
-        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled))
+        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled, partial=partial))
 
 
 def _journal_in(runs_dir: Path) -> Journal:
@@ -53,68 +59,80 @@ def _journal_in(runs_dir: Path) -> Journal:
     return journal_in(runs_dir)
 
 
-def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
+def _heading(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
+    """Return the line that says what is looked at, and what must be known of it."""
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.simulated.lifecycle import hosts_of
 
-    topology = topology_json(design.topology)
-    kind = "one-way links" if design.topology.simplex else "links"
+    lab, topology = meant.lab, topology_json(meant.design.topology)
+    kind = "one-way links" if topology["simplex"] else "links"
     only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
-    return (
+    first = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
         f"{', '.join(map(str, topology['strides']))}, {len(topology['links'])} {kind}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
+    return [f"{first}; {meant.heading()}", *meant.lines()]
 
 
-def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """Return what every document begins with: which lab, and how real it is."""
+def _about(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
+    """Return what every document begins with: which lab, how real it is, and which epoch is meant."""
     from testbed.lab.simulated.lifecycle import hosts_of
 
-    return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}
+    lab = meant.lab
+    return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)} | meant.json()
 
 
 def plan(
     lab_file: options.LabFile,
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
     take_over: options.TakeOver = False,
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
-    from testbed.cli.designs import chosen_design
+    from testbed.cli.designs import Named, meant_design
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.plan import describe, plan_json
 
-    lab = load_lab(lab_file)
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, named = load_lab(lab_file), Named.of(simplex, method, demand, plan_file, epoch)
     if patches:
-        rows = patch_list(design.wiring)
+        rows = patch_list(meant_design(lab, named, runs_dir).design.wiring)
         print_answer({"patch_list": rows}, rows, as_json=as_json)
         return DONE
-    lab = find_running(lab)
-    with _session(lab) as session:
-        planned = session.plan(design, take_over=take_over)
-    document = {**_about(lab), **topology_json(design.topology), **plan_json(lab, planned)}
-    print_answer(document, [_heading(lab, design), *describe(lab, planned)], as_json=as_json)
+    meant = meant_design(find_running(lab), named, runs_dir)
+    with _session(meant.lab) as session:
+        planned = session.plan(meant.design, take_over=take_over)
+    document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
+    lines = [*_heading(meant), *describe(meant.lab, planned), *_to_apply(meant, planned)]
+    print_answer(document, lines, as_json=as_json)
     return CHANGES if planned.has_changes else DONE
+
+
+def _to_apply(meant: MeantDesign, planned: LabPlan) -> list[str]:
+    """Return how a stored topology is patched again: `testbed apply` alone patches the default one."""
+    if not (planned.has_changes and meant.intent):
+        return []
+    return [f"to patch it again: testbed apply {meant.lab.path} --epoch {meant.intent.epoch}"]
 
 
 def apply(
     lab_file: options.LabFile,
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
     take_over: options.TakeOver = False,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
@@ -122,22 +140,25 @@ def apply(
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
-    from testbed.cli.designs import running_lab_and_design
+    from testbed.cli.designs import Named, design_to_apply, meant_design, replaced_epoch
     from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    meant = design_to_apply(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    lab, design = meant.lab, meant.design
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
-            print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
+            print_lines([*_heading(meant), *describe(lab, session.plan(design, take_over=take_over))])
     check_permission(lab, really_move)
     notes: list[str] = []
+    note = notes.append if as_json else lambda text: print_lines([text])
+    for line in replaced_epoch(meant, runs_dir):
+        note(line)
     with _session(lab, hosts, journal_dir=runs_dir) as session:
-        brought = session.bring_up(
-            design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
-        )
-    document = _about(lab, hosts) | _applied(brought) | {"notes": notes}
-    lines = [_heading(lab, design, hosts), *_finding_lines(document["findings"])]
+        brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
+    meant = meant_design(lab, Named(epoch=brought.epoch), runs_dir)
+    document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
+    lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
     print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
@@ -158,33 +179,54 @@ def _applied(brought: BringUpReport) -> dict[str, Any]:
 def verify(
     lab_file: options.LabFile,
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
     hosts: options.HostsMode = "auto",
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    narrow: options.Narrow = False,
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
-    from testbed.cli.designs import running_lab_and_design
+    """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
+    from testbed.cli.designs import Named, running_design
+    from testbed.operate.apply import check_permission
+    from testbed.operate.narrow import narrow as narrowed
+    from testbed.operate.verify import with_unfinished
 
-    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, hosts) as session:
-        report = session.verify(session.plan(design, take_over=True))
+    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    notes: list[str] = []
+    if narrow:
+        check_permission(meant.lab, really_move)
+    with _session(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
+        report = session.prove(meant.design)
+        if narrow:
+            report = narrowed(session, meant.design, report, notes.append)
+    report = with_unfinished(report, meant.lab, runs_dir)
     findings = [asdict(finding) for finding in report.findings]
-    document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
+    document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
-    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
-    looked_at = f"{report.circuits} circuits looked at{heard}"
-    lines = [_heading(lab, design, hosts), looked_at, *_finding_lines(findings)]
+    document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {"notes": notes} if narrow else {}
+    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings, ok=report.ok)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
 
-def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
-    if not findings:
-        return ["everything is as planned"]
-    return [f"{finding['kind']}: {finding['subject']}: {finding['detail']}" for finding in findings]
+def _looked_at(report: VerifyReport) -> str:
+    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    return f"{report.circuits} circuits looked at{heard}"
+
+
+def _finding_lines(findings: list[dict[str, Any]], *, ok: bool) -> list[str]:
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
+        if finding["hint"] not in finding["detail"]:
+            lines.append(f"    {finding['hint']}")
+    return [*lines, "everything is as planned"] if ok else lines
 
 
 def path(
@@ -197,25 +239,42 @@ def path(
         ),
     ] = Path("labs/testbed12.yaml"),
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    epoch: options.Epoch = None,
+    hosts: options.HostsMode = "auto",
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
-    from testbed.cli.designs import chosen_design
+    """Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ."""
+    from testbed.cli.designs import Named, meant_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
-    from testbed.operate.path import describe_path, follow_path, node_named
+    from testbed.operate.path import node_named
 
     lab = load_lab(lab_file)
     for name in (source, target):
         node_named(lab, name)  # told before any lab is looked for
-    lab = find_running(lab)
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab) as session:
-        hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
-    document = {**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
-    print_answer(document, [_heading(lab, design), *describe_path(hops)], as_json=as_json)
-    return DONE
+    named = Named.of(simplex, method, demand, plan_file, epoch)
+    meant = meant_design(find_running(lab), named, runs_dir)
+    return _follow(meant, source, target, hosts, as_json=as_json)
+
+
+def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *, as_json: bool) -> int:
+    from testbed.operate.path import (
+        describe_kernel_path,
+        describe_path,
+        follow_path,
+        kernel_path,
+        node_named,
+    )
+
+    design, ends = meant.design, (node_named(meant.lab, source), node_named(meant.lab, target))
+    with _session(meant.lab, hosts) as session:
+        hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
+    document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
+    document["kernel"] = asdict(way) if way else None
+    lines = [*_heading(meant, hosts), *describe_path(hops), *describe_kernel_path(way)]
+    print_answer(document, lines, as_json=as_json)
+    return CHANGES if way and way.differs else DONE

@@ -1,46 +1,237 @@
-"""The topology that a command means: the one that its options ask for, or that of a plan file."""
+"""The topology that a command means: the one that its options name, else the one that is stored for the lab."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from testbed.cli.options import parse_demands
 from testbed.design.topology.strides import Method
-from testbed.errors import PlanFileError
+from testbed.errors import IntentError, JournalError, PlanFileError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
-from testbed.operate.session import Design, design_for, design_of_plan, lab_of_plan
+from testbed.operate.intent import Intent, Stated, in_force, stored_intents
+from testbed.operate.session import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
+
+if TYPE_CHECKING:
+    from testbed.design.plans.file import Plan
 
 
-def running_lab_and_design(
-    lab_file: Path, plan_file: Path | None, *, simplex: bool, method: Method, demand: list[str] | None
-) -> tuple[Lab, Design]:
-    """Return the lab of a file as it runs, and its design. Raises what `chosen_design` raises, and `LabFileError`."""
-    lab = find_running(load_lab(lab_file))
-    return chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Options that name a topology; of several commands, so that each says them in one word."""
+
+    simplex: bool = False
+    method: Method | None = None
+    demand: tuple[str, ...] = ()
+    plan_file: Path | None = None
+    epoch: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        simplex: bool,
+        method: Method | None,
+        demand: list[str] | None,
+        plan_file: Path | None,
+        epoch: int | None = None,
+    ) -> Named:
+        """Return the options of a command. Raises `PlanFileError` and `IntentError` for two that exclude each other."""
+        named = cls(simplex, method, tuple(demand or ()), plan_file, epoch)
+        drawn = simplex or demand or method
+        if plan_file and drawn:
+            raise PlanFileError(
+                f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
+            )
+        if epoch and (drawn or plan_file):
+            raise IntentError(
+                f"--epoch {epoch} says which topology is meant: leave out --simplex, --method, --demand and --plan"
+            )
+        return named
+
+    @property
+    def words(self) -> str:
+        """The options as they are written; empty when there are none."""
+        words = ["--simplex"] if self.simplex else []
+        words += [f"--method {self.method}"] if self.method else []
+        words += [f"--demand {one}" for one in self.demand]
+        words += [f"--plan {self.plan_file}"] if self.plan_file else []
+        return " ".join(words)
 
 
-def chosen_design(
-    lab: Lab,
-    plan_file: Path | None,
-    *,
-    simplex: bool,
-    method: Method,
-    demand: list[str] | None,
-) -> tuple[Lab, Design]:
-    """Return the design, and the hosts of the lab that it is for: all, or those that the plan names.
+@dataclass(frozen=True, slots=True)
+class MeantDesign:
+    """The design that a command means, for the hosts in `lab`.
 
-    Raises `PlanFileError` when a plan is given beside options that ask for another topology, or does not fit.
+    `intent` is its stored epoch; None for a design that no epoch holds. `stored` is the epoch in force on these
+    hosts, whatever is meant, `beside` are those of other hosts that stand with it. `note` says why none was taken.
     """
-    if plan_file is None:
-        return lab, design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
-    if simplex or demand or method != "geometric":
-        raise PlanFileError(
-            f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
-        )
+
+    lab: Lab
+    design: Design
+    stated: Stated
+    intent: Intent | None = None
+    stored: Intent | None = None
+    beside: tuple[Intent, ...] = ()
+    note: str = ""
+
+    @property
+    def lab_file_changed(self) -> bool:
+        """True if the lab file is not the one that the meant epoch was applied with."""
+        return self.intent is not None and self.intent.revision != self.lab.revision
+
+    @property
+    def is_another(self) -> bool:
+        """True if the meant topology is not the stored one."""
+        if self.stored is None:
+            return False
+        return self.intent is None or self.intent.epoch not in (self.stored.epoch, self.stored.stated.repairs)
+
+    def json(self) -> dict[str, Any]:
+        """Return the keys of every document: the epoch that is meant, and the newest of the lab."""
+        return {
+            "epoch": self.intent.epoch if self.intent else None,
+            "stored_epoch": self.stored.epoch if self.stored else None,
+            "lab_file_changed": self.lab_file_changed,
+        }
+
+    def heading(self) -> str:
+        """Return the part of the first line that says which epoch is meant."""
+        named = f"named: {self.stated.words}" if self.stated.words else "nothing stored or named: the default"
+        meant = self.intent.describe() if self.intent else named
+        if self.stored and self.is_another:
+            return f"{meant}; NOT WHAT IS STORED, {self.stored.describe()}"
+        return meant
+
+    def lines(self) -> list[str]:
+        """Return what else must be known of it, each with what to do."""
+        lines = [self.note] if self.note else []
+        if self.is_another:
+            lines.append(
+                "this is compared with the topology that was named, not with the stored one: what differs may be "
+                "circuits of the other topology and no fault of a fibre"
+            )
+        if self.intent and self.lab_file_changed:
+            lines.append(self._changed(self.intent))
+        lines += [f"{one.describe()} stands with it on {', '.join(one.hosts)}" for one in self.beside]
+        if self.intent and self.intent.is_under_way:
+            lines.append(
+                f"an apply of epoch {self.intent.epoch} is under way now: wait for it and look again"
+            )
+        return lines
+
+    def _changed(self, intent: Intent) -> str:
+        same_file = intent.lab_file == str(self.lab.path.absolute())
+        what = "has changed since" if same_file else f"is not {intent.lab_file}, with which"
+        was = f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
+        return f"lab file {self.lab.path} {what} {was}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
+
+    def plan(self) -> Plan | None:
+        """Return the plan that the design is from; None where options named it."""
+        if self.stated.plan_text is None:
+            return None
+        import json
+
+        from testbed.design.plans.file import parse_plan
+
+        return parse_plan(json.loads(self.stated.plan_text), self.stated.words)
+
+
+def meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool = False) -> MeantDesign:
+    """Return the design that the options name; without options the stored one, and without any the default.
+
+    `before_repair`: of a lab that was repaired, the topology that the repair replaced.
+    Raises `PlanFileError`, `IntentError`, `TopologyError`, and `JournalError` when nothing is named and what is
+    stored cannot be read.
+    """
+    stored, note = _stored(lab, runs_dir, needed=not named.words)
+    if named.epoch is not None or (stored and not named.words):
+        intent = _epoch(lab, named.epoch, stored, runs_dir)
+        if before_repair and intent.stated.repairs is not None:
+            intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
+        here, design = design_of_intent(lab, intent)
+        beside = tuple(one for one in in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
+        return MeantDesign(here, design, intent.stated, intent, _current(stored, here), beside)
+    here, design, stated = stated_design(lab, named)
+    if not (named.words or note):
+        note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is meant"
+    current = _current(stored, here)
+    repaired = current.stated.repairs if current else None
+    candidates = [one for one in stored if one is current or one.epoch == repaired]
+    same = next((one for one in candidates if _is_same(one, here, design)), None)
+    return MeantDesign(here, design, stated, same, current, (), note)
+
+
+def running_design(
+    lab_file: Path, named: Named, runs_dir: Path, *, before_repair: bool = False
+) -> MeantDesign:
+    """Return the same for the lab of a file as it runs. Raises also `LabFileError`."""
+    return meant_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
+
+
+def design_to_apply(lab_file: Path, named: Named, runs_dir: Path) -> MeantDesign:
+    """Return the design that is to be applied: what is named, and the default when nothing is.
+
+    Raises what `meant_design` raises.
+    """
+    lab = find_running(load_lab(lab_file))
+    if named.epoch is not None:
+        return meant_design(lab, named, runs_dir)
+    here, design, stated = stated_design(lab, named)
+    return MeantDesign(here, design, stated)
+
+
+def replaced_epoch(meant: MeantDesign, runs_dir: Path) -> list[str]:
+    """Return which epoch goes when a design is applied; nothing where it is the same, or where none was stored."""
+    current = _current(_stored(meant.lab, runs_dir, needed=True)[0], meant.lab)
+    if current is None or _is_same(current, meant.lab, meant.design):
+        return []
+    return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
+
+
+def stated_design(lab: Lab, named: Named) -> tuple[Lab, Design, Stated]:
+    """Return the design of options or of a plan file, the hosts that it is for, and what is stored of it."""
+    if named.plan_file is None:
+        method: Method = named.method or "geometric"
+        demands = parse_demands(list(named.demand))
+        design = design_for(lab, simplex=named.simplex, method=method, demands=demands)
+        return lab, design, Stated(named.words)
     from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
 
-    plan = read_plan(plan_file)
+    plan = read_plan(named.plan_file)
     here = lab_of_plan(lab, plan)
-    return here, design_of_plan(here, plan)
+    text = named.plan_file.read_text(encoding="utf-8")
+    return here, design_of_plan(here, plan), Stated(named.words, plan_text=text)
+
+
+def _stored(lab: Lab, runs_dir: Path, *, needed: bool) -> tuple[tuple[Intent, ...], str]:
+    """Return the epochs of a lab; where they cannot be read and are not needed, why not."""
+    try:
+        return stored_intents(runs_dir, lab.name), ""
+    except JournalError as error:
+        if needed:
+            raise
+        return (), str(error)
+
+
+def _epoch(lab: Lab, epoch: int | None, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
+    """Return the epoch of a number, the newest for None. Raises `IntentError`."""
+    found = next((one for one in stored if epoch in (None, one.epoch)), None)
+    if found is None:
+        known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
+        hint = "leave out --epoch, or give the --runs-dir of its apply"
+        raise IntentError(f"lab '{lab.name}' has no epoch {epoch} in {runs_dir}: {known}; {hint}")
+    return found
+
+
+def _current(stored: tuple[Intent, ...], lab: Lab) -> Intent | None:
+    """Return the epoch in force on any of these hosts."""
+    hosts = {host.name for host in lab.hosts}
+    return next((one for one in in_force(stored) if not hosts.isdisjoint(one.hosts)), None)
+
+
+def _is_same(intent: Intent, lab: Lab, design: Design) -> bool:
+    hosts = tuple(host.name for host in lab.hosts)
+    return intent.hosts == hosts and set(intent.wiring.links) == set(design.wiring.links)

@@ -17,6 +17,7 @@ from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
 
 if TYPE_CHECKING:
+    from testbed.cli.designs import MeantDesign
     from testbed.lab.model import Lab
     from testbed.measure.current_topology import NcclTestsResult
     from testbed.measure.model import CollectiveResult
@@ -54,9 +55,10 @@ def nccl(
     program: Program = "auto",
     interfaces: Interfaces = "",
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
     hosts: options.HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
     deadline_s: options.Deadline = 60.0,
@@ -64,7 +66,7 @@ def nccl(
     as_json: options.AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    from testbed.cli.designs import running_lab_and_design
+    from testbed.cli.designs import Named, running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.measure.current_topology import measure_current
     from testbed.measure.nccl.reading import import_nccl
@@ -74,16 +76,16 @@ def nccl(
     if lab_file is None or import_file is not None:
         raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
     steps = parse_sizes(sizes)
-    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
-    mode = hosts_of(lab, hosts)
+    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    lab, design, mode = meant.lab, meant.design, hosts_of(meant.lab, hosts)
     with _measuring(lab, mode, runs_dir) as (session, run), narrate() as narrator:
         if program == "nccl-tests":
             tested = _run_nccl_tests(session, design, run, interfaces, steps, deadline_s)
-            return _show_tests(tested, as_json=as_json)
+            return _show_tests(meant, tested, as_json=as_json)
         result = measure_current(
             session, design, run, steps, deadline_s, hosts=mode, backend=program, on_progress=narrator.tick
         )
-    return _show_result(lab, mode, run.run_id, result, as_json=as_json)
+    return _show_result(meant, mode, run.run_id, result, as_json=as_json)
 
 
 @contextmanager
@@ -132,23 +134,27 @@ def _show_table(table: NcclTable, *, as_json: bool) -> int:
     return DONE
 
 
-def _show_tests(tested: NcclTestsResult, *, as_json: bool) -> int:
+def _show_tests(meant: MeantDesign, tested: NcclTestsResult, *, as_json: bool) -> int:
     from testbed.measure.nccl.table import table_json
 
     if as_json:
         rings = [asdict(finding) for finding in tested.rings]
-        print_json(table_json(tested.table) | {"ring_findings": rings})
+        print_json(table_json(tested.table) | {"ring_findings": rings} | meant.json())
     else:
+        print_lines([meant.heading(), *meant.lines()])
         _show_table(tested.table, as_json=False)
         print_lines([f"{finding.kind}: {finding.detail}" for finding in tested.rings])
     return ERROR if tested.rings else DONE
 
 
-def _show_result(lab: Lab, mode: str, run_id: str, result: CollectiveResult, *, as_json: bool) -> int:
+def _show_result(
+    meant: MeantDesign, mode: str, run_id: str, result: CollectiveResult, *, as_json: bool
+) -> int:
+    lab = meant.lab
     if as_json:
         rows = [asdict(row) for row in result.timings]
         about = {"run_id": run_id, "lab": lab.name, "simulated": lab.simulated, "hosts": mode}
-        print_json(about | {"results": rows})
+        print_json(about | meant.json() | {"results": rows})
         return DONE
     columns = ["configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit", "limited by"]
     shown = []
@@ -157,5 +163,6 @@ def _show_result(lab: Lab, mode: str, run_id: str, result: CollectiveResult, *, 
         what = (row.configuration, row.size_bytes)
         shown.append((*what, row.time_us, row.busbw_mbps, row.limit_mbps, limited_by))
     mark = "SIMULATED " if lab.simulated else ""
+    print_lines([meant.heading(), *meant.lines()])
     print_table(f"{mark}AllReduce on {lab.name}, hosts: {mode}", columns, shown)
     return DONE

@@ -23,6 +23,16 @@ LabFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Simplex = Annotated[bool, typer.Option("--simplex", help="One-way links: every ring is one direction only.")]
 Method = Annotated[StrideMethod, typer.Option("--method", help="How ring strides are chosen.")]
+NamedMethod = Annotated[
+    StrideMethod | None,
+    typer.Option(
+        "--method", help="How ring strides are chosen: 'geometric', unless --plan or --epoch says more."
+    ),
+]
+Epoch = Annotated[
+    int | None,
+    typer.Option("--epoch", metavar="N", min=1, help="Topology that was applied to the lab as this epoch."),
+]
 Groups = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,6 +52,12 @@ TakeOver = Annotated[
 ReallyMove = Annotated[
     str | None,
     typer.Option("--really-move", metavar="NAME", help="Name of the lab; needed to move a real one."),
+]
+Narrow = Annotated[
+    bool,
+    typer.Option(
+        "--narrow", help="Tell which ends are swapped: takes circuits of findings down for a moment."
+    ),
 ]
 HostsMode = Annotated[
     Literal["auto", "kernel", "model"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from testbed.cli.designs import MeantDesign
     from testbed.lab.model import Lab
     from testbed.measure.results.store import RunStore
+    from testbed.operate.journal import Journal
     from testbed.operate.loss import Sight
     from testbed.operate.repair import LabRepair, Repaired
     from testbed.operate.repair_record import RepairRecord
@@ -35,9 +38,10 @@ def register(app: typer.Typer) -> None:
 def repair(
     lab_file: options.LabFile,
     simplex: options.Simplex = False,
-    method: options.Method = "geometric",
+    method: options.NamedMethod = None,
     demand: options.Groups = None,
     plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: routes at once, then the circuits.")] = False,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
@@ -45,43 +49,49 @@ def repair(
     as_json: options.AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
-    from testbed.cli.designs import running_lab_and_design
+    from testbed.cli.designs import Named, running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
-    from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 
-    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    named = Named.of(simplex, method, demand, plan_file, epoch)
+    meant = running_design(lab_file, named, runs_dir, before_repair=True)
+    lab = meant.lab
     if apply:
         check_permission(lab, really_move)
     hosts_mode = hosts_of(lab, hosts)
     with (
-        journal_in(runs_dir) as journal,
+        _journal(runs_dir, apply) as journal,
         open_lab(lab, journal, model_hosts=hosts_mode == "model") as session,
     ):
-        sight, planned = _plan_repair(session, design, runs_dir, plan_file)
+        sight, planned = _plan_repair(session, meant, runs_dir)
         if not as_json:
-            print_lines(list(_lines(lab, design, sight, planned)))
+            print_lines([meant.heading(), *meant.lines(), *_lines(meant, sight, planned)])
         repaired = None
         if planned and apply:
-            repaired = _carry_out(session, planned, hosts_mode, runs_dir, as_json=as_json)
+            repaired = _carry_out(session, meant, planned, hosts_mode, runs_dir, as_json=as_json)
     if as_json:
-        print_json(_document(lab, hosts_mode, sight, planned, repaired))
+        print_json(_document(meant, hosts_mode, sight, planned, repaired))
     if repaired is None:
         return CHANGES if planned or sight.unpatched else DONE
     return DONE if repaired.verified.ok else ERROR
 
 
-def _plan_repair(
-    session: LabSession, design: Design, runs_dir: Path, plan_file: Path | None
-) -> tuple[Sight, LabRepair | None]:
+def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | None]:
+    """Return the journal where something is to be changed: looking needs no right to write."""
+    from testbed.operate.journal import journal_in
+
+    return journal_in(runs_dir) if apply else nullcontext()
+
+
+def _plan_repair(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[Sight, LabRepair | None]:
     """Return what is seen of the topology, and how to repair it; None when no fibre is lost."""
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import look_at, plan_lab_repair
 
-    sight = look_at(session, design)
+    design, sight = meant.design, look_at(session, meant.design)
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
-    sent = _sent_by_pairs(plan_file) if plan_file and (earlier or sight.losses) else None
+    sent = _sent_by_pairs(meant) if earlier or sight.losses else None
     return sight, plan_lab_repair(session.lab, design, sight, earlier, sent)
 
 
@@ -93,21 +103,25 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairR
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
 
 
-def _sent_by_pairs(plan_file: Path) -> NDArray[np.float64] | None:
+def _sent_by_pairs(meant: MeantDesign) -> NDArray[np.float64] | None:
+    if meant.stated.plan_text is None:
+        return None
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
     from testbed.design.evaluation.job import sent_by_pairs
-    from testbed.design.plans.file import read_plan
 
-    return sent_by_pairs(read_plan(plan_file))
+    plan = meant.plan()
+    return sent_by_pairs(plan) if plan else None
 
 
 def _document(
-    lab: Lab, hosts_mode: str, sight: Sight, planned: LabRepair | None, repaired: Repaired | None
+    meant: MeantDesign, hosts_mode: str, sight: Sight, planned: LabRepair | None, repaired: Repaired | None
 ) -> dict[str, object]:
     from testbed.operate.repair_report import repair_json
 
+    lab = meant.lab
     return with_former_keys(
         {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_mode}
+        | meant.json()
         | {"repair_record": planned is not None and planned.is_repaired}
         | {"strange": list(planned.strange) if planned else []}
         | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
@@ -116,23 +130,31 @@ def _document(
     )
 
 
-def _lines(lab: Lab, design: Design, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
+def _lines(meant: MeantDesign, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
     from testbed.operate.repair_report import describe_repair, describe_unpatched
 
     if planned is None:
-        yield from describe_unpatched(lab, design, sight)
+        yield from describe_unpatched(meant.lab, meant.design, sight)
         yield "no fibre is lost"
         return
-    yield from describe_repair(lab, planned)
+    yield from describe_repair(meant.lab, planned)
     if planned.is_repaired:
-        yield "this has been done: when the fibre is replaced, `testbed apply`"
+        epoch = f" --epoch {meant.intent.epoch}" if meant.intent else ""
+        yield f"this has been done: when the fibre is replaced, `testbed apply{epoch}`"
 
 
 def _carry_out(
-    session: LabSession, planned: LabRepair, hosts_mode: str, runs_dir: Path, *, as_json: bool
+    session: LabSession,
+    meant: MeantDesign,
+    planned: LabRepair,
+    hosts_mode: str,
+    runs_dir: Path,
+    *,
+    as_json: bool,
 ) -> Repaired:
     """Do it, with a run on record that says what was lost, what was done and how long it took."""
     from testbed.measure.results.store import RunStore
+    from testbed.operate.intent import Stated
     from testbed.operate.repair import carry_out, check_in_force
     from testbed.operate.repair_report import repair_json
 
@@ -140,6 +162,11 @@ def _carry_out(
     lab = session.lab
     with RunStore(runs_dir).begin(lab, lab.simulated, hosts_mode, seeds={}) as run:
         run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
-        repaired = carry_out(session, planned, lambda text: None if as_json else print_lines([text]))
+        note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
+        before = meant.intent.epoch if meant.intent else None
+        if before is None:  # the next look must know the topology that this is a repair of
+            before = session.store_intent(meant.design, meant.stated, run.run_id)
+        stated = Stated(f"repair of epoch {before}", meant.stated.plan_text, before)
+        repaired = carry_out(session, planned, note, stated=stated)
         run.add_phase(REPAIR, repair_json(lab, planned) | asdict(repaired))
     return repaired

@@ -50,6 +50,7 @@ def up(
             {"lab_id": started.lab_id, "simulated": True, "hosts": started.hosts, "reason": started.reason}
             | {"subnet": str(started.lab.management), "pid": started.pid, "lab_file": str(stands_at)}
             | {"control": dict(started.control), "rate_mbps": started.lab.link.rate_mbps}
+            | {"shared_root": started.shared_root}
         )
         return DONE
     reason = f" ({started.reason})" if started.reason else ""
@@ -57,6 +58,11 @@ def up(
         [
             f"SIMULATED lab {asked.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
             f"  {started.link_rate.describe() if started.link_rate else _fixed_rate(started)}",
+            *(
+                [f"  hosts share this machine's root and may write to it: {started.shared_root}"]
+                if started.shared_root
+                else []
+            ),
             *(f"  control of {name}: {address}" for name, address in started.control.items()),
             f"next: testbed apply {stands_at}   end it: testbed sim down {started.lab_id}",
         ]
@@ -79,9 +85,11 @@ def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
 
 @app.command()
 def down(
-    lab_ids: Annotated[
+    labs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LAB_ID]...", help="Labs to end.", autocompletion=completion.lab_ids),
+        typer.Argument(
+            metavar="[LAB]...", help="Labs to end: lab files, or ids.", autocompletion=completion.lab_ids
+        ),
     ] = None,
     all_labs: Annotated[bool, typer.Option("--all", help="Also labs whose supervisor is alive.")] = False,
     as_json: AsJson = False,
@@ -89,8 +97,9 @@ def down(
     """Remove labs whose supervisor is gone; a living one only when named or with --all."""
     from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
+    lab_ids = [_lab_id(word) for word in labs or ()]
     before = {entry["lab_id"] for entry in lab_status()}
-    lab_down(lab_ids or (), all_labs=all_labs)
+    lab_down(lab_ids, all_labs=all_labs)
     left = {entry["lab_id"] for entry in lab_status()}
     if as_json:
         print_json({"removed": sorted(before - left), "left": sorted(left)})
@@ -100,6 +109,16 @@ def down(
             [f"left {lab_id}: its supervisor is alive (--all ends it too)" for lab_id in sorted(left)]
         )
     return DONE
+
+
+def _lab_id(word: str) -> str:
+    """Return the id that a word is, or that of the lab of the lab file that it names."""
+    if not (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
+        return word
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated.lifecycle import id_of_running
+
+    return id_of_running(load_lab(Path(word)))
 
 
 @app.command()

@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
 from testbed.lab.document import Document, Location
-from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema
+from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema, TwinSchema
 
 Direction = Literal["transmit", "receive"]
 
@@ -116,6 +116,8 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
         if place is None:
             what = f"'{switch.address}' is not the address of a switch"
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
+        if place.port is not None and not 1 <= place.port <= 65535:
+            raise document.error(where, f"there is no TCP port {place.port}", "write one from 1 to 65535")
         if schema.simulated and place.language not in ("polatis+scpi", "polatis+tl1"):
             what = f"there is no simulated switch that speaks '{place.language}'"
             raise document.error(where, what, "use polatis+scpi:// or polatis+tl1://, or 'simulated: false'")
@@ -125,6 +127,21 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
         if switch.twin and not schema.simulated:
             what = f"switch '{switch.name}' of a real lab has a twin"
             raise document.error(("switches", i, "twin"), what, "remove 'twin' or set 'simulated: true'")
+        if switch.twin:
+            _check_twin_ports(document, i, switch.twin, place)
+
+
+def _check_twin_ports(document: Document, index: int, twin: TwinSchema, place: Endpoint) -> None:
+    """Raise unless the listeners of a twin, all on its one address, have ports of their own."""
+    taken = {place.port or 0: "its address"}
+    own = {"tl1_port": twin.tl1_port, "control_port": twin.control_port}
+    if place.language == "polatis+tl1" and place.port is not None:
+        del own["tl1_port"]  # the address says it
+    for key, port in own.items():
+        if port in taken:
+            what = f"'{key}' of a twin is {port}, which is the port of {taken[port]} too"
+            raise document.error(("switches", index, "twin", key), what, "choose another port")
+        taken[port] = f"'{key}'"
 
 
 def _check_switches_known(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,17 @@ import yaml
 from testbed.errors import LabFileError
 
 Location = tuple[str | int, ...]
+MOST_ALIASED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file: its data and the line (from 1) on which each key or list item begins."""
+    """One file: its data, the line (from 1) on which each key or list item begins, and a hash of its text."""
 
     path: Path
     data: Mapping[str, Any]
     lines: Mapping[Location, int]
+    revision: str
 
     def line(self, where: Location) -> int:
         """Return the line of a location, or of the nearest enclosing one that is written in the file."""
@@ -58,7 +61,9 @@ def parse_document(path: Path, text: str) -> Document:
         raise LabFileError(f"{path}:{line}: not YAML ({what}); remove it") from None
     try:
         node = loader.get_single_node()
-        lines = dict(_lines(path, node, (), ())) if node else {}
+        if node:
+            _check_aliases(path, node)
+        lines = dict(_lines(path, node, ())) if node else {}
         data = loader.construct_document(node) if node else None
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(path, error) from None
@@ -68,34 +73,74 @@ def parse_document(path: Path, text: str) -> Document:
         loader.dispose()
     if not isinstance(data, dict):
         raise LabFileError(f"{path}:1: not a mapping of keys to values; begin with 'name: ...'")
-    return Document(path, data, lines)
+    return Document(path, data, lines, sha256(text.encode("utf-8", "replace")).hexdigest()[:16])
+
+
+_YAML_HINTS = {
+    "'\\t'": "indent with blanks, never with tabs",
+    "cannot start any token": "put the value in quotes",
+    "another document": "remove the line '---': a lab is one document",
+    "undefined alias": "put the value in quotes, or define '&' before it is used",
+    "a constructor for the tag": "remove the '!' and the word behind it",
+    "for merging": "write '<<: *name' of a mapping, or leave it out",
+    "expected <block end>": "look at the indentation and the quotes of this line and the one before",
+    "could not find expected ':'": "write 'key: value', with a blank behind the colon",
+    "unexpected end of stream": "close what was opened: quotes, brackets or braces",
+}
 
 
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
-    mark = error.problem_mark or error.context_mark
+    is_key = error.context == "while scanning a simple key"  # it is found wrong only on a later line
+    mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
-    return LabFileError(
-        f"{path}:{line}: not YAML ({error.problem or error.context}); correct the punctuation"
-    )
+    what = error.problem or error.context or ""
+    hint = next((hint for part, hint in _YAML_HINTS.items() if part in what), "correct the punctuation")
+    return LabFileError(f"{path}:{line}: not YAML ({what}); {hint}")
 
 
-def _lines(
-    path: Path, node: yaml.Node, where: Location, parents: tuple[yaml.Node, ...]
-) -> Iterator[tuple[Location, int]]:
-    line = node.start_mark.line + 1
-    if any(node is parent for parent in parents):
-        raise LabFileError(f"{path}:{line}: an alias that contains itself; write the value out")
+def _check_aliases(path: Path, root: yaml.Node) -> None:
+    """Raise `LabFileError` for an alias inside itself, and for aliases that stand for very many values.
+
+    Each node is looked at once, however often it is meant: a file of ten lines can stand for billions.
+    """
+    sizes: dict[int, int] = {}
+    above: set[int] = set()
+
+    def size(node: yaml.Node) -> int:
+        line = node.start_mark.line + 1
+        if id(node) in above:
+            raise LabFileError(f"{path}:{line}: an alias that contains itself; write the value out")
+        if id(node) not in sizes:
+            above.add(id(node))
+            sizes[id(node)] = 1 + sum(map(size, _children(node)))
+            above.remove(id(node))
+            if sizes[id(node)] - len(sizes) > MOST_ALIASED:
+                what = f"aliases that stand for more than {MOST_ALIASED} values"
+                raise LabFileError(f"{path}:{line}: {what}; write them out")
+        return sizes[id(node)]
+
+    size(root)
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            yield from pair
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _lines(path: Path, node: yaml.Node, where: Location) -> Iterator[tuple[Location, int]]:
     if not where:
-        yield where, line
-    inside = (*parents, node)
+        yield where, node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         for key, value in _entries(path, node):
             yield (*where, key.value), key.start_mark.line + 1
-            yield from _lines(path, value, (*where, key.value), inside)
+            yield from _lines(path, value, (*where, key.value))
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield (*where, index), item.start_mark.line + 1
-            yield from _lines(path, item, (*where, index), inside)
+            yield from _lines(path, item, (*where, index))
 
 
 def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:

@@ -57,6 +57,7 @@ def _lab(document: Document) -> Lab:
         twins={switch.name: _twin(switch) for switch in schema.switches} if schema.simulated else {},
         link=_link(schema),
         ssh_key=Path(_anchored(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
+        revision=document.revision,
     )
 
 

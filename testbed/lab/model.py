@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -86,6 +86,7 @@ class Lab:
     """A whole lab file, validated: every port used once, every fibre ends somewhere.
 
     Of a shard (`shards.shard_of`) `hosts` are those of one job, `others` the rest, which nobody may touch.
+    `revision` is a hash of the file's text: two labs that mean the same are equal whatever the text.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Lab:
     link: LinkClass
     ssh_key: Path
     others: tuple[LabHost, ...] = ()
+    revision: str = field(default="", compare=False)
 
     def nic(self, nic: Nic) -> LabNic:
         """Return the lab's interface for a planned one."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from datetime import date
 from ipaddress import IPv4Address, IPv4Network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -216,18 +217,59 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
     if kind == "missing":
         return document.error(where, f"'{key}' is missing{_of(where)}", f"add '{key}: ...'")
     what = _explanation(details)
-    return document.error(where, f"'{_dotted(where)}': {what}", "correct the value")
+    return document.error(where, f"'{_dotted(where)}': {what}", _hint(details))
 
 
 def _explanation(details: ErrorDetails) -> str:
     """Return what the value should have been, and what it is when that fits on a line."""
-    message = details["msg"].removeprefix("Value error, ")
+    message, value = details["msg"].removeprefix("Value error, "), details["input"]
+    if value is None:
+        return "there is no value"
+    if details["type"] in _MAPPING_TYPES:
+        message = "input should be a mapping of keys to values"
+    elif details["type"] == "too_short":
+        return "the list is empty"
+    elif isinstance(value, str) and details["type"] == "value_error" and repr(value) not in message:
+        message = f"{value!r}: {message}"  # what the standard library says of addresses may name a part alone
     message = message[:1].lower() + message[1:] if message.startswith("Input") else message
-    value: Any = details["input"]
-    if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | None):
+    if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | date):
         return message
     hint = " (quote it to keep it a word)" if details["type"] == "string_type" else ""
-    return f"{message}, not {value!r}{hint}"
+    shown = str(value) if isinstance(value, date) else repr(value)
+    return f"{message}, not {shown}{hint}"
+
+
+_MAPPING_TYPES = ("model_type", "model_attributes_type", "dict_type")
+_HINTS = {
+    "bool_type": "write true or false, without quotes",
+    "float_type": "write a number like 0.3, without quotes and without a unit",
+    "finite_number": "write a number like 0.3",
+    "int_from_float": "write a whole number like 48",
+    "int_type": "write a whole number like 48, without quotes",
+    "list_type": "write one item a line, each behind '- '",
+    "literal_error": "write it letter by letter",
+    "string_type": "put the value in quotes",
+    "too_short": "list at least one",
+    **dict.fromkeys(_MAPPING_TYPES, "write 'key: value' lines under it, or {key: value}"),
+}
+_HINTS_BY_KEY = {
+    "address": "write four numbers like 10.100.1.1",
+    "management": "write four numbers like 10.99.0.11",
+    "name": "choose another name",
+    **dict.fromkeys(("port", "transmit", "receive"), "write switch and port in quotes: 'ocs1:17'"),
+}
+
+
+def _hint(details: ErrorDetails) -> str:
+    """Return what to write instead."""
+    key, kind = str(details["loc"][-1]) if details["loc"] else "", details["type"]
+    if details["input"] is None:
+        return "write a value behind the key, or remove the key"
+    if details["loc"] == ("management",):
+        return "write a network like 10.99.0.0/24"
+    if kind == "value_error" or (kind in _MAPPING_TYPES and key in _HINTS_BY_KEY):
+        return _HINTS_BY_KEY.get(key, "correct the value")
+    return _HINTS.get(kind, "choose a value in this range")
 
 
 def _keys(where: Location) -> list[str]:

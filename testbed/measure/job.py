@@ -25,7 +25,7 @@ from testbed.measure.results.records import LINK_RATE, Repatch
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
 from testbed.operate.apply import check_permission
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import Journal, journal_in
 from testbed.operate.session import LabSession, open_lab
 
 
@@ -98,7 +98,7 @@ def run_job(
         with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
             _record_lab(run, here, link_rate)
             with (
-                open_lab(here, journal, model_hosts=mode == "model") as session,
+                _opened(here, mode, journal) as session,
                 _ranks_on(session, deadline_s) as ranks,
             ):
                 outcome = MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks).run()
@@ -116,6 +116,11 @@ def run_job(
         repatch=outcome.repatch,
         link_rate=link_rate,
     )
+
+
+def _opened(lab: Lab, mode: str, journal: Journal) -> AbstractContextManager[LabSession]:
+    """Open the lab; a simulated one goes when the job ends, and is not meant to be anything after it."""
+    return open_lab(lab, journal, model_hosts=mode == "model", keep_intent=not lab.simulated)
 
 
 def _record_lab(run: Run, lab: Lab, link_rate: LinkRate | None) -> None:

@@ -41,10 +41,15 @@ def check_permission(lab: Lab, really_move: str | None) -> None:
 
 
 def apply_plan(
-    lab: Lab, plan: LabPlan, switches: Mapping[str, OpticalSwitch], journal: Journal
+    lab: Lab,
+    plan: LabPlan,
+    switches: Mapping[str, OpticalSwitch],
+    journal: Journal,
+    begun: Callable[[str], object] = lambda _operation: None,
 ) -> ApplyResult:
     """Bring every switch from what the plan saw to what it wants.
 
+    `begun` is called with the operation's id when nothing is in the way any more and nothing has been sent yet.
     Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every
     circuit that failed or is unknown, and the drivers' errors when a switch cannot even be read.
     """
@@ -54,6 +59,7 @@ def apply_plan(
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
         demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
+        begun(operation)
         reports = _each(
             plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation)
         )

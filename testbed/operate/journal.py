@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.database_file import database_in
 from testbed.errors import JournalError
+from testbed.operate.intent_log import INTENTS_TABLE
 from testbed.operate.owner import is_running, this_process
 
 BUSY_TIMEOUT_S = 30.0
@@ -94,6 +95,7 @@ class Journal:
         sa.event.listen(self._engine, "begin", _lock_at_once)
         with self._errors(), self._engine.begin() as connection:
             _metadata.create_all(connection)
+            connection.exec_driver_sql(INTENTS_TABLE)
 
     def __enter__(self) -> Self:
         return self
@@ -210,9 +212,15 @@ class Journal:
         return str(state)
 
     def _commit(self, statement: sa.Executable) -> None:
+        with self.transaction() as connection:
+            connection.execute(statement)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Provide the write lock; what was done is on disk when this is left. Raises `JournalError`."""
         begin = time.monotonic()
         with self._errors(), self._engine.begin() as connection:
-            connection.execute(statement)
+            yield connection
         with self._adding:
             self.commit_s += time.monotonic() - begin
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import Power, Snapshot
+from testbed.design.model import Link, Nic
 from testbed.lab.model import Lab
 from testbed.operate.model import Circuit, LinkFinding
 from testbed.operate.plan import own_ports, pair_label, port_owners
@@ -67,30 +68,62 @@ def _read_switch(switch: OpticalSwitch, ports: set[int]) -> SwitchReading:
     return SwitchReading(snapshot, power)
 
 
+def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
+    """Return what switches hold between NICs of the lab's hosts."""
+    nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
+    sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
+    hears = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
+    return tuple(
+        Circuit(Link(sends[name, here], hears[name, there]), name, here, there)
+        for name, snapshot in seen.items()
+        for here, there in sorted(snapshot.connections.pairs)
+        if (name, here) in sends and (name, there) in hears
+    )
+
+
 def judge_circuits(
-    lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading]
+    lab: Lab,
+    circuits: Iterable[Circuit],
+    readings: Mapping[str, SwitchReading],
+    silent: Collection[Nic] = (),
 ) -> tuple[LinkFinding, ...]:
-    """Return everything that is not as planned: circuits missing or extra, light missing or weak. Pure."""
+    """Return everything that is not as planned: circuits missing or extra, light missing or weak. Pure.
+
+    Circuits of switches without a reading are not judged, nor is the light of `silent` NICs: each has its own finding.
+    """
     planned = tuple(circuits)
     findings: list[LinkFinding] = []
     for circuit in planned:
-        findings += _judge_circuit(lab, circuit, readings[circuit.switch])
+        if circuit.switch in readings:
+            findings += _judge_circuit(lab, circuit, readings[circuit.switch], silent)
     for name, reading in readings.items():
         findings += _extra(lab, name, reading, planned)
     return tuple(findings)
 
 
-def _judge_circuit(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
+def _judge_circuit(
+    lab: Lab, circuit: Circuit, reading: SwitchReading, silent: Collection[Nic]
+) -> Iterator[LinkFinding]:
     subject = lab.link_label(circuit.link)
     is_there = reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
     if not is_there:
         yield LinkFinding("missing_circuit", subject, _missing(circuit, reading.snapshot))
+    if circuit.link.source in silent:
+        return
     budget = budget_of(lab, circuit)
     entering = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, entering, budget)
     if is_there and not (entering and entering.below_floor):
         leaving = reading.power.get(circuit.output_port)
         yield from _judge_output(lab, circuit, entering, leaving, budget)
+
+
+def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
+    """Return whether the switch itself explains a dark receiver: no circuit, or a monitor that sees no light."""
+    if reading.snapshot.connections.get(circuit.input_port) != circuit.output_port:
+        return True
+    monitors = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
+    return any(power is not None and power.below_floor for power in monitors)
 
 
 def _missing(circuit: Circuit, snapshot: Snapshot) -> str:

@@ -20,7 +20,7 @@ from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
 from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
-from testbed.operate.light import SwitchReading, read_ports
+from testbed.operate.light import SwitchReading, held_circuits, read_ports
 from testbed.operate.model import Circuit
 from testbed.operate.plan import own_ports
 
@@ -93,19 +93,6 @@ def _carrier_command(host: LabHost) -> str:
     """Return a command that prints one word a NIC; one that is down cannot be read and counts as dark."""
     paths = shlex.join(f"/sys/class/net/{nic.name}" for nic in host.nics)
     return f"for nic in {paths}; do test -d $nic && {{ cat $nic/carrier 2>/dev/null || echo 0; }}; done; true"
-
-
-def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
-    """Return what switches hold between NICs of the lab's hosts."""
-    nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
-    sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
-    hears = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
-    return tuple(
-        Circuit(Link(sends[name, here], hears[name, there]), name, here, there)
-        for name, snapshot in seen.items()
-        for here, there in sorted(snapshot.connections.pairs)
-        if (name, here) in sends and (name, there) in hears
-    )
 
 
 def judge_losses(

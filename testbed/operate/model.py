@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ocs_drivers.model import ApplyReport, CrossConnects, Snapshot, Step
 from testbed.design.model import Link, Wiring
+from testbed.operate.findings import KINDS, hint_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +64,36 @@ class ApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class LinkFinding:
-    """One fact about one link that is not as planned.
+    """One fact about one link, host or switch that is not as planned.
 
-    `kind` is one of `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`,
-    `not_heard`, `foreign` (a probe frame of another run or lab).
+    `kind` is a row of `findings.KINDS`; without a `hint` of its own a finding has that of its kind.
     """
 
     kind: str
     subject: str
     detail: str
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.hint:
+            object.__setattr__(self, "hint", hint_of(self.kind))
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Result of verify: what it looked at and what it found; empty findings mean as planned."""
+    """Result of verify: what it looked at and what it found; no findings, or only such that inform: as planned.
+
+    `pairs` are those of hosts that the plan joins, `pairs_reached` those that answered; 0 where no host was asked.
+    """
 
     circuits: int
     links_received: int
     findings: tuple[LinkFinding, ...]
+    pairs: int = 0
+    pairs_reached: int = 0
 
     @property
     def ok(self) -> bool:
         """True if everything is as planned."""
-        return not self.findings
+        informing = {name for name, kind in KINDS.items() if kind.only_informs}
+        return all(finding.kind in informing for finding in self.findings)

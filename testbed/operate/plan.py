@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.model import CrossConnects
+from ocs_drivers.model import CrossConnects, Step
 from testbed.design.model import Link, Wiring
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch
@@ -72,7 +73,22 @@ def _plan_switch(
     seen = device.read()
     if take_over and scope is not None:
         scope |= _lights_us(lab, switch, seen.connections)
-    return SwitchPlan(switch.name, target, scope, seen, device.plan(target, seen, scope))
+    steps = _estimated(lab, switch, device, device.plan(target, seen, scope))
+    return SwitchPlan(switch.name, target, scope, seen, steps)
+
+
+def _estimated(
+    lab: Lab, switch: LabSwitch, device: OpticalSwitch, steps: tuple[Step, ...]
+) -> tuple[Step, ...]:
+    """Return the steps with the time that they take at the `switch_time_s` of the lab file, where it has one.
+
+    A driver estimates with what its model is known for; a step of many moves takes as many times more.
+    """
+    typical_s = device.capabilities.switch_time_s[0]
+    if switch.name not in lab.twins or not typical_s:
+        return steps
+    factor = lab.twins[switch.name].switch_time_s / typical_s
+    return tuple(replace(step, estimated_s=step.estimated_s * factor) for step in steps)
 
 
 def _lights_us(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:

@@ -20,11 +20,12 @@ from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
+from testbed.operate.intent import Stated
 from testbed.operate.loss import Loss, Sight, look
 from testbed.operate.model import LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair_record import RepairRecord, differences
-from testbed.operate.session import Design, LabSession, Note
+from testbed.operate.session import DEFAULT, Design, LabSession, Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,16 @@ def _design(name: str, design: Design, wiring: Wiring) -> Design:
     return Design(name, topology, wiring, find_routes(wiring))
 
 
-def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> Repaired:
-    """Return both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
+def carry_out(
+    session: LabSession,
+    planned: LabRepair,
+    note: Note = lambda _text: None,
+    *,
+    stated: Stated = DEFAULT,
+) -> Repaired:
+    """Return both stages, and the proof; circuits that move are stored as intent with `stated`.
+
+    Raises what `LabSession.bring_up` raises, and `HostError`.
 
     Raises `DriftError`, and does nothing, when the switches do not hold what the topology or a repair of it left,
     or no longer what was seen. A lab that was repaired before keeps its circuits, and its traffic is not led around
@@ -166,7 +175,7 @@ def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text
     reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
     if planned.repatched is None:
         return Repaired(reroute_s, 0.0, 0.0, _verify_detours(session, planned, plan, note))
-    brought = session.carry_out(planned.repatched, plan, note)
+    brought = session.carry_out(planned.repatched, plan, note, stated=stated)
     return Repaired(reroute_s, brought.routes_s, brought.apply.outage_s, brought.verified)
 
 

@@ -9,146 +9,115 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
-from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.patching.wiring import wire
-from testbed.design.routing.routes import find_routes
-from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.strides import Method
-from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
+from ocs_drivers.errors import TransportError
+from testbed.design.model import Routes
+from testbed.errors import JournalError, LabStartError
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
-from testbed.lab.shards import shard_of
 from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
+from testbed.operate.design import (
+    Design,
+    check_fits,
+    degree_of,
+    design_for,
+    design_of_intent,
+    design_of_plan,
+    lab_of_plan,
+    lay_out,
+)
+from testbed.operate.intent import Stated
+from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
-from testbed.operate.plan import plan_lab
-from testbed.operate.verify import verify_lab
+from testbed.operate.plan import circuits_of, plan_lab
 
 if TYPE_CHECKING:
-    from testbed.design.plans.file import Plan
     from testbed.lab.hosts.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
 
+__all__ = [
+    "BringUpReport",
+    "Design",
+    "LabSession",
+    "check_fits",
+    "check_up",
+    "degree_of",
+    "design_for",
+    "design_of_intent",
+    "design_of_plan",
+    "lab_of_plan",
+    "lay_out",
+    "open_lab",
+]
+
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A topology, laid onto the lab's NICs, with routes between all nodes."""
-
-    name: str
-    topology: Topology
-    wiring: Wiring
-    routes: Routes
+DEFAULT = Stated()
 
 
 @dataclass(frozen=True, slots=True)
 class BringUpReport:
-    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood."""
+    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood.
+
+    `epoch` is its number in the journal, None where it is not kept.
+    """
 
     design: Design
     plan: LabPlan
     apply: ApplyResult
     verified: VerifyReport
     routes_s: float
-
-
-def design_for(
-    lab: Lab,
-    *,
-    name: str = "default",
-    simplex: bool = False,
-    method: Method = "geometric",
-    demands: tuple[AllReduceDemand, ...] = (),
-) -> Design:
-    """Return the topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
-    degree = degree_of(lab)
-    return lay_out(
-        lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
-    )
-
-
-def degree_of(lab: Lab) -> int:
-    """Return NICs of every host. Raises `TopologyError` when they differ."""
-    degrees = {len(host.nics) for host in lab.hosts}
-    if len(degrees) != 1:
-        raise TopologyError(
-            f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "
-            "list equally many `nics` for each"
-        )
-    return degrees.pop()
-
-
-def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
-    """Return the hosts that a plan is for, in its order; the others of the lab beside them.
-
-    Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
-    """
-    if plan.lab not in ("", lab.name):
-        raise PlanFileError(
-            f"the plan is for lab '{plan.lab}', this is '{lab.name}': make one with --lab {lab.path}"
-        )
-    try:
-        here = shard_of(lab, plan.hosts) if plan.hosts else lab
-        degree = degree_of(here)
-    except TopologyError as error:
-        raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
-    asked = (plan.topology.nodes, plan.topology.degree)
-    if asked[0] != len(here.hosts) or asked[1] > degree:
-        what = f"{asked[0]} hosts of {asked[1]} NICs, lab '{lab.name}' has {len(here.hosts)} of {degree}"
-        raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
-    return here
-
-
-def design_of_plan(lab: Lab, plan: Plan) -> Design:
-    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
-    return lay_out(lab, plan.workload.name, plan.topology)
-
-
-def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
-    """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
-    wiring = wire(topology, planes=_planes(lab, topology.degree))
-    return Design(name, topology, wiring, find_routes(wiring))
-
-
-def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
-    """Raise `TopologyError` unless connected topologies of so many links a host can be patched in this lab."""
-    nodes, nics = len(lab.hosts), degree_of(lab)
-    if degree > nics:
-        raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
-    if nodes > 1:
-        # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
-        # strides: if this one cannot be, no other can.
-        wire(find_topology(nodes, degree, simplex=simplex), planes=_planes(lab, degree))
-
-
-def _planes(lab: Lab, degree: int) -> int:
-    """Return switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
-    return min(len(lab.switches), degree)
+    epoch: int | None = None
 
 
 @contextmanager
-def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) -> Iterator[LabSession]:
+def open_lab(
+    lab: Lab,
+    journal: Journal | None,
+    *,
+    model_hosts: bool = False,
+    partial: bool = False,
+    keep_intent: bool = True,
+) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
-    Without a journal the session only looks: nothing can be applied.
+    Without a journal the session only looks: nothing can be applied. A `partial` one goes on without switches and
+    hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the session
+    does: nothing is left that was meant to be so.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
-        switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
-        yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
+        switches, off = _open_switches(lab, stack, partial=partial)
+        fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
+        off.update(fleet.off if fleet else {})
+        yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
 
 
-def _fleet(lab: Lab) -> SshFleet:
+def _open_switches(
+    lab: Lab, stack: ExitStack, *, partial: bool
+) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
+    """Return the switches that answer, and why others do not; those raise `TransportError` unless `partial`."""
+    switches: dict[str, OpticalSwitch] = {}
+    off: dict[str, str] = {}
+    for switch in lab.switches:
+        try:
+            switches[switch.name] = stack.enter_context(open_switch(switch.address))
+        except TransportError as error:
+            if not partial:
+                raise
+            off[switch.name] = str(error)
+    return switches, off
+
+
+def _fleet(lab: Lab, *, partial: bool) -> SshFleet:
     from testbed.lab.hosts.fleet import SshFleet
 
-    return SshFleet(lab)
+    return SshFleet(lab, partial=partial)
 
 
 def check_up(lab: Lab) -> None:
@@ -168,23 +137,35 @@ class LabSession:
     """
 
     def __init__(
-        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal | None
+        self,
+        lab: Lab,
+        switches: Mapping[str, OpticalSwitch],
+        fleet: Fleet | None,
+        journal: Journal | None,
+        *,
+        off: Mapping[str, str] | None = None,
+        keep_intent: bool = True,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
+        self.off = off or {}
+        self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
 
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
         """Read the switches and say what would change; `take_over` as in `plan_lab`."""
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
-    def apply(self, plan: LabPlan) -> ApplyResult:
-        """Carry a plan out, journal first. Raises `DriftError`, `ApplyFailed`, and switch errors."""
+    def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
+        """Carry a plan out, journal first; `begun` as in `apply_plan`.
+
+        Raises `DriftError`, `ApplyFailed`, and switch errors.
+        """
         if self.journal is None:
             raise JournalError("this session only looks: open the lab with a journal to apply a plan")
-        return apply_plan(self.lab, plan, self.switches, self.journal)
+        return apply_plan(self.lab, plan, self.switches, self.journal, begun)
 
     def install_routes(self, design: Design) -> None:
         """Install addresses, routes and permanent neighbours of every host, over SSH."""
@@ -194,31 +175,71 @@ class LabSession:
             self._macs = read_macs(self.fleet)
         install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
 
-    def verify(self, plan: LabPlan) -> VerifyReport:
-        """Compare switches, light and (with real hosts) fibres with the plan."""
-        return verify_lab(self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch())
+    def verify(self, plan: LabPlan, routes: Routes | None = None) -> VerifyReport:
+        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too."""
+        from testbed.operate.verify import verify_lab  # the ways to the hosts: not for a plan
+
+        return verify_lab(
+            self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch(), routes=routes, off=self.off
+        )
+
+    def prove(self, design: Design) -> VerifyReport:
+        """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
+        circuits = circuits_of(self.lab, design.wiring)
+        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes)
 
     def _next_epoch(self) -> int:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
         return secrets.randbits(31)
 
+    def store_intent(self, design: Design, stated: Stated, operation: str) -> int | None:
+        """Store a design that stands already as an epoch; return its number."""
+        if self._intents is None:
+            return None
+        return self._intents.store(
+            design.topology, design.wiring, design.name, stated, operation, state="applied"
+        )
+
     def bring_up(
-        self, design: Design, note: Note = lambda _text: None, *, take_over: bool = False
+        self,
+        design: Design,
+        note: Note = lambda _text: None,
+        *,
+        take_over: bool = False,
+        stated: Stated = DEFAULT,
     ) -> BringUpReport:
         """Plan, apply, route and verify one design; `note` is told what happens."""
-        return self.carry_out(design, self.plan(design, take_over=take_over), note)
+        return self.carry_out(design, self.plan(design, take_over=take_over), note, stated=stated)
 
-    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BringUpReport:
-        """Apply a plan made for a design, route and verify. Raises what `apply` raises, and `HostError`."""
+    def carry_out(
+        self,
+        design: Design,
+        plan: LabPlan,
+        note: Note = lambda _text: None,
+        *,
+        stated: Stated = DEFAULT,
+    ) -> BringUpReport:
+        """Apply a plan made for a design, route and verify; `stated` is stored with it as the lab's intent.
+
+        Raises what `apply` raises, and `HostError`.
+        """
         note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
-        started = time.monotonic()
-        applied = self.apply(plan)
-        self.install_routes(design)
-        routes_s = time.monotonic() - started
-        routes = (
-            f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else "hosts are modelled: no routes"
-        )
-        note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-        verified = self.verify(plan)
-        note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
-        return BringUpReport(design, plan, applied, verified, routes_s)
+        with self._applying(design, stated) as intent:
+            started = time.monotonic()
+            applied = self.apply(plan, intent.begin)
+            self.install_routes(design)
+            routes_s = time.monotonic() - started
+            intent.advance("applied")
+            modelled = "hosts are modelled: no routes"
+            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
+            note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
+            verified = self.verify(plan, design.routes)
+            found = f"{len(verified.findings)} findings"
+            intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
+        note(f"verified: {found} on {verified.circuits} circuits")
+        return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch)
+
+    def _applying(self, design: Design, stated: Stated) -> AbstractContextManager[Applying | NotKept]:
+        if self._intents is None:
+            return nullcontext(NotKept())
+        return self._intents.applying(design.topology, design.wiring, design.name, stated)

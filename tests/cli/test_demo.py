@@ -178,6 +178,8 @@ class TestKernelHosts:
             lab = up["lab_file"]
             assert testbed("apply", lab, "--json").json["verified"] is True
             assert testbed("plan", lab).code == 0
+            healthy = testbed("verify", lab, "--narrow", "--json")
+            way = testbed("path", "a", "d", "--lab", lab, "--json")
             circuits = testbed("plan", lab, "--json").json["switches"][0]["circuits"]
             (row,) = [row for row in circuits if row["link"] == "a/nic1 -> b/nic1"]
             send_raw_scpi(lab, f":oxc:swit:conn:sub (@{row['input_port']}),(@)")
@@ -188,9 +190,25 @@ class TestKernelHosts:
             testbed("sim", "down", up["lab_id"])
 
         assert verified.code == 2
-        subjects = {(finding["kind"], finding["subject"]) for finding in verified.json["findings"]}
-        assert subjects == {("missing_circuit", "a/nic1 -> b/nic1"), ("no_carrier", "a/nic1 -> b/nic1")}
+        (finding,) = verified.json["findings"]
+        assert finding.keys() == {"kind", "subject", "detail", "hint"}
+        assert (finding["kind"], finding["subject"]) == ("missing_circuit", "a/nic1 -> b/nic1")
+        assert finding["hint"] == "run `testbed apply`"
         assert "NOT PATCHED" in path.out
+        assert path.code == 2
+        assert "no circuit leads on from a/nic1" in path.out
+
+        assert (healthy.code, healthy.json["ok"], healthy.json["notes"]) == (0, True, [])
+        assert (healthy.json["links_heard"], healthy.json["pairs"], healthy.json["pairs_reached"]) == (
+            48,
+            132,
+            132,
+        )
+        assert way.code == 0
+        assert way.json["kernel"]["differs"] is False
+        hops = [(hop["sender"], hop["receiver"]) for hop in way.json["kernel"]["hops"]]
+        assert hops == [(hop["sender"], hop["receiver"]) for hop in way.json["hops"]]
+        assert len(hops) > 1
 
 
 @pytest.mark.process
@@ -200,7 +218,7 @@ def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
         applied = testbed("apply", up["lab_file"], "--json")
         runs = testbed("runs", "--json")
     finally:
-        testbed("sim", "down", up["lab_id"])
+        testbed("sim", "down", up["lab_file"])
 
     assert applied.json["hosts"] == "model"
     assert (runs.code, runs.json) == (0, {"runs": []})

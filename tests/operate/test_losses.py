@@ -182,6 +182,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         code, lines = said()
         assert code == 2
         assert lines.startswith(
+            f"named: --plan {plan_file}\n"
             "lost: the transmit fibre of a/nic1 at ocs1:1, for a/nic1 -> b/nic1\nat once: "
         )
         assert lines.endswith("the ring is closed by a link of its own again\n")
@@ -196,8 +197,14 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         code, lines = said()
         assert (code, lines.splitlines()[-1]) == (
             2,
-            "this has been done: when the fibre is replaced, `testbed apply`",
+            "this has been done: when the fibre is replaced, `testbed apply --epoch 1`",
         )
+        assert run_app(["verify", str(lab_file), *asked[-2:], "--json"]) == 0
+        meant = json.loads(capsys.readouterr().out)
+        assert (meant["epoch"], meant["findings"]) == (2, []), "the repaired topology is what is meant now"
+        assert run_app(["repair", str(lab_file), *asked[-2:], "--json"]) == 2
+        meant = json.loads(capsys.readouterr().out)
+        assert (meant["epoch"], meant["repair_record"]) == (1, True), "repair means what was repaired"
         ask_twin("cut", of="plant", fibre="g/nic1:transmit")
         code, document = said("--apply", "--json")
         done = json.loads(document)

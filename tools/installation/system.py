@@ -30,6 +30,12 @@ TESTS = {
     "g++": "g++",
     "make": "make",
     "/usr/bin:/usr/local/bin/python3": "python3",  # hosts are asked what their system's Python finds
+    # Other people's programs, run on simulated hosts.
+    "iperf3": "iperf3",
+    "lldpd": "lldpd",
+    "mpirun": "openmpi-bin",
+    "mpicc": "libopenmpi-dev",
+    "ansible": "ansible-core",
 }
 
 

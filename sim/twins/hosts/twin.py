@@ -1,8 +1,8 @@
 """Hosts that are real: a kernel namespace of every kind that tells two machines apart, and an OpenSSH server in it.
 
 A host has its own network, hostname, processes, /run, /dev/shm, home, and its own /etc/hostname, hosts, passwd and
-shadow. It shares the machine's file system otherwise: the interpreter is reached by its path. /tmp is shared too
-(an interpreter may lie there); TMPDIR points to the host's own.
+shadow. Its root is its own too (`own_root`) where the kernel has overlays; where it has none the host shares the
+machine's, writable, and TMPDIR points to a folder of its own.
 
 Nothing is written on the machine: the whole set-up is one shell script on the standard input of the host's
 first process, and lives in memory file systems that end with it. When the supervisor ends, however it ends, the
@@ -16,19 +16,16 @@ import os
 import shlex
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from ipaddress import IPv4Interface
 from pathlib import Path
 
 from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
+from sim.twins.hosts.own_root import LEFT_OUT
 from sim.twins.hosts.redirects import LinkShape
+from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, hosts_file
 
 MANAGEMENT_LINK = "mgmt"
-HOME = "/run/home"
-_ETC = "/run/etc"
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START_TIMEOUT_S = 20.0
 # All hosts share a few processors, and these save a fifth of what a collective costs them. A host would have the
 # machine's congestion control: BBR paces with a timer for each flow, where the NIC's queue has a rate already.
@@ -47,18 +44,7 @@ _TOOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostSpec:
-    """One host to be: its name, management address with prefix length, SSH port and NICs."""
-
-    name: str
-    namespace: str
-    address: IPv4Interface
-    ssh_port: int
-    nics: tuple[str, ...]
-
-
-def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
+def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
     """Return the paths of the machine's programs that a host needs.
 
     Raises `KernelFault` naming those that are missing and the one apt line that brings them.
@@ -101,8 +87,8 @@ def sshd_config(spec: HostSpec) -> str:
     return f"""\
 Port {spec.ssh_port}
 ListenAddress {spec.address.ip}
-HostKey {_ETC}/ssh_host_ed25519_key
-AuthorizedKeysFile {_ETC}/authorized_keys
+HostKey {ETC}/ssh_host_ed25519_key
+AuthorizedKeysFile {ETC}/authorized_keys
 AuthenticationMethods publickey
 PermitRootLogin prohibit-password
 AllowUsers root
@@ -118,7 +104,7 @@ Compression no
 MaxStartups 200
 MaxSessions 200
 LogLevel INFO
-SetEnv PATH={_SEARCH_PATH} TMPDIR=/run/tmp
+SetEnv PATH={COMMANDS}:{SEARCH_PATH} TMPDIR=/run/tmp
 Subsystem sftp internal-sftp
 """
 
@@ -128,44 +114,75 @@ def etc_files(
 ) -> Mapping[str, str]:
     """Content of the host's own files in /etc, by name."""
     accounts = [line for line in machine_passwd.splitlines() if line and not line.startswith("root:")]
-    names = [f"{host.address.ip} {host.name}" for host in everybody]
     return {
         "hostname": f"{spec.name}\n",
-        "hosts": "\n".join(["127.0.0.1 localhost", *names]) + "\n",
+        "hosts": hosts_file(everybody),
         "passwd": "\n".join([f"root:x:0:0:root:{HOME}:{shell}", *accounts]) + "\n",
         # A locked root ("!") is refused by sshd even with a key; "*" only means that no password fits.
         "shadow": "root:*:19000:0:99999:7:::\n",
     }
 
 
-def boot_script(spec: HostSpec, etc: Mapping[str, str], authorized_key: str, tools: Mapping[str, str]) -> str:
-    """Return the shell script that turns a set of fresh namespaces into the host and becomes its SSH server."""
+def boot_script(
+    spec: HostSpec,
+    etc: Mapping[str, str],
+    ssh: Mapping[str, str],
+    tools: Mapping[str, str],
+    own_root: Sequence[str] = (),
+    commands: Mapping[str, str] | None = None,
+) -> str:
+    """Return the shell script that turns a set of fresh namespaces into the host and becomes its SSH server.
+
+    `etc` are files of /etc by name, `ssh` others by path, `commands` programs by name; without `own_root` the host
+    has the machine's root.
+    """
     files = {
-        **{f"{_ETC}/{name}": text for name, text in etc.items()},
-        f"{_ETC}/sshd_config": sshd_config(spec),
-        f"{_ETC}/authorized_keys": f"{authorized_key}\n",
+        **{f"{ETC}/{name}": text for name, text in etc.items()},
+        f"{ETC}/sshd_config": sshd_config(spec),
+        **ssh,
+        **{f"{COMMANDS}/{name}": text for name, text in (commands or {}).items()},
     }
+    server = f"{tools['sshd']} -D -e -f {ETC}/sshd_config"
     return "\n".join(
         [
             "set -eu",
-            f"export PATH={_SEARCH_PATH}",
+            f"export PATH={SEARCH_PATH}",
             f"hostname {spec.name} 2>/dev/null || echo {spec.name} >/proc/sys/kernel/hostname",
-            "mount -t sysfs sysfs /sys",
-            "mount -t tmpfs -o mode=755,size=256m tmpfs /run",
+            *(own_root or ("mount -t sysfs sysfs /sys", "mount -t tmpfs -o mode=755,size=256m tmpfs /run")),
             "mount -t tmpfs -o mode=1777,size=256m tmpfs /dev/shm",
-            f"mkdir -p -m 755 /run/sshd {_ETC}",
-            f"mkdir -p -m 700 {HOME} /run/tmp",
+            f"mkdir -p -m 755 /run/sshd {ETC} {COMMANDS}",
+            f"mkdir -p -m 700 {HOME} {HOME}/.ssh /run/tmp",
             "umask 077",
             *(f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()),
-            f"chmod 644 {_ETC}/hostname {_ETC}/hosts {_ETC}/passwd",
-            *(f"[ ! -e /etc/{name} ] || mount --bind {_ETC}/{name} /etc/{name}" for name in etc),
-            f"{tools['ssh-keygen']} -q -t ed25519 -N '' -C {spec.name} -f {_ETC}/ssh_host_ed25519_key",
+            f"chmod 644 {ETC}/hostname {ETC}/hosts {ETC}/passwd",
+            *(_etc_lines(etc, is_own=bool(own_root))),
+            *_command_lines(commands or (), is_own=bool(own_root)),
             "umask 022",
             f"cd {HOME}",
-            f"exec {tools['sshd']} -D -e -f {_ETC}/sshd_config </dev/null",
+            *(_server_lines(server, tools) if own_root else [f"exec {server} </dev/null"]),
             "",
         ]
     )
+
+
+def _etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+    """Return lines that put files into /etc: as its own, or over the machine's."""
+    if is_own:
+        return [f"cp -p --remove-destination {' '.join(f'{ETC}/{name}' for name in names)} /etc/"]
+    return [f"[ ! -e /etc/{name} ] || mount --bind {ETC}/{name} /etc/{name}" for name in names]
+
+
+def _command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+    """Return lines that let programs run, and in a root of its own be found without the PATH of SSH sessions."""
+    paths = [f"{COMMANDS}/{name}" for name in names]
+    linked = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
+    return [f"chmod 755 {' '.join(paths)}", *linked] if paths else []
+
+
+def _server_lines(server: str, tools: Mapping[str, str]) -> list[str]:
+    """Return lines that become the server, without the rights that reach beyond the host where that is possible."""
+    less = f"{tools['setpriv']} --bounding-set {LEFT_OUT}"
+    return [f"less='{less}'; $less true 2>/dev/null || less=", f"exec $less {server} </dev/null"]
 
 
 def _command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
@@ -197,7 +214,7 @@ class HostTwin:
             stdout=DEVNULL,
             stderr=PIPE,
             start_new_session=True,
-            env={"PATH": _SEARCH_PATH},
+            env={"PATH": SEARCH_PATH},
         )
         host = cls(spec, process)
         try:

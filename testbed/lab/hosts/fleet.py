@@ -28,6 +28,7 @@ from testbed.lab.hosts.launch import (
     reason,
     unfinished,
 )
+from testbed.lab.hosts.ssh_library import import_asyncssh
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ class Fleet(Protocol):
 class SshFleet:
     """A `Fleet` over SSH: a context manager that connects to every host of `lab` and keeps the connections.
 
-    Raises `HostError` naming every host that cannot be reached.
+    Raises `HostError` naming every host that cannot be reached; a `partial` fleet goes on without these, and says
+    in `off` why each is missing.
     """
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, *, partial: bool = False) -> None:
         self.hosts = lab.hosts
+        self.off: Mapping[str, str] = {}
+        self._is_partial = partial
         self._options = _connection_options(lab)
         self._loop = LoopThread()
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
@@ -136,7 +140,8 @@ class SshFleet:
             raise HostError(message, host=host) from None
 
     async def _connect_all(self) -> None:
-        import asyncssh  # takes longer to import than all the rest of a `plan`, which needs no host
+        import_asyncssh()
+        import asyncssh
 
         async def connect(host: LabHost) -> None:
             self._connections[host.name] = await asyncssh.connect(
@@ -144,8 +149,14 @@ class SshFleet:
             )
 
         _, failed = await gather({host.name: connect(host) for host in self.hosts})
-        if failed:
+        if failed and not self._is_partial:
             raise _unreachable(failed, {host.name: str(host.management) for host in self.hosts})
+        self.off = {
+            host.name: f"no session with {host.management}: {reason(failed[host.name])}"
+            for host in self.hosts
+            if host.name in failed
+        }
+        self.hosts = tuple(host for host in self.hosts if host.name not in failed)
 
     async def _abort_all(self) -> None:
         """Drop what has been opened when the rest cannot be, or when somebody interrupts."""

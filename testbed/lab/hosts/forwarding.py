@@ -60,7 +60,7 @@ def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dic
     return {
         lab.hosts[node].name: HostForwarding(
             lab.hosts[node].name,
-            tuple(_sysctls(lab.hosts[node])),
+            tuple(sysctls_of(lab.hosts[node])),
             (
                 *_addresses(lab, lab.hosts[node]),
                 *_neighbours(lab, wiring, node, macs),
@@ -71,13 +71,20 @@ def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dic
     }
 
 
-def _sysctls(host: LabHost) -> Iterator[str]:
+def sysctls_of(host: LabHost) -> Iterator[str]:
     """Yield settings as `path=value`; with slashes, because interface names may hold dots."""
     for path, value in _PER_HOST.items():
         yield f"{path}={value}"
     for interface in ("all", "default", *(nic.name for nic in host.nics)):
         for key, value in _PER_INTERFACE.items():
             yield f"net/ipv4/conf/{interface}/{key}={value}"
+    for nic in host.nics:  # `ip_forward` sets these too, but only when it changes
+        yield f"{forwarding_path(nic.name)}=1"
+
+
+def forwarding_path(interface: str) -> str:
+    """Return the setting that says whether packets that come in at an interface are forwarded."""
+    return f"net/ipv4/conf/{interface}/forwarding"
 
 
 def _addresses(lab: Lab, host: LabHost) -> Iterator[str]:

@@ -45,14 +45,15 @@ class ProbeReport:
 
 
 def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) -> ProbeReport:
-    """Run the probe on all hosts at once: nobody speaks before all listen, nobody stops before all spoke.
+    """Run the probe on all hosts that the fleet reaches: none speaks before all listen, none stops before all spoke.
 
     `window_s` is how long hosts listen on after the last one has spoken. Raises `HostError` naming the hosts
     where the probe does not run.
     """
     program = resources.files("testbed.node").joinpath("probe.py").read_bytes()
     path = f"{fleet.put({'probe.py': program})}/probe.py"
-    commands = {host.name: _command(host, path, epoch) for host in lab.hosts}
+    reached = {host.name for host in fleet.hosts}
+    commands = {host.name: _command(host, path, epoch) for host in lab.hosts if host.name in reached}
     with fleet.start(commands) as launch:
         _collect(launch, "ready", set(commands))
         launch.send("go\n")

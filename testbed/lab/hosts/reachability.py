@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -40,14 +41,19 @@ class Reachability:
         return not self.missing
 
 
-def ping_all(fleet: Fleet, *, deadline_s: float = 2.0) -> Reachability:
-    """Return every host pings the node address of every other; returns as soon as all have answered.
+def ping_all(
+    fleet: Fleet, *, deadline_s: float = 2.0, hosts: Sequence[LabHost] | None = None
+) -> Reachability:
+    """Return who answers when every host (of `hosts`, or all) pings the node address of every other.
+
+    Returns as soon as all have answered.
 
     Raises `HostError` when the ping cannot be run on a host at all.
     """
     program = resources.files("testbed.node").joinpath("ping.py").read_bytes()
     path = f"{fleet.put({'ping.py': program})}/ping.py"
-    commands = {host.name: _command(host, path, fleet, deadline_s) for host in fleet.hosts}
+    asked = fleet.hosts if hosts is None else tuple(hosts)
+    commands = {host.name: _command(host, path, asked, deadline_s) for host in asked}
     done = fleet.run(commands, timeout_s=deadline_s + 30.0)
     failed = [result for result in done.values() if result.exit_status != 0]
     if failed:
@@ -55,11 +61,11 @@ def ping_all(fleet: Fleet, *, deadline_s: float = 2.0) -> Reachability:
         raise HostError(
             f"ping cannot be run on {said}; it needs root and Python 3 there", host=failed[0].host
         )
-    return _read(fleet.hosts, {host: json.loads(result.stdout) for host, result in done.items()})
+    return _read(asked, {host: json.loads(result.stdout) for host, result in done.items()})
 
 
-def _command(host: LabHost, path: str, fleet: Fleet, deadline_s: float) -> str:
-    others = [str(other.address) for other in fleet.hosts if other is not host]
+def _command(host: LabHost, path: str, hosts: tuple[LabHost, ...], deadline_s: float) -> str:
+    others = [str(other.address) for other in hosts if other is not host]
     return shlex.join([host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *others])
 
 

@@ -30,7 +30,8 @@ class SimulatedLab:
 
     `lab` is the lab where it really is (relocated when its subnet was taken or has no namespaces),
     `control` maps each switch and `plant` to the address of its control socket, `reason` says why hosts
-    are only modelled when `kernel` was not possible, `link_rate` how the rate of the links was chosen (None when the
+    are only modelled when `kernel` was not possible, `shared_root` why they share this machine's root file system
+    when each could not have its own, `link_rate` how the rate of the links was chosen (None when the
     lab file fixes it).
     """
 
@@ -42,6 +43,7 @@ class SimulatedLab:
     reason: str
     _supervisor: Supervisor
     link_rate: LinkRate | None = None
+    shared_root: str = ""
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +144,14 @@ def _start_somewhere(
             continue
         ready = supervisor.ready
         return SimulatedLab(
-            moved, ready["hosts"], ready["lab_id"], ready["pid"], ready["control"], reason, supervisor
+            moved,
+            ready["hosts"],
+            ready["lab_id"],
+            ready["pid"],
+            ready["control"],
+            reason,
+            supervisor,
+            shared_root=ready["shared_root"],
         )
     assert taken is not None  # at least one candidate was tried
     raise taken
@@ -226,8 +235,17 @@ def lab_status() -> list[dict[str, Any]]:
 
 
 def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
-    """Remove labs whose supervisor is gone, also live ones when named or with `all_labs`; returns their ids.
+    """Remove labs whose supervisor is gone, also live ones when named by id or with `all_labs`; returns their ids.
 
     Raises `LabStartError` for an id that no lab has.
     """
     return tuple(ask(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])
+
+
+def id_of_running(lab: Lab) -> str:
+    """Return the id of the live simulated lab of a lab file. Raises `LabStartError` when there is none, or several."""
+    here = (lab.name, str(find_running(lab).management))
+    for entry in lab_status():
+        if entry["live"] and (entry["lab"], entry["subnet"]) == here:
+            return str(entry["lab_id"])
+    raise LabStartError(f"no simulated lab '{lab.name}' is up: `testbed sim status` lists those that are")

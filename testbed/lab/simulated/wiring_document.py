@@ -22,6 +22,7 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
         "control": f"{lab.management.network_address + 1}:{PLANT_CONTROL_PORT}",
         "link": {
             "rate_mbps": lab.link.rate_mbps,
+            "represents_gbps": lab.link.represents_gbps,
             "mtu": lab.link.mtu,
             "transmit_power_dbm": lab.link.transmit_power_dbm,
         },
@@ -57,12 +58,14 @@ def _host_entry(host: LabHost) -> dict[str, Any]:
         "name": host.name,
         "management": str(host.management),
         "ssh_port": host.ssh_port,
+        "address": str(host.address),
         "nics": [_nic_entry(nic) for nic in host.nics],
     }
 
 
 def _nic_entry(nic: LabNic) -> dict[str, Any]:
-    return {"name": nic.name, "transmit": _fibre_entry(nic.transmit), "receive": _fibre_entry(nic.receive)}
+    fibres = {"transmit": _fibre_entry(nic.transmit), "receive": _fibre_entry(nic.receive)}
+    return {"name": nic.name, "address": str(nic.address), **fibres}
 
 
 def _fibre_entry(fibre: FibreEnd) -> dict[str, Any]:

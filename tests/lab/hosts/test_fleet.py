@@ -61,6 +61,12 @@ def runs(fleet, host, pid):
     return fleet.run({host: f"kill -0 {pid}"})[host].exit_status == 0
 
 
+def pid_left_in(fleet, host, name):
+    """Return the number that a command leaves in a file of its host's home, once it is there."""
+    command = f"until grep -q . {name} 2>/dev/null; do sleep 0.01; done; cat {name}"
+    return int(fleet.run({host: command}, timeout_s=60)[host].stdout)
+
+
 def fleet_threads():
     return [thread for thread in threading.enumerate() if thread.name == "fleet"]
 
@@ -78,11 +84,10 @@ def test_each_host_runs_its_own_command_on_its_own_input(fleet):
 
 
 @kernel
-def test_hosts_run_at_the_same_time(fleet, tmp_path):
-    """Each waits for a file that the next one makes, the last for the first: one after the other cannot end."""
-    made = {host: tmp_path / host for host in "abc"}
+def test_hosts_run_at_the_same_time(fleet):
+    """Each waits for a file that another makes on it over SSH: one after the other cannot end."""
     commands = {
-        host: f"touch {made[host]}; until [ -e {made[after]} ]; do sleep 0.02; done"
+        host: f"ssh {after} touch told; until [ -e told ]; do sleep 0.02; done"
         for host, after in ("ab", "bc", "ca")
     }
     assert {result.exit_status for result in fleet.run(commands, timeout_s=60).values()} == {0}
@@ -101,13 +106,13 @@ def test_output_that_is_no_text_and_large_output_arrive(fleet):
 
 
 @kernel
-def test_too_slow_hosts_are_all_named_and_their_commands_ended(fleet, tmp_path):
-    slow = {host: f"echo $$ > {tmp_path}/{host}; exec sleep 600" for host in "ac"}
+def test_too_slow_hosts_are_all_named_and_their_commands_ended(fleet):
+    slow = dict.fromkeys("ac", "echo $$ > slow; exec sleep 600")
     with pytest.raises(HostError, match=r"a: no end after 2 s; c: no end after 2 s") as caught:
         fleet.run({**slow, "b": "true"}, timeout_s=2)
     assert caught.value.host == "a"
     for host in "ac":
-        pid = int((tmp_path / host).read_text())
+        pid = pid_left_in(fleet, host, "slow")
         wait_until(lambda host=host, pid=pid: not runs(fleet, host, pid))
     assert fleet.run({"a": "echo still here"})["a"].stdout == "still here\n"
 
@@ -119,20 +124,18 @@ def test_an_unknown_host_is_named_with_those_that_there_are(fleet):
 
 
 @kernel
-def test_an_interrupt_reaches_the_caller_at_once_and_ends_the_commands(lab, tmp_path):
-    started = tmp_path / "pid"
-
+def test_an_interrupt_reaches_the_caller_at_once_and_ends_the_commands(lab):
     def interrupt_when_it_runs():
-        wait_until(lambda: started.exists() and started.read_text().endswith("\n"))
+        pid_left_in(fleet, "b", "interrupted")
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     with SshFleet(lab) as fleet:
         waiter = threading.Thread(target=interrupt_when_it_runs)
         waiter.start()
         with pytest.raises(KeyboardInterrupt):  # waiting for the command would take longer than a test may
-            fleet.run({"b": f"echo $$ > {started}; exec sleep 600"}, timeout_s=600)
+            fleet.run({"b": "echo $$ > interrupted; exec sleep 600"}, timeout_s=600)
         waiter.join()
-        pid = int(started.read_text())
+        pid = pid_left_in(fleet, "b", "interrupted")
         wait_until(lambda: not runs(fleet, "b", pid))
 
 
@@ -283,11 +286,9 @@ def test_waiting_for_what_runs_on_names_it(fleet):
 
 
 @kernel
-def test_leaving_a_launch_ends_commands_that_ignore_the_end_of_their_input(fleet, tmp_path):
-    pidfile = tmp_path / "pid"
-    with fleet.start({"a": f"echo $$ > {pidfile}; exec sleep 60"}):
-        wait_until(lambda: pidfile.exists() and pidfile.read_text().endswith("\n"))
-        pid = int(pidfile.read_text())
+def test_leaving_a_launch_ends_commands_that_ignore_the_end_of_their_input(fleet):
+    with fleet.start({"a": "echo $$ > left; exec sleep 60"}):
+        pid = pid_left_in(fleet, "a", "left")
         assert runs(fleet, "a", pid)
     wait_until(lambda: not runs(fleet, "a", pid))
 

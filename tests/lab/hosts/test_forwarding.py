@@ -135,6 +135,7 @@ def test_the_kernel_settings_cover_all_default_and_every_nic(ring_plan):
         for name in ("all", "default", "nic1", "nic2")
         for key in ("arp_ignore=1", "arp_announce=2", "rp_filter=0", "send_redirects=0")
     }
+    expected |= {f"net/ipv4/conf/{nic}/forwarding=1" for nic in ("nic1", "nic2")}
     assert set(words[3:-4]) == expected
 
 

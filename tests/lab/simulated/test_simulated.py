@@ -34,6 +34,7 @@ from testbed.lab.simulated.lifecycle import (
     candidate_subnets,
     find_running,
     hosts_of,
+    id_of_running,
     lab_down,
     lab_status,
     start_lab,
@@ -56,8 +57,10 @@ def test_the_document_follows_the_schema():
         "10.99.0.2:7025",
     )
     assert len(document["hosts"]) == 12
+    assert document["hosts"][1]["address"] == "10.100.2.100"
     assert document["hosts"][1]["nics"][0] == {
         "name": "nic1",
+        "address": "10.100.2.1",
         "transmit": {"switch": "ocs1", "port": 5, "loss_db": 0.3},
         "receive": {"switch": "ocs1", "port": 53, "loss_db": 0.3},
     }
@@ -198,6 +201,7 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
             pass
         assert answers(up.control["ocs1"])
         assert find_running(lab) == up.lab
+        assert id_of_running(lab) == up.lab_id
         (entry,) = [entry for entry in lab_status() if entry["lab_id"] == up.lab_id]
         assert entry == {
             "lab_id": up.lab_id,
@@ -211,6 +215,8 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
         assert lab_down([up.lab_id]) == (up.lab_id,)
         assert not answers(up.control["ocs1"])
         assert find_running(lab) == lab
+        with pytest.raises(LabStartError, match=f"no simulated lab '{lab.name}' is up"):
+            id_of_running(lab)
     finally:
         up.close()
 

@@ -24,6 +24,7 @@ def test_the_ready_line_says_where_everything_is(lab):
         "lab": "under-test",
         "lab_id": lab.lab_id,
         "hosts": "kernel",
+        "shared_root": "",
         "pid": lab.process.pid,
         "subnet": f"{subnet}.0/24",
         "control": {"ocs1": f"{subnet}.2:7025", "plant": f"{subnet}.1:7000"},

@@ -1,0 +1,1 @@
+"""Optical modules of simulated NICs: their memory by the standards, and `ethtool -m`, which reads it."""

@@ -1,0 +1,181 @@
+"""QSFP-DD modules (200 to 800 Gbit/s): CMIS 4.0, pages 00h identity, 01h abilities, 02h thresholds, 11h lanes.
+
+Four of the eight lanes of page 11h carry light, as in modules of FR4: four wavelengths on one fibre.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sim.twins.hosts.transceivers import text
+from sim.twins.hosts.transceivers.diagnostics import Diagnostics, Quantity
+from sim.twins.hosts.transceivers.memory import (
+    DATE_CODE,
+    FIRST_ADDRESS,
+    LOWER,
+    VENDOR,
+    ModuleMemory,
+    ascii_field,
+    check_sum,
+    page,
+    serial_number,
+)
+
+LANES = 4
+_SHOWN_LANES = 8
+_TECHNOLOGIES = {0x06: "1310 nm EML"}
+_STATES = {0x03: "ModuleReady"}
+_ADVERTISED, _THRESHOLDS, _LANE_PAGE = 0x01, 0x02, 0x11
+# Of each quantity of a lane: its values and the first of its four flag bytes on page 11h, its thresholds on page 02h.
+_TRANSMIT, _BIAS, _RECEIVE = (154, 139, 176), (170, 143, 184), (186, 149, 192)
+_TEMPERATURE_LIMITS, _VOLTAGE_LIMITS = 128, 136
+
+
+def memory(nic: str, found: Diagnostics) -> ModuleMemory:
+    """Return the memory of the module in a NIC."""
+    of_lanes = {_TRANSMIT: found.transmit, _BIAS: found.bias, _RECEIVE: found.receive}
+    lower = page(
+        {0: bytes([0x18, 0x40, 0x00, 0x06]), 85: 0x02}, base=0
+    )  # CMIS 4.0, paged, ModuleReady; single mode
+    lower[9] = _module_flags(found)
+    lower[14:18] = found.temperature.memory + found.voltage.memory
+    lanes = {value_at: quantity.memory for (value_at, _, _), quantity in of_lanes.items()}
+    lanes |= {flags_at: _lane_flags(quantity) for (_, flags_at, _), quantity in of_lanes.items()}
+    pages = {
+        (FIRST_ADDRESS, 0, LOWER): bytes(lower),
+        (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
+        (FIRST_ADDRESS, 0, _ADVERTISED): bytes(_advertised()),
+        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_thresholds(found)),
+        (FIRST_ADDRESS, 0, 0x10): bytes(128),
+        (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(page(lanes)),
+    }
+    return ModuleMemory(pages, tuple(pages))
+
+
+def _identity(nic: str) -> bytearray:
+    identity = page(
+        {
+            128: 0x18,
+            129: ascii_field(VENDOR, 16),
+            148: ascii_field("LB-400G-FR4", 16),
+            164: ascii_field("1", 2),
+            166: ascii_field(serial_number(nic), 16),
+            182: ascii_field(DATE_CODE, 8),
+            190: ascii_field("", 10),
+            200: bytes([0xA0, 48]),  # power class 6, 12 W
+            203: 0x07,
+            212: 0x06,
+        }
+    )
+    identity[222 - 128] = check_sum(identity[: 222 - 128])
+    return identity
+
+
+def _advertised() -> bytearray:
+    content = page(
+        {
+            132: 0x42,  # 2 km
+            138: (1311 * 20).to_bytes(2, "big"),
+            140: (1300).to_bytes(2, "big"),
+            151: 0x10,  # average power
+            159: 0x03,
+            160: 0x07,  # bias, transmit and receive power of lanes are measured
+            161: bytes([0x01, 0x01]),
+        }
+    )
+    content[-1] = check_sum(content[2:-1])  # the first two bytes, the firmware's version, are not summed
+    return content
+
+
+def _thresholds(found: Diagnostics) -> bytearray:
+    limits = {
+        _TEMPERATURE_LIMITS: found.temperature.limits,
+        _VOLTAGE_LIMITS: found.voltage.limits,
+        _TRANSMIT[2]: found.transmit.limits,
+        _BIAS[2]: found.bias.limits,
+        _RECEIVE[2]: found.receive.limits,
+    }
+    content = page({place: each.memory for place, each in limits.items()})
+    content[-1] = check_sum(content[:-1])
+    return content
+
+
+def _module_flags(found: Diagnostics) -> int:
+    """Return byte 9: low bits of the temperature, high ones of the voltage, each from high alarm to low warning."""
+    (temperature,), (voltage,) = found.temperature.flags, found.voltage.flags
+    return sum(on << at for at, on in enumerate((*temperature, *voltage)))
+
+
+def _lane_flags(quantity: Quantity) -> bytes:
+    """Return a byte a threshold, with a bit a lane."""
+    return bytes(
+        sum(flags[level] << lane for lane, flags in enumerate(quantity.flags))
+        for level in range(len(text.LEVELS))
+    )
+
+
+def describe(module: ModuleMemory) -> Iterator[str]:
+    """Yield the lines that ethtool prints of such a module."""
+    yield text.coded("Identifier", module.byte(0), text.IDENTIFIERS)
+    yield text.line("Power class", str((module.byte(200) >> 5) + 1))
+    yield text.line("Max power", f"{module.byte(201) * 0.25:.2f}W")
+    yield text.coded("Connector", module.byte(203), text.CONNECTORS)
+    yield text.line("Cable assembly length", "0.00m")
+    for bit, name in ((1, "CDR bypass control"), (0, "CDR")):
+        for at, way in enumerate(("Tx", "Rx")):
+            is_there = module.byte(161 + at, _ADVERTISED) >> bit & 1
+            yield text.line(f"{way} {name}", "Yes" if is_there else "No")
+    yield text.coded("Transmitter technology", module.byte(212), _TECHNOLOGIES)
+    yield text.line("Laser wavelength", f"{module.word(138, _ADVERTISED) * 0.05:.3f}nm")
+    yield text.line("Laser wavelength tolerance", f"{module.word(140, _ADVERTISED) * 0.005:.3f}nm")
+    yield text.line("Length (SMF)", f"{module.byte(132, _ADVERTISED) & 0x3F:.2f}km")
+    for at, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
+        yield text.line(f"Length ({fibre})", f"{module.byte(133 + at, _ADVERTISED) * unit}m")
+    yield text.line("Vendor name", module.text(129, 16))
+    yield text.oui(module.read(offset=145, length=3))
+    yield text.line("Vendor PN", module.text(148, 16))
+    yield text.line("Vendor rev", module.text(164, 2))
+    yield text.line("Vendor SN", module.text(166, 16))
+    yield text.line("Date code", module.text(182, 8))
+    yield text.line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
+    yield text.coded("Module State", module.byte(3) >> 1 & 7, _STATES)
+    yield text.line("LowPwrAllowRequestHW", "Off")
+    yield text.line("LowPwrRequestSW", "Off")
+    yield from _describe_diagnostics(module)
+
+
+def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
+    yield text.temperature("Module temperature", module.word(14))
+    yield text.voltage("Module voltage", module.word(16))
+    quantities = (
+        ("Laser tx bias current", text.bias, _BIAS),
+        ("Transmit avg optical power", text.power, _TRANSMIT),
+        ("Rcvr signal avg optical power", text.power, _RECEIVE),
+    )
+    for name, formatted, (value_at, _, _) in quantities:
+        for lane in range(_SHOWN_LANES):
+            value = module.word(value_at + 2 * lane, _LANE_PAGE)
+            yield formatted(f"{name} (Channel {lane + 1})", value)
+    for at, name in enumerate(("Module temperature", "Module voltage")):
+        for level, label in enumerate(text.LEVELS):
+            yield text.flag(name, label, on=bool(module.byte(9) >> 4 * at + level & 1))
+    for lane in range(_SHOWN_LANES):
+        yield from _describe_lane(module, lane)
+    places = {"bias": _BIAS[2], "transmit": _TRANSMIT[2], "receive": _RECEIVE[2]}
+    places |= {"temperature": _TEMPERATURE_LIMITS, "voltage": _VOLTAGE_LIMITS}
+    blocks = {
+        f"{name}_at": module.read(page=_THRESHOLDS, offset=place, length=8) for name, place in places.items()
+    }
+    yield from text.thresholds(**blocks)
+
+
+def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:
+    rows = (
+        ("Laser bias current", _BIAS, "Chan"),
+        ("Laser tx power", _TRANSMIT, "Channel"),
+        ("Laser rx power", _RECEIVE, "Channel"),
+    )
+    for name, (_, flags_at, _), lane_name in rows:
+        for level, label in enumerate(text.LEVELS):
+            is_on = module.byte(flags_at + level, _LANE_PAGE) >> lane & 1
+            yield text.flag(name, label, on=bool(is_on), lane=f"{lane_name} {lane + 1}")

@@ -1,0 +1,159 @@
+"""QSFP modules (40 and 100 Gbit/s): SFF-8636, page 00h identity, 03h thresholds, values in the lower half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sim.twins.hosts.transceivers import text
+from sim.twins.hosts.transceivers.diagnostics import Diagnostics, Quantity
+from sim.twins.hosts.transceivers.memory import (
+    DATE_CODE,
+    FIRST_ADDRESS,
+    LOWER,
+    VENDOR,
+    ModuleMemory,
+    ascii_field,
+    check_sum,
+    page,
+    serial_number,
+)
+
+LANES = 4
+_CWDM4 = 0x06
+_TYPES = {_CWDM4: "100G CWDM4 MSA with FEC"}
+_ENCODINGS = {0x03: "NRZ"}
+_TECHNOLOGIES = {0x40: "1310 nm DFB"}
+_REVISIONS = {0x07: "SFF-8636 Rev 2.5/2.6/2.7"}
+_DESCRIPTION = "Extended identifier description"
+_THRESHOLDS = 0x03
+# Places of values, flags and thresholds: in the lower half, in the lower half, on page 03h.
+_TEMPERATURE, _VOLTAGE = (22, 6, 128), (26, 7, 144)
+_RECEIVE, _BIAS, _TRANSMIT = (34, 9, 176), (42, 11, 184), (50, 13, 192)
+
+
+def memory(nic: str, found: Diagnostics) -> ModuleMemory:
+    """Return the memory of the module in a NIC."""
+    quantities = {
+        _TEMPERATURE: found.temperature,
+        _VOLTAGE: found.voltage,
+        _RECEIVE: found.receive,
+        _BIAS: found.bias,
+        _TRANSMIT: found.transmit,
+    }
+    lower = page({0: bytes([0x11, 0x07])}, base=0)
+    for (value_at, flags_at, _), quantity in quantities.items():
+        lower[value_at : value_at + len(quantity.memory)] = quantity.memory
+        flags = _flags(quantity)
+        lower[flags_at : flags_at + len(flags)] = flags
+    limits = page({limit_at: quantity.limits.memory for (_, _, limit_at), quantity in quantities.items()})
+    pages = {
+        (FIRST_ADDRESS, 0, LOWER): bytes(lower),
+        (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
+        (FIRST_ADDRESS, 0, 1): bytes(128),
+        (FIRST_ADDRESS, 0, 2): bytes(128),
+        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(limits),
+    }
+    return ModuleMemory(pages, tuple(pages))
+
+
+def _identity(nic: str) -> bytearray:
+    identity = page(
+        {
+            128: bytes([0x11, 0xCC, 0x07, 0x80]),
+            139: bytes([0x03, 0xFF]),  # NRZ; the nominal rate stands in byte 222 as well
+            142: 2,
+            147: 0x40,
+            148: ascii_field(VENDOR, 16),
+            168: ascii_field("LB-100G-CWDM4", 16),
+            184: ascii_field("1", 2),
+            186: (1301 * 20).to_bytes(2, "big"),
+            188: (1300).to_bytes(2, "big"),
+            190: 70,
+            192: _CWDM4,
+            195: 0xC0,  # pages 01h and 02h are there
+            196: ascii_field(serial_number(nic), 16),
+            212: ascii_field(DATE_CODE, 8),
+            220: 0x0C,  # average power, transmit power measured
+            222: 103,
+        }
+    )
+    identity[191 - 128] = check_sum(identity[: 191 - 128])
+    identity[223 - 128] = check_sum(identity[192 - 128 : 223 - 128])
+    return identity
+
+
+def _flags(quantity: Quantity) -> bytes:
+    """Return four bits a value, two values a byte."""
+    bits = "".join("".join(f"{on:d}" for on in flags) for flags in quantity.flags)
+    width = -(-len(bits) // 8) * 8
+    return int(bits.ljust(width, "0"), 2).to_bytes(width // 8, "big")
+
+
+def describe(module: ModuleMemory) -> Iterator[str]:
+    """Yield the lines that ethtool prints of such a module."""
+    yield text.coded("Identifier", module.byte(0), text.IDENTIFIERS)
+    yield text.line("Extended identifier", f"0x{module.byte(129):02x}")
+    yield text.line(_DESCRIPTION, "3.5W max. Power consumption")
+    yield text.line(_DESCRIPTION, "CDR present in TX, CDR present in RX")
+    yield text.line(_DESCRIPTION, "High Power Class (> 3.5 W) not enabled")
+    yield text.line("Power set", "Off")
+    yield text.line("Power override", "Off")
+    yield text.coded("Connector", module.byte(130), text.CONNECTORS)
+    codes = module.read(offset=131, length=8)
+    yield text.line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
+    yield text.line("Transceiver type", f"100G Ethernet: {_TYPES[module.byte(192)]}")
+    yield text.coded("Encoding", module.byte(139), _ENCODINGS)
+    yield text.line("BR, Nominal", f"{module.byte(140) * 100}Mbps")
+    yield text.line("Rate identifier", f"0x{module.byte(141):02x}")
+    lengths = (("SMF,km", 1, "km"), ("OM3 50um", 2, "m"), ("OM2 50um", 1, "m"), ("OM1 62.5um", 1, "m"))
+    for at, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
+        yield text.line(f"Length ({fibre})", f"{module.byte(142 + at) * unit}{name}")
+    yield text.coded("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
+    yield text.line("Laser wavelength", f"{module.word(186) * 0.05:.3f}nm")
+    yield text.line("Laser wavelength tolerance", f"{module.word(188) * 0.005:.3f}nm")
+    yield text.line("Vendor name", module.text(148, 16))
+    yield text.oui(module.read(offset=165, length=3))
+    yield text.line("Vendor PN", module.text(168, 16))
+    yield text.line("Vendor rev", module.text(184, 2))
+    yield text.line("Vendor SN", module.text(196, 16))
+    yield text.line("Date code", module.text(212, 8))
+    yield text.line("Revision Compliance", _REVISIONS[module.byte(1)])
+    yield from _describe_diagnostics(module)
+
+
+def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
+    yield text.temperature("Module temperature", module.word(_TEMPERATURE[0]))
+    yield text.voltage("Module voltage", module.word(_VOLTAGE[0]))
+    yield text.line("Alarm/warning flags implemented", "Yes")
+    lanes = range(LANES)
+    for lane in lanes:
+        yield text.bias(f"Laser tx bias current (Channel {lane + 1})", module.word(_BIAS[0] + 2 * lane))
+    for lane in lanes:
+        yield text.power(
+            f"Transmit avg optical power (Channel {lane + 1})", module.word(_TRANSMIT[0] + 2 * lane)
+        )
+    for lane in lanes:
+        yield text.power(
+            f"Rcvr signal avg optical power(Channel {lane + 1})", module.word(_RECEIVE[0] + 2 * lane)
+        )
+    yield from _describe_flags(module, "Laser bias current", _BIAS[1], "Chan", LANES)
+    yield from _describe_flags(module, "Module temperature", _TEMPERATURE[1])
+    yield from _describe_flags(module, "Module voltage", _VOLTAGE[1])
+    yield from _describe_flags(module, "Laser tx power", _TRANSMIT[1], "Channel", LANES)
+    yield from _describe_flags(module, "Laser rx power", _RECEIVE[1], "Channel", LANES)
+    places = {"temperature": _TEMPERATURE, "voltage": _VOLTAGE, "bias": _BIAS, "transmit": _TRANSMIT}
+    blocks = {
+        f"{name}_at": module.read(page=_THRESHOLDS, offset=place[2], length=8)
+        for name, place in (places | {"receive": _RECEIVE}).items()
+    }
+    yield from text.thresholds(**blocks)
+
+
+def _describe_flags(
+    module: ModuleMemory, name: str, at: int, lane_name: str = "", lanes: int = 1
+) -> Iterator[str]:
+    for lane in range(lanes):
+        half = module.byte(at + lane // 2) >> (4 if lane % 2 == 0 else 0)
+        for level, label in enumerate(text.LEVELS):
+            where = f"{lane_name} {lane + 1}" if lane_name else ""
+            yield text.flag(name, label, on=bool(half & 8 >> level), lane=where)

@@ -1,0 +1,132 @@
+"""`testbed drift`: losses over time, each stretch of glass against its own past and against the lab file."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from time import sleep
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lightbed.errors import LightbedError
+from testbed.cli import options
+from testbed.cli.output import CHANGES, DONE, counted, print_answer, report_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testbed.cli.designs import MeantDesign, Named
+    from testbed.lab.simulated.lifecycle import HostsChoice
+    from testbed.operate.drift.report import DriftReport
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_interval(text: str) -> float:
+    """Return seconds of an interval such as `30s`, `5m`, `1h`, `2d`.
+
+    >>> parse_interval("5m")
+    300.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if not found or not float(found.group(1)):
+        raise typer.BadParameter(f"{text!r} is not an interval: write for example 30s, 5m or 1h")
+    return float(found.group(1)) * _SECONDS[found.group(2)]
+
+
+def parse_time(text: str) -> float:
+    """Return seconds since 1970 of a date or a time; UTC where it has no zone.
+
+    >>> parse_time("1970-01-02")
+    86400.0
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time: write for example 2026-05-01T12:00") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+Every = Annotated[
+    float | None,
+    typer.Option("--every", metavar="TIME", parser=parse_interval, help="Go on until interrupted, e.g. 5m."),
+]
+Since = Annotated[
+    float | None,
+    typer.Option(
+        "--since", metavar="TIME", parser=parse_time, help="Judge readings from then on, e.g. after a repair."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("drift")(drift)
+
+
+def drift(
+    lab_file: options.LabFile,
+    every: Every = None,
+    since: Since = None,
+    simplex: options.Simplex = False,
+    method: options.NamedMethod = None,
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
+    hosts: options.HostsMode = "auto",
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
+) -> int:
+    """Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost."""
+    from testbed.cli.designs import Named
+
+    named = Named.of(simplex, method, demand, plan_file, epoch)
+    if every is None:
+        meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
+        print_answer(*_answer(meant, report), as_json=as_json)
+        return DONE if report.ok else CHANGES
+    while True:
+        began_s = time.monotonic()
+        try:
+            meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
+            print_answer(*_answer(meant, report), as_json=as_json)
+        except LightbedError as error:  # a switch or host that is off for a while does not end the watch
+            report_error(error, as_json=as_json)
+        sys.stdout.flush()
+        sleep(max(0.0, every - (time.monotonic() - began_s)))
+
+
+def _read_once(
+    lab_file: Path, named: Named, hosts: HostsChoice, runs_dir: Path, since_s: float | None
+) -> tuple[MeantDesign, DriftReport]:
+    """Open the lab, read it once and close it: nobody is kept from it between two readings."""
+    from testbed.cli.designs import running_design
+    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.operate.drift.history import history_in
+    from testbed.operate.drift.report import read_drift
+    from testbed.operate.plan import circuits_of
+    from testbed.operate.session import open_lab
+
+    meant = running_design(lab_file, named, runs_dir)
+    modelled = hosts_of(meant.lab, hosts) == "model"
+    with history_in(runs_dir) as history, open_lab(meant.lab, None, model_hosts=modelled) as session:
+        planned = circuits_of(meant.lab, meant.design.wiring)
+        return meant, read_drift(session, planned, history, time.time(), since_s)
+
+
+def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object], list[str]]:
+    lab = meant.lab
+    document = {"lab": lab.name, "simulated": lab.simulated, **meant.json(), **report.as_json()}
+    kinds = [stretch.verdict.kind for stretch in report.stretches]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    readings = max((stretch.verdict.readings for stretch in report.stretches), default=0)
+    heading = (
+        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}, {document['taken']}: "
+        f"{counted(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {counted(readings, 'reading')}; "
+        f"{meant.heading()}"
+    )
+    findings = [f"{found.kind}: {found.subject}: {found.detail}" for found in report.findings]
+    return document, [heading, *meant.lines(), *(findings or ["no light is lost"])]

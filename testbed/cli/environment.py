@@ -1,0 +1,47 @@
+"""`testbed env`: what torchrun, mpirun and the like must know to use a lab's optical links."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from testbed.cli import options
+from testbed.cli.output import DONE, print_json, print_lines, print_table
+
+AsShell = Annotated[bool, typer.Option("--shell", help="Only the variables, as lines for a shell.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("env")(env)
+
+
+def env(
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.NamedMethod = None,
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    epoch: options.Epoch = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_shell: AsShell = False,
+    as_json: options.AsJson = False,
+) -> int:
+    """Print variables, host file and order of ranks with which your own programs use the optical links."""
+    from testbed.cli.designs import Named, running_design
+    from testbed.lab.hosts.environment import program_environment
+
+    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    found = program_environment(meant.lab, meant.design.topology)
+    if as_json:
+        print_json(found.as_json())
+    elif as_shell:
+        print_lines(found.shell.splitlines())
+    else:
+        print_lines([meant.heading(), *meant.lines()])
+        print_lines([f"{name}={value}" for name, value in found.variables.items()])
+        columns = ["rank", "host", "management", "fabric"]
+        rows = [[at, host.name, host.management, host.address] for at, host in enumerate(found.ranks)]
+        print_table("Ranks along a ring", columns, rows)
+    return DONE

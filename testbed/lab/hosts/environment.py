@@ -1,0 +1,77 @@
+"""Settings by which other people's launchers use the optical links of a lab: variables, a host file, order of ranks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.design.model import Topology
+from testbed.design.topology.rings import rings_of
+from testbed.errors import HostError
+from testbed.lab.model import Lab, LabHost
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnvironment:
+    """Environment of a program on all hosts of a lab; `ranks` are the hosts in the order of a ring.
+
+    Neighbours in this order have a link of their own, so that a ring over the ranks takes one hop a step.
+    """
+
+    variables: Mapping[str, str]
+    ranks: tuple[LabHost, ...]
+
+    @property
+    def hostfile(self) -> str:
+        """Text of an Open MPI host file, one rank a host."""
+        return "".join(f"{host.name} slots=1\n" for host in self.ranks)
+
+    @property
+    def shell(self) -> str:
+        """The variables as lines for a POSIX shell."""
+        return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.variables.items())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return variables, host file and ranks; `address` and `interfaces` of a rank are those of the fabric."""
+        ranks = [
+            {
+                "rank": rank,
+                "host": host.name,
+                "management": str(host.management),
+                "address": str(host.address),
+                "interfaces": [nic.name for nic in host.nics],
+            }
+            for rank, host in enumerate(self.ranks)
+        ]
+        return {"variables": dict(self.variables), "hostfile": self.hostfile, "ranks": ranks}
+
+
+def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
+    """Return the environment of programs on the hosts of a lab that a topology joins.
+
+    Raises `HostError` where hosts name their NICs differently: these launchers give all ranks the same variables.
+    """
+    names = {tuple(nic.name for nic in host.nics) for host in lab.hosts}
+    if len(names) > 1:
+        described = "; ".join(",".join(each) for each in sorted(names))
+        raise HostError(
+            f"{lab.path}: hosts name their NICs differently ({described}), and launchers give all ranks the same "
+            "variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and in the lab file"
+        )
+    order = rings_of(topology)[0].order if topology.nodes > 1 else (0,)
+    ranks = tuple(lab.hosts[node] for node in order)
+    return ProgramEnvironment(_variables(ranks, ",".join(names.pop())), ranks)
+
+
+def _variables(ranks: tuple[LabHost, ...], interfaces: str) -> dict[str, str]:
+    variables = {
+        "GLOO_SOCKET_IFNAME": interfaces,
+        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": these very names, not what begins with them
+        "OMPI_MCA_btl_tcp_if_include": interfaces,
+        "MASTER_ADDR": ranks[0].name,
+    }
+    if any(host.user == "root" for host in ranks):
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return variables

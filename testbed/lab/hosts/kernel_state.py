@@ -1,0 +1,176 @@
+"""The state of the hosts' kernels: interfaces, addresses, routes, neighbours, settings; one round trip a host.
+
+The programs are those of every Linux (`ip -j`, `tc -j`, `grep`); their output is parsed on our side, so that a host
+needs nothing of ours, and a recorded output is a test.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from testbed.errors import HostError
+from testbed.lab.hosts.forwarding import sysctls_of
+from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Completed, Fleet
+
+_MARK = "=== "
+_PARTS = {
+    "address": "ip -j address show",
+    "route": "ip -j -4 route show",
+    "neigh": "ip -j -4 neigh show",
+    "qdisc": "tc -j qdisc show",
+}
+_SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
+_BITS = 8e-6  # megabits of a byte
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One interface: `rate_mbps` is the lower of its speed and its token bucket, None where neither is known."""
+
+    mac: str
+    is_up: bool
+    has_carrier: bool
+    mtu: int
+    addresses: frozenset[str]
+    rate_mbps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One IPv4 route; `device` is empty for those that drop (`blackhole`, `unreachable`)."""
+
+    target: str
+    device: str
+    gateway: str
+    source: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One neighbour entry; a permanent one is never asked for and never times out."""
+
+    mac: str
+    is_permanent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    """State of one host's kernel as far as forwarding goes; neighbours by (interface, address)."""
+
+    interfaces: Mapping[str, Interface]
+    routes: tuple[Route, ...]
+    neighbours: Mapping[tuple[str, str], Neighbour]
+    sysctls: Mapping[str, str]
+
+
+def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
+    """Return the state of every host of the lab that the fleet reaches. Raises `HostError`."""
+    reached = {host.name for host in fleet.hosts}
+    commands = {host.name: state_command(host) for host in lab.hosts if host.name in reached}
+    return {host: _parsed(done) for host, done in fleet.run(commands).items()}
+
+
+def state_command(host: LabHost) -> str:
+    """Return the command that prints the state of one host, each part under a heading."""
+    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in sysctls_of(host)]
+    files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
+    parts = {**_PARTS, "files": f"grep -sH '' {shlex.join(files)}"}
+    return "; ".join(f"echo '{_MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
+
+
+def _parsed(done: Completed) -> KernelState:
+    try:
+        return parse_state(done.stdout)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        said = done.stderr.strip()[-200:] or f"it printed {done.stdout[:80]!r}"
+        what = f"the state of host {done.host} cannot be read ({said})"
+        raise HostError(f"{what}; it needs iproute2 and grep, see `ip -j address`", host=done.host) from error
+
+
+def parse_state(text: str) -> KernelState:
+    """Return the state that `state_command` printed. Raises `ValueError` or `KeyError` for other text."""
+    parts = _parts_of(text)
+    tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
+    files = _files_of(parts["files"])
+    rates = _rates(tables["qdisc"], files)
+    return KernelState(
+        interfaces={entry["ifname"]: _interface(entry, rates) for entry in tables["address"]},
+        routes=tuple(_route(entry) for entry in tables["route"]),
+        neighbours=_neighbours(tables["neigh"]),
+        sysctls={
+            path.removeprefix(_SYSCTL): value for path, value in files.items() if path.startswith(_SYSCTL)
+        },
+    )
+
+
+def _parts_of(text: str) -> dict[str, str]:
+    """Return the text below each heading."""
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []  # what stands before the first heading is a greeting
+    for line in text.splitlines():
+        if line.startswith(_MARK):
+            lines = parts.setdefault(line.removeprefix(_MARK), [])
+        else:
+            lines.append(line)
+    return {name: "\n".join(found).strip() for name, found in parts.items()}
+
+
+def _files_of(text: str) -> dict[str, str]:
+    found = (line.partition(":") for line in text.splitlines())
+    return {path: value.strip() for path, _, value in found}
+
+
+def _rates(queues: Iterable[Mapping[str, Any]], files: Mapping[str, str]) -> dict[str, float]:
+    """Return the rate of each interface in Mbit/s: `tc` prints bytes a second, the kernel a speed or -1."""
+    rates = {
+        path.split("/")[-2]: float(value)
+        for path, value in files.items()
+        if path.startswith(_NET) and value.lstrip("-").isdigit() and int(value) > 0
+    }
+    for queue in queues:
+        if queue["kind"] == "tbf" and queue.get("root"):
+            rate = queue["options"]["rate"] * _BITS
+            rates[queue["dev"]] = min(rate, rates.get(queue["dev"], rate))
+    return rates
+
+
+def _interface(entry: Mapping[str, Any], rates: Mapping[str, float]) -> Interface:
+    flags: Sequence[str] = entry["flags"]
+    held = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
+    return Interface(
+        mac=str(entry.get("address", "")),
+        is_up="UP" in flags,
+        has_carrier="LOWER_UP" in flags,
+        mtu=int(entry["mtu"]),
+        addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in held),
+        rate_mbps=rates.get(entry["ifname"]),
+    )
+
+
+def _route(entry: Mapping[str, Any]) -> Route:
+    drops = entry.get("type", "unicast") != "unicast"
+    target = str(entry["dst"])
+    return Route(
+        target=f"{target}/32" if "/" not in target and target != "default" else target,
+        device="" if drops else str(entry.get("dev", "")),
+        gateway=str(entry.get("gateway", "")),
+        source=str(entry.get("prefsrc", "")),
+        protocol=str(entry.get("protocol", "")),
+    )
+
+
+def _neighbours(table: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Neighbour]:
+    return {
+        (entry["dev"], entry["dst"]): Neighbour(
+            str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
+        )
+        for entry in table
+    }

@@ -1,0 +1,198 @@
+"""Light at the hosts' receivers: `ethtool -m` of every NIC, one round trip a host, decoded on our side.
+
+The text is that of ethtool for modules by SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP). A module that does
+not report its power is a reading without lanes that says why, not an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
+
+TIMEOUT_S = 60.0  # a module's bus carries some 10 kB/s, and a host reads its modules one after the other
+_MARK = "=== "
+_LANE = r"(?:\s*\(channel (\d+)\))?"
+_RECEIVED = re.compile(rf"(?:receiver|rcvr) signal (?:average|avg) optical power{_LANE}", re.IGNORECASE)
+_SENT = re.compile(rf"(?:laser output|transmit avg optical) power{_LANE}", re.IGNORECASE)
+_BIAS = re.compile(rf"laser (?:tx )?bias current{_LANE}", re.IGNORECASE)
+_POWER = re.compile(r"[\d.]+ mW / (\S+) dBm")
+_LIMITS = ("low alarm", "low warning", "high warning", "high alarm")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Thresholds of a module for the power of one lane, in dBm."""
+
+    low_alarm_dbm: float
+    low_warning_dbm: float
+    high_warning_dbm: float
+    high_alarm_dbm: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverReading:
+    """One module's word on its light, lane by lane; minus infinity where a lane is dark.
+
+    `lanes_dbm` and `sent_dbm` are empty where the module reports no power; `reason` then says why. A lane whose laser,
+    transmitter and receiver all read nothing is not counted beside others that work. `window` is of one lane.
+    """
+
+    lanes_dbm: tuple[float, ...] = ()
+    sent_dbm: tuple[float, ...] = ()
+    window: Window | None = None
+    temperature_c: float | None = None
+    module: str = ""
+    reason: str = ""
+
+    @property
+    def power_dbm(self) -> float | None:
+        """Power of all lanes together, as a power meter behind the fibre would read it.
+
+        >>> round(ReceiverReading(lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
+        0.02
+        """
+        return total_dbm(self.lanes_dbm)
+
+    @property
+    def laser_dbm(self) -> float | None:
+        """Power that the module sends, all lanes together."""
+        return total_dbm(self.sent_dbm)
+
+    @property
+    def lowest_dbm(self) -> float | None:
+        """Least power of the whole fibre that the module is made for, its lanes being equal."""
+        return self.window.low_alarm_dbm + self._share_db if self.window and self.lanes_dbm else None
+
+    @property
+    def highest_dbm(self) -> float | None:
+        """Largest power of the whole fibre that the module bears, its lanes being equal."""
+        return self.window.high_alarm_dbm + self._share_db if self.window and self.lanes_dbm else None
+
+    @property
+    def _share_db(self) -> float:
+        return 10 * math.log10(len(self.lanes_dbm))
+
+
+def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
+    """Return the sum of powers; None of no lanes, minus infinity of dark ones."""
+    if not lanes_dbm:
+        return None
+    milliwatts = math.fsum(10 ** (dbm / 10) for dbm in lanes_dbm)
+    return 10 * math.log10(milliwatts) if milliwatts > 0 else -math.inf
+
+
+def read_receivers(fleet: Fleet, lab: Lab) -> dict[tuple[str, str], ReceiverReading]:
+    """Return the reading of every NIC, by host and NIC, of the hosts that the fleet reaches. Raises `HostError`."""
+    reached = {host.name for host in fleet.hosts}
+    hosts = [host for host in lab.hosts if host.name in reached]
+    done = fleet.run({host.name: module_command(host) for host in hosts}, timeout_s=TIMEOUT_S)
+    return {
+        (host.name, nic.name): found
+        for host in hosts
+        for nic, found in zip(host.nics, _readings(host, done[host.name].stdout), strict=True)
+    }
+
+
+def module_command(host: LabHost) -> str:
+    """Return a command that prints what ethtool says of each NIC, under a heading."""
+    nics = shlex.join(nic.name for nic in host.nics)
+    # Sessions of users other than root often lack /usr/sbin.
+    return (
+        f"PATH=$PATH:/usr/sbin:/sbin; for nic in {nics}; do echo '{_MARK}'$nic; "
+        "LC_ALL=C ethtool -m $nic 2>&1; done; true"
+    )
+
+
+def _readings(host: LabHost, text: str) -> list[ReceiverReading]:
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []  # what stands before the first heading is a greeting
+    for line in text.splitlines():
+        if line.startswith(_MARK):
+            lines = parts.setdefault(line.removeprefix(_MARK), [])
+        else:
+            lines.append(line)
+    return [parse_module("\n".join(parts.get(nic.name, ()))) for nic in host.nics]
+
+
+def parse_module(text: str) -> ReceiverReading:
+    """Return what `ethtool -m` printed of one module.
+
+    >>> parse_module("netlink error: Operation not supported").reason
+    'netlink error: Operation not supported'
+    """
+    fields = dict(_fields(text))
+    received, sent, bias = (_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
+    module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
+    if not received:
+        return ReceiverReading(module=module, reason=_reason(text, fields))
+    lanes = _working(received, sent, bias)
+    return ReceiverReading(
+        lanes_dbm=tuple(received[lane] for lane in lanes),
+        sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
+        window=_window(fields),
+        temperature_c=_number(fields.get("Module temperature", "")),
+        module=module,
+    )
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    pairs = (line.partition(" : ") for line in text.splitlines())
+    return [(name.strip(), value.strip()) for name, colon, value in pairs if colon]
+
+
+def _by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
+    """Return values of the lines that a pattern matches whole, by lane; some programs count lanes from 0."""
+    found = {}
+    for name, text in fields.items():
+        value = _dbm(text) if "dBm" in text else _number(text)
+        if (match := pattern.fullmatch(name)) and value is not None:
+            found[int(match.group(1) or 1)] = value
+    return found
+
+
+def _working(
+    received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
+) -> list[int]:
+    """Return the lanes in use: eight are printed of a module with four."""
+    lanes = sorted(received)
+    if not any(bias.values()):
+        return lanes
+    dark = -math.inf
+    return [lane for lane in lanes if bias.get(lane) or sent.get(lane, dark) > dark or received[lane] > dark]
+
+
+def _window(fields: Mapping[str, str]) -> Window | None:
+    """Return the thresholds of the received power; None where the module has none, or all of them 0."""
+    found = [_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
+    limits = [limit for limit in found if limit is not None]
+    if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:
+        return None
+    return Window(*limits)
+
+
+def _dbm(text: str) -> float | None:
+    match = _POWER.match(text)
+    return float(match.group(1)) if match else None
+
+
+def _number(text: str) -> float | None:
+    match = re.match(r"-?[\d.]+", text)
+    return float(match.group()) if match else None
+
+
+def _reason(text: str, fields: Mapping[str, str]) -> str:
+    if any("OMA" in name for name in fields):
+        return "the module measures modulation amplitude, not average power"
+    if fields:
+        return "the module reports no received power"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "ethtool printed nothing"

@@ -1,0 +1,110 @@
+"""Designs: topologies laid onto the NICs of a lab, from options, from a plan, or from a stored epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testbed.design.model import Routes, Topology, Wiring
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import AllReduceDemand, find_topology
+from testbed.design.topology.strides import Method
+from testbed.errors import PlanFileError, TopologyError
+from testbed.lab.model import Lab
+from testbed.lab.shards import shard_of
+from testbed.operate.intent import Intent
+
+if TYPE_CHECKING:
+    from testbed.design.plans.file import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A topology, laid onto the lab's NICs, with routes between all nodes."""
+
+    name: str
+    topology: Topology
+    wiring: Wiring
+    routes: Routes
+
+
+def design_for(
+    lab: Lab,
+    *,
+    name: str = "default",
+    simplex: bool = False,
+    method: Method = "geometric",
+    demands: tuple[AllReduceDemand, ...] = (),
+) -> Design:
+    """Return the topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
+    degree = degree_of(lab)
+    return lay_out(
+        lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
+    )
+
+
+def degree_of(lab: Lab) -> int:
+    """Return NICs of every host. Raises `TopologyError` when they differ."""
+    degrees = {len(host.nics) for host in lab.hosts}
+    if len(degrees) != 1:
+        raise TopologyError(
+            f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "
+            "list equally many `nics` for each"
+        )
+    return degrees.pop()
+
+
+def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
+    """Return the hosts that a plan is for, in its order; the others of the lab beside them.
+
+    Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
+    """
+    if plan.lab not in ("", lab.name):
+        raise PlanFileError(
+            f"the plan is for lab '{plan.lab}', this is '{lab.name}': make one with --lab {lab.path}"
+        )
+    try:
+        here = shard_of(lab, plan.hosts) if plan.hosts else lab
+        degree = degree_of(here)
+    except TopologyError as error:
+        raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
+    asked = (plan.topology.nodes, plan.topology.degree)
+    if asked[0] != len(here.hosts) or asked[1] > degree:
+        what = f"{asked[0]} hosts of {asked[1]} NICs, lab '{lab.name}' has {len(here.hosts)} of {degree}"
+        raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
+    return here
+
+
+def design_of_plan(lab: Lab, plan: Plan) -> Design:
+    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
+    return lay_out(lab, plan.workload.name, plan.topology)
+
+
+def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
+    """Return the hosts of a stored epoch and its design, link by link as it was. Raises `IntentError`."""
+    intent.check_fits(lab)
+    design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
+    return shard_of(lab, intent.hosts), design
+
+
+def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
+    """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
+    wiring = wire(topology, planes=_planes(lab, topology.degree))
+    return Design(name, topology, wiring, find_routes(wiring))
+
+
+def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
+    """Raise `TopologyError` unless connected topologies of so many links a host can be patched in this lab."""
+    nodes, nics = len(lab.hosts), degree_of(lab)
+    if degree > nics:
+        raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
+    if nodes > 1:
+        # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
+        # strides: if this one cannot be, no other can.
+        wire(find_topology(nodes, degree, simplex=simplex), planes=_planes(lab, degree))
+
+
+def _planes(lab: Lab, degree: int) -> int:
+    """Return switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
+    return min(len(lab.switches), degree)

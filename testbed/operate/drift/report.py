@@ -1,0 +1,178 @@
+"""One reading of a lab's light and its verdict: every stretch against its own past and against the lab file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from testbed.lab.hosts.receivers import ReceiverReading, read_receivers
+from testbed.lab.model import Lab
+from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
+from testbed.operate.drift.statistics import Verdict, judge_series
+from testbed.operate.findings import KINDS
+from testbed.operate.light import TOLERANCE_DB, SwitchReading, held_circuits, judge_circuits, read_ports
+from testbed.operate.model import Circuit, LinkFinding
+from testbed.operate.plan import own_ports
+
+if TYPE_CHECKING:
+    from testbed.operate.drift.history import LossHistory
+    from testbed.operate.session import LabSession
+
+HISTORY_S = 30 * 86400.0
+"""Readings older than this are kept, and no longer judged."""
+RESOLUTION_DB = 0.05
+"""Monitors read in steps: a loss of 1 dB reads a little less now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class StretchReport:
+    """One stretch of glass: what it loses now, and what its series says."""
+
+    loss: StretchLoss
+    verdict: Verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """Return one row of `series` in `testbed drift --json`."""
+        loss, verdict = self.loss, self.verdict
+        return {
+            "place": loss.place,
+            "link": loss.subject,
+            "loss_db": round(loss.loss_db, 3),
+            "intent_db": round(loss.intent_db, 3),
+            "excess_db": round(loss.excess_db, 3),
+            "power_dbm": round(loss.power_dbm, 3),
+            "verdict": verdict.kind,
+            "baseline_db": round(verdict.baseline_db, 3),
+            "level_db": round(verdict.level_db, 3),
+            "noise_db": round(verdict.noise_db, 3),
+            "slope_db_per_day": round(verdict.slope_db_per_day, 4),
+            "since": time_text(verdict.since_s),
+            "readings_since": verdict.readings_since,
+            "readings": verdict.readings,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """One reading of a lab with its verdict."""
+
+    taken_s: float
+    stretches: tuple[StretchReport, ...]
+    findings: tuple[LinkFinding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True if there is nothing that somebody should act on."""
+        return all(KINDS[finding.kind].only_informs for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `testbed drift --json` prints, but for the lab."""
+        return {
+            "taken": time_text(self.taken_s),
+            "ok": self.ok,
+            "series": [stretch.as_json() for stretch in self.stretches],
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def time_text(seconds: float) -> str:
+    """Return a time as ISO 8601 has it.
+
+    >>> time_text(0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def read_drift(
+    session: LabSession,
+    planned: Iterable[Circuit],
+    history: LossHistory,
+    taken_s: float,
+    since_s: float | None = None,
+) -> DriftReport:
+    """Read the light of a lab once, keep it, and judge it with all that was kept from `since_s` on.
+
+    Raises the drivers' errors, `HostError` and `ResultsError`.
+    """
+    lab = session.lab
+    switches = read_ports(own_ports(lab), session.switches)
+    receivers = read_receivers(session.fleet, lab) if session.fleet else {}
+    held = held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
+    losses = losses_of(lab, held, switches, receivers)
+    history.append(lab.name, taken_s, losses)
+    series = history.series(lab.name, taken_s - HISTORY_S if since_s is None else since_s)
+    stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
+    intent = (f for f in judge_circuits(lab, planned, switches) if f.kind != "excess_loss")
+    findings = (*intent, *judge_stretches(stretches), *judge_modules(lab, held, switches, receivers))
+    return DriftReport(taken_s, stretches, findings)
+
+
+def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]:
+    """Yield what loses more than it did, or than the lab file says; each stretch once. Pure."""
+    for stretch in stretches:
+        loss, verdict = stretch.loss, stretch.verdict
+        past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, {verdict.readings} readings"
+        by_file = f"{loss.excess_db:.1f} dB more than the lab file says"
+        excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
+        since = time_text(verdict.since_s)
+        if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
+            kind = "slow_loss"
+            what = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({past})"
+        elif verdict.kind == "step":
+            kind = "sudden_loss"
+            once = ", in one reading so far" if verdict.readings_since == 1 else ""
+            what = f"loses {verdict.change_db:.1f} dB more since {since}{once} ({past})"
+        elif excess:
+            yield LinkFinding("excess_loss", loss.subject, f"{loss.place} loses {by_file} ({past})")
+            continue
+        else:
+            continue
+        yield LinkFinding(kind, loss.subject, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
+
+
+def judge_modules(
+    lab: Lab, held: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
+) -> Iterator[LinkFinding]:
+    """Yield receivers that are dark or outside their window, and modules without readings, once a host. Pure."""
+    for circuit in held:
+        nic = circuit.link.target
+        reading = receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name))
+        leaving = switches[circuit.switch].power.get(circuit.output_port)
+        if reading is None or reading.power_dbm is None or (leaving and leaving.below_floor):
+            continue
+        label, subject = lab.nic_label(nic), lab.link_label(circuit.link)
+        if not math.isfinite(reading.power_dbm):
+            if leaving:
+                detail = f"light leaves output {circuit.output_port} of {circuit.switch} and does not reach {label}"
+                yield LinkFinding("no_carrier", subject, detail)
+        elif outside := outside_window(reading):
+            yield LinkFinding("power_out_of_window", subject, f"{label}: {outside}")
+    silent: dict[tuple[str, str], list[str]] = {}
+    for (host, nic_name), reading in receivers.items():
+        if reading.power_dbm is None:
+            silent.setdefault((host, reading.reason), []).append(nic_name)
+    for (host, reason), nics in silent.items():
+        yield LinkFinding("no_module_readings", host, f"{', '.join(nics)}: {reason}")
+
+
+def outside_window(reading: ReceiverReading) -> str:
+    """Return which lane is outside the alarms of its module; empty where none is.
+
+    >>> from testbed.lab.hosts.receivers import Window
+    >>> outside_window(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
+    'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
+    """
+    window = reading.window
+    if window is None:
+        return ""
+    for lane, dbm in enumerate(reading.lanes_dbm, start=1):
+        received = f"lane {lane} receives {dbm:.1f} dBm"
+        if dbm < window.low_alarm_dbm:
+            return f"{received}, less than the {window.low_alarm_dbm:.1f} dBm that its module needs"
+        if dbm > window.high_alarm_dbm:
+            return f"{received}, more than the {window.high_alarm_dbm:.1f} dBm that its module bears"
+    return ""

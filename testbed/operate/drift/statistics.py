@@ -1,0 +1,172 @@
+"""Statistics of one series of losses: steady, a step, or a trend; its baseline and its noise. Pure.
+
+Three models are compared: a constant, a constant that changes once, a straight line. A model with a change is taken
+where it lessens the sum of squares by `SIGNIFICANT` times the variance of the noise, and where the change is large
+enough to matter to somebody. A series with a step is looked at again on both sides of it.
+
+The noise is estimated from differences of neighbours, which steps and trends hardly touch, and mixed with what monitors
+usually have: a few readings that happen to agree do not make the next one an alarm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["learning", "steady", "step", "trend"]
+Floats = NDArray[np.float64]
+
+LEAST_READINGS = 12
+LEAST_STEP_DB = 0.5
+LEAST_TREND_DB = 0.4
+SIGNIFICANT = 30.0
+"""Lessening of the sum of squares, in variances: a normal variable of 5.5 standard deviations."""
+USUAL_NOISE_DB = 0.2
+_USUAL_WEIGHT = 10.0
+_RESOLUTION_DB = 0.03
+_KEPT = 0.9
+_FEW = 4
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Judgement of one series.
+
+    `baseline_db` is the least level that the series had, `level_db` the one now, `since_s` the time at which the
+    current stretch (level or slope) began, `readings_since` the readings in it. `slope_db_per_day` is 0 but of trends.
+    """
+
+    kind: Kind
+    readings: int
+    baseline_db: float
+    level_db: float
+    noise_db: float
+    since_s: float
+    readings_since: int
+    slope_db_per_day: float = 0.0
+
+    @property
+    def change_db(self) -> float:
+        """Loss now beyond that of the baseline."""
+        return self.level_db - self.baseline_db
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Readings from `begin` to before `end` with one level, or one slope."""
+
+    begin: int
+    end: int
+    first_db: float
+    last_db: float
+    slope_db_per_s: float = 0.0
+
+
+def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdict:
+    """Return the verdict of a series in order of time; at least one reading.
+
+    >>> judge_series(range(12), [1.2] * 9 + [2.2] * 3).kind
+    'step'
+    """
+    times, losses = np.asarray(times_s, float), np.asarray(losses_db, float)
+    noise_db = noise_of(losses)
+    if len(losses) < LEAST_READINGS:
+        level = float(np.median(losses))
+        return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
+    stretches = _stretches(times, _without_single_outliers(losses), noise_db, 0, len(losses))
+    last, baseline_db = stretches[-1], min(stretch.first_db for stretch in stretches)
+    kind: Kind = "steady"
+    if last.slope_db_per_s:
+        kind = "trend"
+    elif last.last_db - baseline_db >= LEAST_STEP_DB:
+        kind = "step"
+    return Verdict(
+        kind=kind,
+        readings=len(losses),
+        baseline_db=baseline_db,
+        level_db=last.last_db,
+        noise_db=noise_db,
+        since_s=float(times[last.begin]),
+        readings_since=last.end - last.begin,
+        slope_db_per_day=last.slope_db_per_s * _DAY_S,
+    )
+
+
+def noise_of(losses_db: Sequence[float] | Floats) -> float:
+    """Return the standard deviation of single readings, by the differences of neighbours without the largest tenth.
+
+    >>> noise_of([1.2] * 1000) == 0.03, noise_of([1.2, 1.2, 1.2]) > 0.15
+    (True, True)
+    """
+    differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))
+    kept = math.floor(len(differences) * _KEPT)
+    found = 0.0
+    if kept:
+        found = float(differences[:kept].mean()) / _mean_below(kept / len(differences)) / math.sqrt(2)
+    weight = _USUAL_WEIGHT + kept
+    mixed = math.sqrt((_USUAL_WEIGHT * USUAL_NOISE_DB**2 + kept * found**2) / weight)
+    return max(mixed, _RESOLUTION_DB)
+
+
+def _mean_below(share: float) -> float:
+    """Return the mean of the smaller `share` of the sizes of standard normal numbers."""
+    normal = NormalDist()
+    edge = normal.inv_cdf((1 + share) / 2)
+    return 2 * (normal.pdf(0) - normal.pdf(edge)) / share
+
+
+def _without_single_outliers(losses: Floats) -> Floats:
+    """Return each reading as the median of it and its neighbours; the last stays, so that a loss is told at once."""
+    smooth = losses.copy()
+    smooth[1:-1] = np.median(np.stack([losses[:-2], losses[1:-1], losses[2:]]), axis=0)
+    smooth[0] = np.median(losses[:3])
+    return smooth
+
+
+def _stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Stretch]:
+    """Return the stretches of a part of the series, by the best of the three models."""
+    part, when = losses[begin:end], times[begin:end]
+    level = float(part.mean())
+    at, step_db, step_gain = _best_step(part)
+    slope, trend_gain = _best_line(when, part)
+    # Of a few readings the noise is known badly, and chance does more.
+    needed = SIGNIFICANT * (1 + _FEW / len(losses)) * noise_db**2
+    grown_db = slope * float(when[-1] - when[0])
+    is_trend = trend_gain >= needed and abs(grown_db) >= LEAST_TREND_DB
+    if step_gain >= needed and abs(step_db) >= LEAST_STEP_DB and not (is_trend and trend_gain > step_gain):
+        before = _stretches(times, losses, noise_db, begin, begin + at)
+        return [*before, *_stretches(times, losses, noise_db, begin + at, end)]
+    if is_trend:
+        middle = slope * float(when.mean() - when[0])
+        return [_Stretch(begin, end, level - middle, level - middle + grown_db, slope)]
+    return [_Stretch(begin, end, level, level)]
+
+
+def _best_step(part: Floats) -> tuple[int, float, float]:
+    """Return where a step fits best, its size, and by how much it lessens the sum of squares."""
+    size = len(part)
+    if size < 2:
+        return 0, 0.0, 0.0
+    counts = np.arange(1, size)
+    sums = np.cumsum(part)[:-1]
+    before, after = sums / counts, (part.sum() - sums) / (size - counts)
+    gains = (after - before) ** 2 * counts * (size - counts) / size
+    best = int(np.argmax(gains))
+    return best + 1, float(after[best] - before[best]), float(gains[best])
+
+
+def _best_line(when: Floats, part: Floats) -> tuple[float, float]:
+    """Return the slope of the best line, and by how much it lessens the sum of squares."""
+    centred = when - when.mean()
+    spread = float(centred @ centred)
+    if not spread:
+        return 0.0, 0.0
+    slope = float(centred @ part) / spread
+    return slope, slope**2 * spread

@@ -1,0 +1,148 @@
+"""Writing epochs of stored intent: one transaction of the journal for each change of state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from testbed.design.model import Topology, Wiring
+from testbed.errors import JournalError
+from testbed.lab.model import Lab
+from testbed.operate.intent import State, Stated
+from testbed.operate.owner import this_process
+
+if TYPE_CHECKING:
+    from testbed.operate.journal import Journal
+
+INTENTS_TABLE = """
+create table if not exists intents (
+    lab text not null,
+    epoch integer not null,
+    state text not null,
+    operation text not null,
+    owner text not null,
+    lab_file text not null,
+    revision text not null,
+    name text not null,
+    topology text not null,
+    hosts text not null,
+    words text not null,
+    plan_text text,
+    repairs integer,
+    intended_at text not null,
+    applied_at text,
+    ended_at text,
+    error text not null default '',
+    primary key (lab, epoch)
+)
+"""
+
+
+class IntentLog:
+    """Epochs of one lab in the journal, for whoever applies them."""
+
+    def __init__(self, journal: Journal, lab: Lab) -> None:
+        self._journal = journal
+        self._lab = lab
+
+    @contextmanager
+    def applying(self, topology: Topology, wiring: Wiring, name: str, stated: Stated) -> Iterator[Applying]:
+        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`."""
+        applying = Applying(self, topology, wiring, name, stated)
+        try:
+            yield applying
+        except BaseException as error:
+            with suppress(JournalError):  # what was raised says more
+                applying.advance("failed", str(error) or type(error).__name__)
+            raise
+
+    def store(
+        self, topology: Topology, wiring: Wiring, name: str, stated: Stated, operation: str, state: State
+    ) -> int:
+        """Write a new epoch and return its number; on disk when this returns. Raises `JournalError`."""
+        values = {
+            "lab": self._lab.name,
+            "state": state,
+            "operation": operation,
+            "owner": this_process(),
+            "lab_file": str(self._lab.path.absolute()),
+            "revision": self._lab.revision,
+            "name": name,
+            "topology": _as_text(topology, wiring),
+            "hosts": json.dumps([host.name for host in self._lab.hosts]),
+            "words": stated.words,
+            "plan_text": stated.plan_text,
+            "repairs": stated.repairs,
+            "intended_at": _now(),
+            "applied_at": None if state == "intended" else _now(),
+        }
+        columns, marks = ", ".join(values), ", ".join("?" for _ in values)
+        with self._journal.transaction() as connection:
+            last = "select coalesce(max(epoch), 0) from intents where lab = ?"
+            epoch = int(connection.exec_driver_sql(last, (self._lab.name,)).scalar_one()) + 1
+            insert = f"insert into intents (epoch, {columns}) values (?, {marks})"  # noqa: S608 - our own names
+            connection.exec_driver_sql(insert, (epoch, *values.values()))
+        return epoch
+
+    def advance(self, epoch: int, state: State, error: str = "") -> None:
+        """Write what became of an epoch. Raises `JournalError`."""
+        moment = "applied_at" if state == "applied" else "ended_at"
+        update = f"update intents set state = ?, error = ?, {moment} = ? where lab = ? and epoch = ?"  # noqa: S608
+        with self._journal.transaction() as connection:
+            connection.exec_driver_sql(update, (state, error, _now(), self._lab.name, epoch))
+
+
+@dataclass(slots=True)
+class Applying:
+    """The record of one apply. `epoch` is None until `begin`, which is called when nothing was sent yet."""
+
+    log: IntentLog
+    topology: Topology
+    wiring: Wiring
+    name: str
+    stated: Stated
+    epoch: int | None = field(default=None)
+
+    def begin(self, operation: str) -> None:
+        """Store the intent."""
+        self.epoch = self.log.store(
+            self.topology, self.wiring, self.name, self.stated, operation, state="intended"
+        )
+
+    def advance(self, state: State, error: str = "") -> None:
+        """Write what became of it; nothing where it was never begun."""
+        if self.epoch is not None:
+            self.log.advance(self.epoch, state, error)
+
+
+class NotKept:
+    """The record of an apply that nobody keeps."""
+
+    epoch = None
+
+    def begin(self, operation: str) -> None:
+        """Store nothing."""
+
+    def advance(self, state: State, error: str = "") -> None:
+        """Store nothing."""
+
+
+def _as_text(topology: Topology, wiring: Wiring) -> str:
+    return json.dumps(
+        {
+            "nodes": topology.nodes,
+            "degree": topology.degree,
+            "simplex": topology.simplex,
+            "strides": topology.strides,
+            "edges": topology.edges,
+            "links": [[*link.source, *link.target] for link in wiring.links],
+        }
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

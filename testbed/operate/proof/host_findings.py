@@ -1,0 +1,247 @@
+"""Findings of one host: what its kernel holds beside what the forwarding plan would install. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
+from testbed.lab.hosts.planned_state import UNKNOWN_MAC, PlannedState
+from testbed.lab.model import Lab, LabHost
+from testbed.operate.model import LinkFinding
+
+RATE_TOLERANCE = 0.01
+SHOWN = 4
+_LOOPBACK = "lo"
+_IP_FORWARD = "net/ipv4/ip_forward"
+
+
+def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> tuple[LinkFinding, ...]:
+    """Return everything on a host that is not as planned; what follows from another finding is left out.
+
+    An interface that is down, or has no address, takes its routes and neighbours with it, a missing node address
+    the routes that send from it. A host that holds nothing of the plan, or another plan, is one finding.
+    """
+    compared = _Compared(host, planned, state)
+    interfaces = tuple(_judge_interfaces(lab, compared))
+    if compared.is_bare:
+        detail = f"{host.name} has none of the {len(planned.routes)} routes, and no neighbour entry"
+        return (*interfaces, LinkFinding("not_configured", host.name, detail))
+    return (
+        *interfaces,
+        *_judge_addresses(compared),
+        *_judge_sysctls(compared),
+        *_judge_forwarding_state(compared),
+    )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """One host's kernel beside its plan."""
+
+    host: LabHost
+    planned: PlannedState
+    state: KernelState
+
+    def is_usable(self, device: str) -> bool:
+        """Return whether an interface is there and up."""
+        found = self.state.interfaces.get(device)
+        return found is not None and found.is_up
+
+    def carries(self, device: str) -> bool:
+        """Return whether an interface can hold routes: with its last address the kernel drops them all."""
+        return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
+
+    def lacking_addresses(self, device: str) -> frozenset[str]:
+        """Return planned addresses that an interface does not have."""
+        found = self.state.interfaces.get(device)
+        return self.planned.addresses[device] - found.addresses if found else frozenset()
+
+    @cached_property
+    def judged_routes(self) -> dict[str, Route]:
+        """Planned routes that nothing else explains the absence of."""
+        lost = {
+            one.split("/")[0] for device in self.planned.addresses for one in self.lacking_addresses(device)
+        }
+        return {
+            target: route
+            for target, route in self.planned.routes.items()
+            if self.carries(route.device) and route.source not in lost
+        }
+
+    @cached_property
+    def held_routes(self) -> Mapping[str, Route]:
+        """Routes of the kernel by target; the first is the one that it takes."""
+        return {route.target: route for route in reversed(self.state.routes)}
+
+    @cached_property
+    def missing_routes(self) -> tuple[Route, ...]:
+        """Planned routes that are not there."""
+        return tuple(r for target, r in self.judged_routes.items() if target not in self.held_routes)
+
+    @cached_property
+    def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
+        """Planned routes beside those that are there instead, whoever made them."""
+        pairs = ((r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes)
+        return tuple((route, held) for route, held in pairs if _way(route) != _way(held))
+
+    @cached_property
+    def extra_routes(self) -> tuple[Route, ...]:
+        """Routes of ours that are not planned."""
+        ours = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
+        return tuple(route for route in ours if route.target not in self.planned.routes)
+
+    @cached_property
+    def wrong_neighbours(self) -> tuple[tuple[str, str, str], ...]:
+        """Neighbours that are not as planned: interface, address, and what is wrong."""
+        found = (
+            (device, address, _wrong_with(self.state.neighbours.get((device, address)), mac))
+            for (device, address), mac in self.planned.neighbours.items()
+            if self.carries(device)
+        )
+        return tuple(one for one in found if one[2])
+
+    @cached_property
+    def is_bare(self) -> bool:
+        """True if nothing of any plan was installed."""
+        ours = any(route.protocol == str(ROUTE_PROTOCOL) for route in self.state.routes)
+        entries = self.planned.neighbours.keys() & self.state.neighbours.keys()
+        usable = any(self.is_usable(route.device) for route in self.planned.routes.values())
+        return usable and not ours and not entries
+
+    @cached_property
+    def is_of_another_topology(self) -> bool:
+        """True if at least half of the routes and half of the neighbours are those of another plan."""
+        routes = len(self.missing_routes) + len(self.wrong_routes)
+        neighbours = sum(self.carries(device) for device, _ in self.planned.neighbours)
+        return bool(
+            self.state.routes
+            and len(self.judged_routes) > 1
+            and len(self.missing_routes) < len(self.judged_routes)
+            and 2 * routes >= len(self.judged_routes)
+            and 2 * len(self.wrong_neighbours) >= max(neighbours, 1)
+        )
+
+
+def _way(route: Route) -> tuple[str, str, str]:
+    return route.device, route.gateway, route.source
+
+
+def _wrong_with(held: Neighbour | None, mac: str) -> str:
+    if held is None or not held.mac:
+        return "missing"
+    if UNKNOWN_MAC not in (mac, held.mac) and held.mac != mac:
+        return f"at {held.mac}, not {mac}"
+    return "" if held.is_permanent else "learnt, not permanent"
+
+
+def _judge_interfaces(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
+    host = compared.host
+    for nic in host.nics:
+        subject, found = f"{host.name}/{nic.name}", compared.state.interfaces.get(nic.name)
+        if found is None:
+            there = ", ".join(sorted(compared.state.interfaces))
+            yield LinkFinding("missing_interface", subject, f"{host.name} has {there}")
+            continue
+        if not found.is_up:
+            yield LinkFinding(
+                "interface_down", subject, f"{nic.name} of {host.name} is administratively down"
+            )
+        if compared.is_bare:
+            continue
+        planned = compared.planned.mtus[nic.name]
+        if found.mtu != planned:
+            yield LinkFinding("wrong_mtu", subject, f"the MTU is {found.mtu}, not {planned}")
+        yield from _judge_rate(lab, subject, found)
+
+
+def _judge_rate(lab: Lab, subject: str, found: Interface) -> Iterator[LinkFinding]:
+    planned, rate = lab.link.rate_mbps, found.rate_mbps
+    if rate is not None and abs(rate - planned) > RATE_TOLERANCE * planned:
+        yield LinkFinding("wrong_rate", subject, f"the NIC sends at {rate:g} Mbit/s, not {planned:g}")
+
+
+def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield addresses that are missing, and others on NICs; beside the node address lo may have any."""
+    for device, planned in compared.planned.addresses.items():
+        found = compared.state.interfaces.get(device)
+        if found is None:
+            continue
+        words = [f"{address} is missing" for address in sorted(planned - found.addresses)]
+        if device != _LOOPBACK:
+            words += [f"{address} is not planned" for address in sorted(found.addresses - planned)]
+        if words:
+            subject = f"{compared.host.name}/{device}"
+            yield LinkFinding("wrong_address", subject, f"of the addresses of {device} {_some(words)}")
+
+
+def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield forwarding that is off, of the host or else of single NICs, and other settings as one finding."""
+    host, found = compared.host.name, compared.state.sysctls
+    of_forwarding = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in compared.host.nics)}
+    if found.get(_IP_FORWARD) != compared.planned.sysctls[_IP_FORWARD]:
+        detail = (
+            f"{_IP_FORWARD} is {found.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
+        )
+        yield LinkFinding("forwarding_off", host, detail)
+    else:
+        for nic in compared.host.nics:
+            path = forwarding_path(nic.name)
+            if found.get(path, "1") != "1":
+                detail = f"{path} is {found[path]}: packets that come in there are dropped"
+                yield LinkFinding("forwarding_off", f"{host}/{nic.name}", detail)
+    wrong = [
+        f"{path} is {found.get(path, 'not there')}, not {value}"
+        for path, value in compared.planned.sysctls.items()
+        if path not in of_forwarding and found.get(path) != value and _is_there(compared, path)
+    ]
+    if wrong:
+        yield LinkFinding("wrong_sysctl", host, _some(wrong))
+
+
+def _is_there(compared: _Compared, path: str) -> bool:
+    """Return False for settings of an interface that is missing: that is a finding of its own."""
+    missing = (nic.name for nic in compared.host.nics if nic.name not in compared.state.interfaces)
+    return not any(f"/{name}/" in path for name in missing)
+
+
+def _judge_forwarding_state(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield routes and neighbours that are not as planned, each kind as one finding."""
+    host, total = compared.host.name, len(compared.planned.routes)
+    missing, wrong = compared.missing_routes, compared.wrong_routes
+    neighbours = compared.wrong_neighbours
+    if compared.is_of_another_topology:
+        detail = (
+            f"on {host} {len(missing) + len(wrong)} of {total} routes and {len(neighbours)} of "
+            f"{len(compared.planned.neighbours)} neighbours are not those of this plan"
+        )
+        yield LinkFinding("other_topology", host, detail)
+        return
+    if neighbours:
+        words = [f"{address} on {device} is {what}" for device, address, what in neighbours]
+        yield LinkFinding("wrong_neighbour", host, f"neighbour {_some(words)}")
+    if missing:
+        count = "none" if len(missing) == total else f"{total - len(missing)}"
+        detail = f"{count} of {total} planned routes is there; missing: {_some(map(_described, missing))}"
+        yield LinkFinding("missing_route", host, detail)
+    if wrong:
+        words = [f"{_described(held)}, not {_described(route)}" for route, held in wrong]
+        yield LinkFinding("wrong_route", host, _some(words))
+    if compared.extra_routes:
+        yield LinkFinding("extra_route", host, _some(map(_described, compared.extra_routes)))
+
+
+def _described(route: Route) -> str:
+    words = [route.target.removesuffix("/32")]
+    words += ["via", route.gateway] if route.gateway else []
+    words += ["dev", route.device] if route.device else ["dropped"]
+    return " ".join([*words, *(["src", route.source] if route.source else [])])
+
+
+def _some(words: Iterable[str]) -> str:
+    """Return the first of several statements, and how many more there are."""
+    listed = list(words)
+    more = len(listed) - SHOWN
+    return "; ".join(listed[:SHOWN]) + (f"; and {more} more" if more > 0 else "")

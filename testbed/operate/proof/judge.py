@@ -1,0 +1,173 @@
+"""The judgement of a proof: all evidence at once, so that every cause is told once and no consequence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from testbed.design.model import Link, Nic, Routes
+from testbed.lab.hosts.forwarding import forwarding_plan
+from testbed.lab.hosts.planned_state import UNKNOWN_MAC, planned_state
+from testbed.lab.model import Lab
+from testbed.operate.findings import KINDS
+from testbed.operate.light import held_circuits, is_dark, judge_circuits
+from testbed.operate.model import Circuit, LabPlan, LinkFinding
+from testbed.operate.probe_findings import compare, silent_links
+from testbed.operate.proof.cables import whole_cables
+from testbed.operate.proof.evidence import Evidence
+from testbed.operate.proof.host_findings import judge_host
+from testbed.operate.proof.reach_findings import Blame, judge_reachability
+from testbed.operate.proof.receivers import judge_receivers
+
+_OF_ALL_HOSTS = ("not_configured", "other_topology")
+
+
+def judge(lab: Lab, plan: LabPlan, routes: Routes | None, evidence: Evidence) -> tuple[LinkFinding, ...]:
+    """Return everything that is not as planned. Kernels and pings are judged where `routes` are known."""
+    case = _Case(lab, plan, evidence)
+    if evidence.changing:
+        return tuple(_devices(case))
+    of_hosts = _judge_hosts(case, routes) if routes else {}
+    findings = [*_devices(case), *_judge_light(case)]
+    if routes and evidence.reached:
+        blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts))
+        packets = tuple(judge_reachability(lab, evidence.reached, blame))
+    else:
+        packets = ()
+    return (*findings, *_joined(of_hosts), *packets)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A plan beside the evidence, and what follows from both."""
+
+    lab: Lab
+    plan: LabPlan
+    evidence: Evidence
+
+    @cached_property
+    def silent_nics(self) -> frozenset[Nic]:
+        """NICs that cannot send or receive for a reason of their own: the host is off, the interface down."""
+        return frozenset(
+            Nic(node, index)
+            for node, host in enumerate(self.lab.hosts)
+            for index, nic in enumerate(host.nics)
+            if host.name in self.evidence.off or not self._is_up(host.name, nic.name)
+        )
+
+    def _is_up(self, host: str, nic: str) -> bool:
+        kernel = self.evidence.kernels.get(host)
+        found = kernel.interfaces.get(nic) if kernel else None
+        return kernel is None or (found is not None and found.is_up)
+
+    @cached_property
+    def held(self) -> tuple[Circuit, ...]:
+        """Circuits that the switches hold between NICs of the lab; of switches that are off, those planned."""
+        seen = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
+        believed = (circuit for circuit in self.plan.circuits if circuit.switch not in seen)
+        return (*held_circuits(self.lab, seen), *believed)
+
+    @cached_property
+    def dark_links(self) -> frozenset[Link]:
+        """Links whose switch itself explains that nothing arrives."""
+        readings = self.evidence.switches
+        return frozenset(
+            circuit.link
+            for circuit in (*self.plan.circuits, *self.held)
+            if circuit.switch in readings and is_dark(circuit, readings[circuit.switch])
+        )
+
+    def has_carrier(self, nic: Nic) -> bool:
+        """Return whether a NIC receives light by its own word."""
+        report = self.evidence.probe and self.evidence.probe.nics.get(
+            (self.lab.hosts[nic.node].name, self.lab.nic(nic).name)
+        )
+        return bool(report and report.carrier)
+
+    @cached_property
+    def excused_links(self) -> frozenset[Link]:
+        """Links that the hosts' word adds nothing to: another finding explains that nothing is heard there."""
+        planned, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
+        return frozenset(
+            circuit.link
+            for circuit in self.held
+            if circuit.link in self.dark_links
+            or circuit.link not in links  # that is an extra circuit
+            or circuit.switch in self.evidence.off
+            or not self.silent_nics.isdisjoint(circuit.link)
+            or (
+                circuit.link.source in planned
+                and not self.has_carrier(circuit.link.source)
+                and self.has_carrier(circuit.link.target)
+            )
+        )
+
+    @cached_property
+    def silent_links(self) -> frozenset[Link]:
+        """Planned links on which no probe frame arrived: whatever is the reason, it has been told."""
+        probe = self.evidence.probe
+        return silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
+
+    def nodes_that_fail(self, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
+        """Return the nodes that other findings blame for lost packets."""
+        failing = set(self.evidence.off) | {
+            host
+            for host, findings in of_hosts.items()
+            if any(KINDS[finding.kind].stops_packets for finding in findings)
+        }
+        return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing)
+
+
+def _devices(case: _Case) -> Iterator[LinkFinding]:
+    """Yield switches and hosts that do not answer, or do not hold still."""
+    switches = {switch.name for switch in case.lab.switches}
+    for name, reason in case.evidence.off.items():
+        yield LinkFinding("switch_off" if name in switches else "host_off", name, reason)
+    for name in case.evidence.changing:
+        yield LinkFinding("changing", name, f"the circuits of {name} changed each time that we looked")
+
+
+def _judge_light(case: _Case) -> Iterator[LinkFinding]:
+    """Yield what is wrong with circuits, light and fibres."""
+    lab, plan, evidence = case.lab, case.plan, case.evidence
+    found = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics)
+    if evidence.probe:
+        wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.held))
+        found += compare(lab, wiring, evidence.probe, case.excused_links)
+    yield from whole_cables(lab, plan.circuits, evidence.switches, found)
+    dark = case.dark_links | case.silent_links
+    yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark)
+
+
+def _judge_hosts(case: _Case, routes: Routes) -> dict[str, tuple[LinkFinding, ...]]:
+    """Return the findings of each host whose kernel was read."""
+    lab, kernels = case.lab, case.evidence.kernels
+    macs = {host.name: {nic.name: _mac(case, host.name, nic.name) for nic in host.nics} for host in lab.hosts}
+    forwarding = forwarding_plan(lab, case.plan.wiring, routes, macs)
+    return {
+        host.name: judge_host(lab, host, planned_state(forwarding[host.name]), kernels[host.name])
+        for host in lab.hosts
+        if host.name in kernels and host.name in forwarding
+    }
+
+
+def _mac(case: _Case, host: str, nic: str) -> str:
+    kernel = case.evidence.kernels.get(host)
+    found = kernel.interfaces.get(nic) if kernel else None
+    return found.mac if found and found.mac else UNKNOWN_MAC
+
+
+def _joined(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
+    """Yield findings of hosts; what several hosts lack altogether is one finding that names them."""
+    for kind in _OF_ALL_HOSTS:
+        whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == kind]
+        if whole:
+            names = ", ".join(finding.subject for finding in whole)
+            yield LinkFinding(kind, names, "; ".join(finding.detail for finding in whole[:2]) + _more(whole))
+    for findings in of_hosts.values():
+        yield from (finding for finding in findings if finding.kind not in _OF_ALL_HOSTS)
+
+
+def _more(whole: list[LinkFinding]) -> str:
+    return f"; the same of {len(whole) - 2} more" if len(whole) > 2 else ""

@@ -1,0 +1,79 @@
+"""`testbed drift` as its users have it: one reading, a series, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("typer")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated.lifecycle import start_lab
+
+LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def lab_file(tmp_path_factory):
+    """Provide the lab file of a simulated lab that is up, its hosts only modelled, patched as planned."""
+    from testbed.cli.output import run_app
+
+    lab = replace(load_lab(LAB), name=f"drift-{os.getpid()}")
+    with start_lab(lab, hosts="model", move=True) as running:
+        folder = tmp_path_factory.mktemp("drift")
+        file = folder / "lab.yaml"
+        file.write_text(render_lab(running.lab), encoding="utf-8")
+        assert run_app(["apply", str(file), "--hosts", "model", "--runs-dir", str(folder), "--json"]) == 0
+        yield file
+
+
+def test_one_reading_is_kept_and_judged(testbed_here, lab_file, runs):
+    first = testbed_here("drift", lab_file, "--hosts", "model", "--json")
+    second = testbed_here("drift", lab_file, "--hosts", "model")
+
+    assert (first.code, first.json["ok"], first.json["findings"]) == (0, True, [])
+    assert len(first.json["series"]) == 2 * 48
+    assert first.json["series"][0]["place"] == "laser?+a/nic1:transmit"
+    assert (second.code, second.out.splitlines()[-1]) == (0, "no light is lost")
+    assert ": 96 places (96 learning), 2 readings; nothing stored or named" in second.out.splitlines()[0]
+    assert (runs / "lightbed.sqlite").exists()
+
+
+def test_every_goes_on_until_it_is_interrupted(testbed_here, lab_file, monkeypatch):
+    waits = []
+
+    def two_waits(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("testbed.cli.drift.sleep", two_waits)
+    ran = testbed_here("drift", lab_file, "--hosts", "model", "--every", "5m", "--json")
+
+    readings = [json.loads(line)["series"][0]["readings"] for line in ran.out.splitlines()]
+    assert (ran.code, readings) == (128 + signal.SIGINT, [1, 2])
+    assert all(0 < seconds < 300 for seconds in waits)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--every", "often"), "'often' is not an interval: write for example 30s, 5m or 1h"),
+        (("--every", "0s"), "'0s' is not an interval"),
+        (("--since", "yesterday"), "'yesterday' is not a time: write for example 2026-05-01T12:00"),
+    ],
+)
+def test_bad_times_are_refused_before_anything_is_read(testbed_here, words, said):
+    ran = testbed_here("drift", LAB, *words)
+    assert ran.code == 1
+    assert said in ran.err

@@ -1,0 +1,149 @@
+"""Stored intent on the command line: no option is repeated, and the epoch that is meant is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from testbed.design.plans.file import Plan, write_plan
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated.lifecycle import start_lab
+
+TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def lab_file(tmp_path_factory):
+    """Provide the file of a lab of modelled hosts that is up."""
+    with start_lab(load_lab(TESTBED12), hosts="model") as up:
+        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
+        path.write_text(render_lab(up.lab))
+        yield path
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    """Provide a plan for the first six hosts."""
+    topology, path = find_topology(6, 4), tmp_path / "job.json"
+    strategy = Strategy((data_sharding(range(6)),), 1)
+    plan = Plan(WorkloadChoice("job"), topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
+    write_plan(plan, path)
+    text = path.read_text().replace('"hosts": []', '"hosts": ["a", "b", "c", "d", "e", "f"]')
+    path.write_text(text)
+    return path
+
+
+def test_nothing_needs_to_be_said_twice(testbed_here, lab_file):
+    before = testbed_here("verify", lab_file, "--json").json
+    assert (before["epoch"], before["stored_epoch"]) == (None, None)
+    applied = testbed_here("apply", lab_file, "--simplex", "--json").json
+    assert (applied["epoch"], applied["verified"]) == (1, True)
+    for asked in (
+        ["plan", lab_file],
+        ["verify", lab_file],
+        ["path", "a", "c", "--lab", lab_file],
+        ["repair", lab_file],
+        ["nccl", lab_file, "--sizes", "1KiB:1KiB"],
+    ):
+        ran = testbed_here(*asked, "--json")
+        assert (ran.code, ran.json["epoch"], ran.json["lab_file_changed"]) == (0, 1, False), asked
+    heading = testbed_here("verify", lab_file).out.splitlines()[0]
+    assert "48 one-way links" in heading
+    assert "; epoch 1 (verified, " in heading
+    assert heading.endswith(" UTC): --simplex")
+
+
+def test_another_topology_is_named_and_said_in_the_heading(testbed_here, lab_file):
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    other = testbed_here("verify", lab_file, "--method", "geometric")
+    assert other.code == 2
+    heading, told, *_ = other.out.splitlines()
+    assert "; named: --method geometric; NOT WHAT IS STORED, epoch 1 (verified, " in heading
+    assert "no fault of a fibre" in told
+    document = testbed_here("verify", lab_file, "--method", "geometric", "--json").json
+    assert (document["epoch"], document["stored_epoch"]) == (None, 1)
+    same = testbed_here("verify", lab_file, "--simplex", "--json")
+    assert (same.code, same.json["epoch"]) == (0, 1)
+
+
+def test_an_earlier_epoch_is_brought_back_by_its_number(testbed_here, lab_file):
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    default = testbed_here("apply", lab_file, "--json").json
+    assert default["notes"][0].startswith("replaces epoch 1 (verified, ")
+    assert default["notes"][0].endswith("; `testbed apply --epoch 1` brings it back")
+    planned = testbed_here("plan", lab_file, "--epoch", 1)
+    assert planned.code == 2
+    assert planned.out.splitlines()[-1] == f"to patch it again: testbed apply {lab_file} --epoch 1"
+    assert testbed_here("apply", lab_file, "--epoch", 1, "--json").json["epoch"] == 3
+    assert testbed_here("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--epoch", 7], "has no epoch 7"),
+        (["--epoch", 1, "--simplex"], "--epoch 1 says which topology is meant: leave out"),
+    ],
+)
+def test_an_epoch_that_cannot_be_meant_is_refused(testbed_here, lab_file, options, words):
+    assert testbed_here("apply", lab_file).code == 0
+    ran = testbed_here("plan", lab_file, *options)
+    assert ran.code == 1
+    assert words in ran.err
+
+
+def test_a_plan_is_stored_with_its_text_and_its_hosts(testbed_here, lab_file, plan_file):
+    assert testbed_here("apply", lab_file).code == 0
+    applied = testbed_here("apply", lab_file, "--plan", plan_file, "--take-over", "--json")
+    assert (applied.code, applied.json["epoch"]) == (0, 2)
+    plan_file.unlink()
+    ran = testbed_here("verify", lab_file)
+    assert ran.code == 0, ran.out
+    assert "only a, b, c, d, e, f" in ran.out.splitlines()[0]
+    assert testbed_here("repair", lab_file, "--json").json["epoch"] == 2
+
+
+def test_a_lab_file_that_changed_is_said(testbed_here, lab_file, tmp_path):
+    mine = tmp_path / "lab.yaml"
+    mine.write_text(lab_file.read_text())
+    assert testbed_here("apply", mine).code == 0
+    mine.write_text(mine.read_text().replace("transmit_power_dbm: 0.0", "transmit_power_dbm: 0.5"))
+    ran = testbed_here("verify", mine)
+    assert ran.code == 0
+    assert ran.out.splitlines()[1].startswith(
+        f"lab file {mine} has changed since epoch 1 was applied (revision "
+    )
+    assert ran.out.splitlines()[1].endswith("; see `testbed plan`, then `testbed apply --epoch 1`")
+    assert testbed_here("verify", mine, "--json").json["lab_file_changed"] is True
+    other = mine.rename(tmp_path / "other.yaml")
+    assert f"{other} is not {mine}, with which epoch 1 was applied" in testbed_here("verify", other).out
+
+
+def test_looking_makes_no_directory_of_runs(testbed_here, lab_file, runs):
+    for asked in (["plan"], ["verify"], ["path", "a", "b", "--lab"], ["repair"]):
+        ran = testbed_here(*asked, lab_file)
+        assert ran.code in (0, 2), ran.err
+        assert f"no topology of lab 'testbed12' is stored in {runs}: the default one is meant" in ran.out
+    assert not runs.exists()
+
+
+def test_a_store_that_cannot_be_read_needs_a_name(testbed_here, lab_file, runs):
+    runs.mkdir()
+    (runs / "lightbed.sqlite").write_bytes(b"no database, and long enough to be looked at\n" * 40)
+    refused = testbed_here("verify", lab_file)
+    assert (refused.code, refused.out) == (1, "")
+    assert "is not known" in refused.err
+    named = testbed_here("plan", lab_file, "--method", "geometric")
+    assert named.code in (0, 2)
+    assert "cannot be read" in named.out

@@ -1,0 +1,253 @@
+"""A lab in memory for proofs: light, kernels and packets follow from what a test plants, as in glass and Linux."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from ocs_drivers.model import CrossConnects, Power, Snapshot
+from testbed.design.model import Nic
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour
+from testbed.lab.hosts.planned_state import planned_state
+from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
+from testbed.lab.hosts.reachability import Reachability
+from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.operate.light import SwitchReading
+from testbed.operate.model import LabPlan
+from testbed.operate.plan import circuits_of
+from testbed.operate.proof.evidence import Evidence
+from testbed.operate.proof.judge import judge
+
+EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
+WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
+
+
+class World:
+    """A lab as it physically is. Tests change its parts; `findings` proves it against its plan."""
+
+    def __init__(self, lab, wiring, *, monitors=True, modules=True):
+        self.lab, self.wiring, self.monitors, self.modules = lab, wiring, monitors, modules
+        self.routes = find_routes(wiring)
+        self.circuits = circuits_of(lab, wiring)
+        self.held = {switch.name: {} for switch in lab.switches}
+        for circuit in self.circuits:
+            self.held[circuit.switch][circuit.input_port] = circuit.output_port
+        self.nics = {
+            f"{host.name}/{nic.name}": Nic(h, k)
+            for h, host in enumerate(lab.hosts)
+            for k, nic in enumerate(host.nics)
+        }
+        self.ends = {}
+        for name, nic in self.nics.items():
+            for side in ("transmit", "receive"):
+                end = getattr(lab.nic(nic), side)
+                self.ends[f"{name}:{side}"] = (end.switch, end.port)
+        self.loss_db = {}
+        self.dark_lasers, self.off, self.dropping = set(), {}, set()
+        self.kernels = self.configured_for(wiring)
+
+    def macs(self):
+        return {
+            host.name: {nic.name: f"02:00:00:00:{h:02x}:{k:02x}" for k, nic in enumerate(host.nics)}
+            for h, host in enumerate(self.lab.hosts)
+        }
+
+    def configured_for(self, wiring):
+        """Return the kernels after an apply of a wiring."""
+        parts = forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs())
+        return {host.name: self._kernel(host, planned_state(parts[host.name])) for host in self.lab.hosts}
+
+    def _kernel(self, host, planned):
+        rate, macs = self.lab.link.rate_mbps, self.macs()[host.name]
+        interfaces = {
+            nic.name: Interface(
+                macs[nic.name],
+                True,
+                True,
+                planned.mtus[nic.name],
+                planned.addresses[nic.name],
+                rate,
+            )
+            for nic in host.nics
+        }
+        addresses = planned.addresses["lo"] | {"127.0.0.1/8"}
+        interfaces["lo"] = Interface("00:00:00:00:00:00", True, True, 65536, addresses)
+        return KernelState(
+            interfaces,
+            tuple(planned.routes.values()),
+            {key: Neighbour(mac, True) for key, mac in planned.neighbours.items()},
+            dict(planned.sysctls),
+        )
+
+    # What tests plant.
+
+    def change(self, host, **parts):
+        self.kernels[host] = replace(self.kernels[host], **parts)
+
+    def change_interface(self, label, **parts):
+        host, name = label.split("/")
+        interfaces = dict(self.kernels[host].interfaces)
+        interfaces[name] = replace(interfaces[name], **parts)
+        self.change(host, interfaces=interfaces)
+
+    def lose(self, label, **parts):
+        """Change an interface that loses its routes and neighbours by it, as the kernel does."""
+        host, name = label.split("/")
+        self.change_interface(label, **parts)
+        kernel = self.kernels[host]
+        self.change(
+            host,
+            routes=tuple(route for route in kernel.routes if route.device != name),
+            neighbours={key: entry for key, entry in kernel.neighbours.items() if key[0] != name},
+        )
+
+    def swap(self, one, other):
+        self.ends[one], self.ends[other] = self.ends[other], self.ends[one]
+
+    def swap_cables(self, one, other):
+        for side in ("transmit", "receive"):
+            self.swap(f"{one}:{side}", f"{other}:{side}")
+
+    # What follows.
+
+    def sends_dbm(self, nic):
+        name = self.label(nic)
+        down = not self.kernels[self.lab.hosts[nic.node].name].interfaces[name.split("/")[1]].is_up
+        if name in self.dark_lasers or self.lab.hosts[nic.node].name in self.off or down:
+            return FLOOR_DBM
+        end = self.lab.nic(nic).transmit
+        return self.lab.link.transmit_power_dbm - end.loss_db - self.loss_db.get(f"{name}:transmit", 0.0)
+
+    def label(self, nic):
+        return f"{self.lab.hosts[nic.node].name}/{self.lab.nic(nic).name}"
+
+    def at_input(self, switch, port):
+        at = {self.ends[f"{name}:transmit"]: nic for name, nic in self.nics.items()}
+        return at.get((switch, port))
+
+    def input_dbm(self, switch, port):
+        nic = self.at_input(switch, port)
+        return self.sends_dbm(nic) if nic else FLOOR_DBM
+
+    def output_dbm(self, switch, port):
+        source = {out: port for port, out in self.held[switch].items()}.get(port)
+        if source is None:
+            return FLOOR_DBM, None
+        power = self.input_dbm(switch, source) - self.lab.switch(switch).insertion_loss_db
+        power -= self.loss_db.get((switch, source, port), 0.0)
+        return max(power, FLOOR_DBM), self.at_input(switch, source)
+
+    def received(self, nic):
+        """Return power at a receiver, and whose light it is."""
+        name = self.label(nic)
+        power, source = self.output_dbm(*self.ends[f"{name}:receive"])
+        return power - self.lab.nic(nic).receive.loss_db - self.loss_db.get(f"{name}:receive", 0.0), source
+
+    def has_carrier(self, nic):
+        host, name = self.label(nic).split("/")
+        is_up = self.kernels[host].interfaces[name].is_up and host not in self.off
+        return is_up and self.received(nic)[0] >= SENSITIVITY_DBM
+
+    def arrives_from(self, nic):
+        """Return the NIC whose frames arrive at this one, if any do."""
+        source = self.received(nic)[1]
+        is_there = self.has_carrier(nic) and source is not None and self.has_carrier(source)
+        return source if is_there else None
+
+    def packet_arrives(self, source, target, ends):
+        """Return the number of links that a packet to the node address of a host takes; 0 where it is lost."""
+        here, address = source, str(self.lab.hosts[target].address)
+        for hops in range(1, 2 * len(self.lab.hosts)):
+            kernel = self.kernels[self.lab.hosts[here].name]
+            route = {f"{route.target}": route for route in reversed(kernel.routes)}.get(f"{address}/32")
+            entry = route and kernel.neighbours.get((route.device, route.gateway or address))
+            out = route and self.nics.get(f"{self.lab.hosts[here].name}/{route.device}")
+            at = ends.get(out)
+            if not entry or not at:
+                return 0
+            host = self.lab.hosts[at.node].name
+            if self.kernels[host].interfaces[self.lab.nic(at).name].mac != entry.mac or host in self.dropping:
+                return 0
+            if f"{address}/32" in self.kernels[host].interfaces["lo"].addresses:
+                return hops
+            here = at.node
+            settings = self.kernels[host].sysctls
+            if "0" in (settings["net/ipv4/ip_forward"], settings[forwarding_path(self.lab.nic(at).name)]):
+                return 0
+        return 0
+
+    def evidence(self):
+        off_hosts = {host.name for host in self.lab.hosts} & self.off.keys()
+        switches = {name: self._reading(name) for name in self.held if name not in self.off}
+        kernels = {host: kernel for host, kernel in self.kernels.items() if host not in off_hosts}
+        return Evidence(
+            switches,
+            self.off,
+            self._probe(off_hosts),
+            kernels,
+            self._received_powers(off_hosts),
+            self._pings(off_hosts),
+        )
+
+    def _reading(self, name):
+        snapshot = Snapshot(CrossConnects(self.held[name]), 0.0)
+        if not self.monitors:
+            return SwitchReading(snapshot, {})
+        ports = {port for of, port in self.ends.values() if of == name}
+        inputs = self.lab.switch(name).inputs
+        power = {
+            port: self.input_dbm(name, port) if port <= inputs else self.output_dbm(name, port)[0]
+            for port in ports
+        }
+        readings = {port: Power(dbm, below_floor=dbm <= -50.0) for port, dbm in power.items()}
+        return SwitchReading(snapshot, readings)
+
+    def _probe(self, off_hosts):
+        nics = {}
+        for name, nic in self.nics.items():
+            host, port = name.split("/")
+            if host not in off_hosts:
+                source = self.arrives_from(nic)
+                frames = (Frame(*self.label(source).split("/"), EPOCH),) if source else ()
+                nics[host, port] = NicReport(self.has_carrier(nic), 3, frames)
+        return ProbeReport(EPOCH, nics)
+
+    def _received_powers(self, off_hosts):
+        return {
+            tuple(name.split("/")): ReceiverReading((self.received(nic)[0],), window=WINDOW)
+            for name, nic in self.nics.items()
+            if self.modules and name.split("/")[0] not in off_hosts
+        }
+
+    def _pings(self, off_hosts):
+        names = tuple(host.name for host in self.lab.hosts if host.name not in off_hosts)
+        ends = {source: nic for nic in self.nics.values() if (source := self.arrives_from(nic))}
+        number = {host.name: node for node, host in enumerate(self.lab.hosts)}
+        hops = {
+            (a, b): self.packet_arrives(number[a], number[b], ends) for a in names for b in names if a != b
+        }
+        answered = frozenset(pair for pair, there in hops.items() if there and hops[pair[::-1]])
+        return Reachability(names, answered, {pair[::-1]: hops[pair[::-1]] for pair in answered}, 0.0)
+
+    def findings(self):
+        return judge(self.lab, LabPlan(self.wiring, self.circuits, ()), self.routes, self.evidence())
+
+    def told(self):
+        return sorted((finding.kind, finding.subject) for finding in self.findings())
+
+
+@pytest.fixture(scope="session")
+def worlds(testbed12):
+    """Return a function that makes a healthy world of twelve hosts."""
+
+    def make(*, simplex=False, degree=4, **options):
+        return World(testbed12, wire(find_topology(12, degree, simplex=simplex)), **options)
+
+    make.other_wiring = SimpleNamespace(pairs=wire(find_topology(12, 2)))
+    return make

@@ -1,0 +1,84 @@
+"""Evidence is of one time: a switch that changed meanwhile is read again; and of what answers."""
+
+from __future__ import annotations
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+
+from ocs_drivers.model import CrossConnects
+from testbed.operate.model import LabPlan
+from testbed.operate.proof import evidence
+from testbed.operate.verify import verify_lab
+
+
+class Hosts:
+    """A fleet that nothing is asked of: the tests say what its probes find."""
+
+    def __init__(self, lab):
+        self.hosts = lab.hosts
+
+
+@pytest.fixture
+def proof(worlds, memory_switch, monkeypatch):
+    """Return a function that gathers evidence, while `meanwhile` changes the switch at each probe."""
+    world = worlds()
+    switch = memory_switch(held=CrossConnects(world.held["ocs1"]))
+    plan = LabPlan(world.wiring, world.circuits, ())
+
+    def gather(meanwhile, fleet=True):
+        def probe(_fleet, _lab, _epoch, **_options):
+            meanwhile(switch)
+            return world.evidence().probe
+
+        monkeypatch.setattr(evidence, "probe_links", probe)
+        hosts = Hosts(world.lab) if fleet else None
+        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, off={}, kernels=False)
+
+    gather.world, gather.switch, gather.plan = world, switch, plan
+    return gather
+
+
+def test_a_switch_that_holds_still_is_read_before_and_after(proof):
+    found = proof(lambda _: None)
+    assert proof.switch.reads == 2
+    assert found.changing == ()
+    assert len(found.switches["ocs1"].snapshot.connections) == 48
+
+
+def test_a_switch_that_changed_meanwhile_is_read_again(proof):
+    changes = [
+        {1: 53},
+        {1: 53},
+    ]  # somebody removes 47 circuits under the first probe, and none under the second
+
+    def meanwhile(switch):
+        switch.held = CrossConnects(changes.pop(0))
+
+    found = proof(meanwhile)
+    assert changes == []
+    assert found.changing == ()
+    assert dict(found.switches["ocs1"].snapshot.connections) == {1: 53}
+
+
+def test_a_switch_that_never_holds_still_is_said_to_change(proof):
+    states = iter(range(53, 60))
+    found = proof(lambda switch: setattr(switch, "held", CrossConnects({1: next(states)})))
+    assert found.changing == ("ocs1",)
+    assert next(states) == 53 + evidence.ATTEMPTS
+
+
+def test_a_switch_that_does_not_answer_is_one_finding_and_no_error(proof):
+    proof.switch.unreachable = True
+    found = proof(lambda _: None)
+    assert found.switches == {}
+    assert "nobody answers" in found.off["ocs1"]
+    report = verify_lab(proof.world.lab, proof.plan, {"ocs1": proof.switch})
+    assert [(finding.kind, finding.subject) for finding in report.findings] == [("switch_off", "ocs1")]
+
+
+def test_without_hosts_a_switch_is_read_once(proof):
+    proof(lambda _: None, fleet=False)
+    assert proof.switch.reads == 1

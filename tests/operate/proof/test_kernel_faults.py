@@ -1,0 +1,233 @@
+"""Faults planted on hosts that are real to the kernel: each is told once, by its name; a healthy lab has none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from patch_lists import wiring_of
+
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.lab.control import control
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.journal import Journal
+from testbed.operate.narrow import narrow
+from testbed.operate.path import follow_path, kernel_path
+from testbed.operate.session import Design, open_lab
+
+pytestmark = pytest.mark.kernel
+
+TOPOLOGY = find_topology(4, 2)
+RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
+CROSSED = wiring_of(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def bench(testbed12, tmp_path_factory):
+    """Provide a lab of four hosts that stays up, one session with it, and what plants faults."""
+    python = str(Path(sys.executable).resolve())
+    hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in testbed12.hosts[:4])
+    lab = replace(testbed12, name=f"proof-{os.getpid()}", hosts=hosts)
+    journal_file = tmp_path_factory.mktemp("journal") / "journal.sqlite"
+    with (
+        start_lab(lab, hosts="kernel", move=True) as up,
+        Journal(journal_file) as journal,
+        open_lab(up.lab, journal) as session,
+    ):
+
+        def on(host, command):
+            (done,) = session.fleet.run({host: command}).values()
+            assert done.exit_status == 0, done.stderr
+            return done.stdout
+
+        def ask(of, do, **details):
+            return control(up.control[of], {"do": do, **details})
+
+        yield SimpleNamespace(lab=up.lab, session=session, on=on, ask=ask)
+
+
+@pytest.fixture
+def ring(bench):
+    """Provide the lab with the ring in force; it is again afterwards."""
+    brought = bench.session.bring_up(RING)
+    assert brought.verified.findings == ()
+    yield bench
+    bench.on("c", "ip link set nic1 up; ip link set nic2 up; ip rule del prio 99; true")
+    rate = f"{round(bench.lab.link.rate_mbps * 1000)}kbit burst 128kb latency 50ms"
+    bench.on("c", f"tc qdisc replace dev nic1 root tbf rate {rate}")
+    for name, loss_db in bench.ask("plant", "truth")["faults"]["extra_loss_db"].items():
+        assert loss_db
+        bench.ask("plant", "loss", fibre=name, loss_db=0)
+    bench.ask("plant", "unswap")
+    bench.ask("plant", "laser", nic="a/nic1", on=True)
+    bench.ask("ocs1", "clear_fault", fault="all")
+
+
+def told(bench, design=RING):
+    return sorted((finding.kind, finding.subject) for finding in bench.session.prove(design).findings)
+
+
+def test_five_proofs_of_a_healthy_lab_find_nothing(ring):
+    for _ in range(5):
+        report = ring.session.prove(RING)
+        assert report.findings == ()
+        assert (report.circuits, report.links_received) == (8, 8)
+        assert report.pairs == report.pairs_reached == 12
+
+
+A, D = "10.100.1.100", "10.100.4.100"
+OTHER_NIC = f"ip route get {A} | grep -q nic1 && n=nic2 || n=nic1"
+KERNEL_FAULTS = {
+    "route deleted": (f"ip route del {A}/32", [("missing_route", "c")]),
+    "routes flushed": ("ip route flush proto 107", [("missing_route", "c")]),
+    "route over another link": (
+        f"{OTHER_NIC}; ip route replace {A}/32 dev $n scope link src 10.100.3.100 proto 107",
+        [("wrong_route", "c")],
+    ),
+    "route that drops": (f"ip route replace blackhole {A}/32 proto 107", [("wrong_route", "c")]),
+    "route too many": ("ip route add 10.200.0.0/24 dev nic1 proto 107", [("extra_route", "c")]),
+    "neighbours flushed": ("ip neigh flush nud permanent dev nic1", [("wrong_neighbour", "c")]),
+    "neighbour of another NIC": (
+        "set $(ip -4 neigh show dev nic1); ip neigh replace $1 lladdr 02:00:00:00:00:09 nud permanent dev nic1",
+        [("wrong_neighbour", "c")],
+    ),
+    "forwarding off": ("sysctl -qw net.ipv4.ip_forward=0", [("forwarding_off", "c")]),
+    "forwarding of a NIC off": (
+        "sysctl -qw net.ipv4.conf.nic2.forwarding=0",
+        [("forwarding_off", "c/nic2")],
+    ),
+    "rp_filter": ("sysctl -qw net.ipv4.conf.all.rp_filter=1", [("wrong_sysctl", "c")]),
+    "arp_ignore": ("sysctl -qw net.ipv4.conf.nic1.arp_ignore=0", [("wrong_sysctl", "c")]),
+    "node address gone": ("ip addr del 10.100.3.100/32 dev lo", [("wrong_address", "c/lo")]),
+    "address of a NIC gone": ("ip addr flush dev nic2", [("wrong_address", "c/nic2")]),
+    "another address": ("ip addr add 10.9.9.9/32 dev nic2", [("wrong_address", "c/nic2")]),
+    "MTU": ("ip link set dev nic1 mtu 1500", [("wrong_mtu", "c/nic1")]),
+    "rate": (
+        "tc qdisc replace dev nic1 root tbf rate 10mbit burst 128kb latency 50ms",
+        [("wrong_rate", "c/nic1")],
+    ),
+    "interface down": ("ip link set dev nic1 down", [("interface_down", "c/nic1")]),
+    "rule that drops": (f"ip rule add prio 99 to {D} prohibit", [("unreachable", None)]),
+}
+
+
+@pytest.mark.parametrize("fault", KERNEL_FAULTS)
+def test_a_fault_of_a_kernel_is_told_once_and_rightly(ring, fault):
+    command, expected = KERNEL_FAULTS[fault]
+    ring.on("c", command)
+    if expected == [("unreachable", None)]:  # c sends to d, and forwards what another sends there
+        assert [kind for kind, _ in told(ring)] == ["unreachable"]
+    else:
+        assert told(ring) == expected
+
+
+A1 = "a/nic1 -> b/nic1"
+LIGHT_FAULTS = {
+    "dirty": ([("loss", {"fibre": "a/nic1:transmit", "loss_db": 3})], [("excess_loss", A1)]),
+    **{
+        f"receiver dirty by {db} dB": (
+            [("loss", {"fibre": "b/nic1:receive", "loss_db": db})],
+            [("excess_loss", A1)],
+        )
+        for db in (1, 3, 10, 18)
+    },
+    "transmit fibre cut": ([("loss", {"fibre": "a/nic1:transmit", "loss_db": 99})], [("no_light", A1)]),
+    "receive fibre cut": ([("loss", {"fibre": "b/nic1:receive", "loss_db": 99})], [("no_carrier", A1)]),
+    "laser off": ([("laser", {"nic": "a/nic1", "on": False})], [("no_light", A1)]),
+    "cable cut": (
+        [("loss", {"fibre": f"a/nic1:{side}", "loss_db": 99}) for side in ("transmit", "receive")],
+        [("dark_cable", "a/nic1")],
+    ),
+    "fibres swapped": ([("swap", {"fibres": ["a/nic1:transmit", "c/nic1:transmit"]})], [("swapped", None)]),
+    "cables swapped": (
+        [("swap", {"fibres": [f"a/nic1:{s}", f"c/nic1:{s}"]}) for s in ("transmit", "receive")],
+        [("swapped", None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", LIGHT_FAULTS)
+def test_a_fault_of_the_light_is_told_once_and_rightly(ring, fault):
+    plants, expected = LIGHT_FAULTS[fault]
+    for do, details in plants:
+        ring.ask("plant", do, **details)
+    found = told(ring)
+    if expected[0][1] is None:
+        assert [kind for kind, _ in found] == [kind for kind, _ in expected]
+    else:
+        assert found == expected
+
+
+def test_circuits_of_somebody_else_are_told_by_circuits_alone(ring):
+    pairs = dict(ring.session.switches["ocs1"].read().connections)
+    one, other = sorted(pairs)[:2]
+    ring.ask("ocs1", "operator", connect=[[one, pairs[other]]], disconnect=[other])
+    assert {kind for kind, _ in told(ring)} == {"missing_circuit", "extra_circuit"}
+
+
+def test_an_apply_that_ended_before_the_routes_is_told_as_another_topology(ring):
+    crossed = Design("crossed", TOPOLOGY, CROSSED, find_routes(CROSSED))
+    ring.session.apply(ring.session.plan(crossed))
+    assert told(ring, crossed) == [("other_topology", "a, b, c, d")]
+
+
+def test_a_host_and_a_switch_that_are_off_are_one_finding_each(ring):
+    *others, last = ring.lab.hosts
+    nobody = replace(last, ssh_port=1)
+    with open_lab(replace(ring.lab, hosts=(*others, nobody)), None, partial=True) as session:
+        (finding,) = session.prove(RING).findings
+        assert (finding.kind, finding.subject) == ("host_off", "d")
+        assert "no session with" in finding.detail
+    switch = replace(ring.lab.switches[0], address=f"{ring.lab.switches[0].address.rpartition(':')[0]}:1")
+    with open_lab(replace(ring.lab, switches=(switch,)), None, partial=True) as session:
+        (finding,) = session.prove(RING).findings
+        assert (finding.kind, finding.subject) == ("switch_off", "ocs1")
+
+
+def test_the_kernels_way_is_the_planned_one_until_a_route_is_changed(ring):
+    def way():
+        return kernel_path(ring.session, RING, 2, 0)
+
+    planned = follow_path(ring.session, RING, 2, 0)
+    assert [(hop.sender, hop.receiver) for hop in planned] == [(h.sender, h.receiver) for h in way().hops]
+    assert not way().differs
+    ring.on("c", f"ip route replace blackhole {A}/32 proto 107")
+    assert way().differs
+    assert "c" in way().end
+
+
+@pytest.mark.parametrize("side", ["transmit", "receive"])
+def test_swapped_fibres_are_narrowed_to_one_end_and_the_circuit_is_put_back(ring, side):
+    ring.ask("plant", "swap", fibres=[f"a/nic1:{side}", f"c/nic1:{side}"])
+    report = ring.session.prove(RING)
+    before = ring.session.switches["ocs1"].read().revision
+    (finding,) = narrow(ring.session, RING, report).findings
+    assert f"the {side} fibres at" in finding.detail
+    assert ring.session.switches["ocs1"].read().revision == before
+
+
+def test_exchanged_cables_are_narrowed_to_those_of_two_nics(ring):
+    for side in ("transmit", "receive"):
+        ring.ask("plant", "swap", fibres=[f"a/nic1:{side}", f"c/nic1:{side}"])
+    report = ring.session.prove(RING)
+    assert "or those of" in report.findings[0].detail, "links run both ways: two exchanges look the same"
+    notes = []
+    (finding,) = narrow(ring.session, RING, report, notes.append).findings
+    assert finding.detail.startswith(
+        "the whole cables of a/nic1 and c/nic1 are exchanged: without the circuit"
+    )
+    assert [note.split(" is ")[1] for note in notes] == ["taken down for a moment", "put back"]

@@ -1,0 +1,185 @@
+"""Other people's programs on simulated hosts, as docs/how-to/your-own-programs.md has them: none is changed for us."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("asyncssh")
+skip_without("jsonschema")
+skip_without("pydantic")
+
+from testbed.lab.hosts.environment import program_environment
+from testbed.lab.hosts.fleet import SshFleet
+from testbed.lab.inventory import load_lab
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.journal import Journal
+from testbed.operate.session import design_for, open_lab
+
+pytestmark = pytest.mark.kernel
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 90.0
+
+
+def installed(*programs):
+    """Skip a test where a program of somebody else is missing."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    missing = [program for program in programs if shutil.which(program, path=path) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)}: installed by `make install-test`")
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def bench(tmp_path_factory):
+    """Provide four hosts of two NICs each, joined to a ring and routed, and the environment of programs on them."""
+    lab = load_lab(ROOT / "labs" / "testbed12.yaml")
+    hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts[:4])
+    four = replace(lab, name=f"programs-{os.getpid()}", hosts=hosts)
+    path = tmp_path_factory.mktemp("programs")
+    with start_lab(four, hosts="kernel", move=True) as up, Journal(path / "journal.sqlite") as journal:
+        design = design_for(up.lab)
+        with open_lab(up.lab, journal, model_hosts=False) as session:
+            session.bring_up(design)
+        with SshFleet(up.lab) as fleet:
+            yield SimpleNamespace(
+                lab=up.lab, fleet=fleet, environment=program_environment(up.lab, design.topology)
+            )
+
+
+def run(bench, commands, stdin=None):
+    """Return what each command prints, by host; every one has the variables of `testbed env`."""
+    shell = bench.environment.shell
+    done = bench.fleet.run(
+        {host: f"{shell}{command}" for host, command in commands.items()}, stdin=stdin, timeout_s=PATIENCE_S
+    )
+    assert {host: (each.exit_status, each.stderr) for host, each in done.items() if each.exit_status} == {}
+    return {host: each.stdout for host, each in done.items()}
+
+
+def sent_over_the_fabric(bench):
+    """Return bytes that the hosts have sent on their NICs."""
+    count = "cat /sys/class/net/nic*/statistics/tx_bytes"
+    return sum(
+        int(word) for text in run(bench, dict.fromkeys("abcd", count)).values() for word in text.split()
+    )
+
+
+@installed("iperf3")
+def test_iperf3_measures_a_link(bench):
+    """A link has a rate that is known; TCP gets some of it, and not more."""
+    with bench.fleet.start({"b": "iperf3 --server --one-off --json"}) as server:
+        asked = "until ss -ltn | grep -q :5201; do sleep 0.05; done"
+        run(bench, {"b": asked})
+        report = json.loads(run(bench, {"a": "iperf3 --client b.fabric --time 1 --json"})["a"])
+        server.wait(PATIENCE_S)
+    mbps = report["end"]["sum_received"]["bits_per_second"] / 1e6
+    assert 0 < mbps <= 1.1 * bench.lab.link.rate_mbps
+    assert report["start"]["connected"][0]["remote_host"] == "10.100.2.100"
+
+
+@installed("lldpd")
+def test_lldpd_names_the_neighbours_of_the_ring(bench):
+    run(
+        bench,
+        dict.fromkeys(
+            "abcd", "mkdir -p /run/lldpd && lldpd -I 'nic*' && lldpcli configure lldp tx-interval 1"
+        ),
+    )
+    names = "lldpcli -f keyvalue show neighbors | sed -n 's/.*chassis.name=//p' | sort"
+    wait = f"for i in $(seq 300); do [ $({names} | wc -l) = 2 ] && break; sleep 0.1; done; {names}"
+    seen = run(bench, dict.fromkeys("abcd", wait))
+    run(bench, dict.fromkeys("abcd", "pkill lldpd"))
+    assert {host: [name.split(".")[0] for name in text.split()] for host, text in seen.items()} == {
+        "a": ["b", "d"],
+        "b": ["a", "c"],
+        "c": ["b", "d"],
+        "d": ["a", "c"],
+    }
+
+
+SUM = """
+import socket, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.full((100_000,), float(dist.get_rank() + 1))
+dist.all_reduce(value)
+print(socket.gethostname(), dist.get_rank(), value[-1].item())
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun_sums_over_the_links(bench):
+    torchrun = Path(bench.lab.hosts[0].python).with_name("torchrun")
+    before = sent_over_the_fabric(bench)
+    commands = {
+        host.name: f"cat >sum.py; {torchrun} --nnodes 4 --node-rank {rank} --nproc-per-node 1"
+        " --master-addr $MASTER_ADDR --master-port 29500 sum.py"
+        for rank, host in enumerate(bench.environment.ranks)
+    }
+    printed = run(bench, commands, stdin=dict.fromkeys(commands, SUM))
+    assert [printed[host.name].split() for host in bench.environment.ranks] == [
+        [host.name, str(rank), "10.0"] for rank, host in enumerate(bench.environment.ranks)
+    ]
+    assert sent_over_the_fabric(bench) - before > 4 * 100_000 * 4, "the numbers took the optical links"
+
+
+RING = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    static double mine[65536], sums[65536];
+    int rank, ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (int i = 0; i < 65536; i++) mine[i] = rank + 1;
+    MPI_Allreduce(mine, sums, 65536, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    printf("%d of %d: %g\n", rank, ranks, sums[65535]);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@installed("mpirun", "mpicc")
+def test_mpirun_starts_its_ranks_over_ssh_and_sums_over_the_links(bench):
+    before = sent_over_the_fabric(bench)
+    prepare = "cat >sum.c; mpicc sum.c -o sum; for other in b c d; do scp -q sum $other:; done"
+    run(bench, {"a": prepare}, stdin={"a": RING})
+    run(bench, {"a": "cat >hosts"}, stdin={"a": bench.environment.hostfile})
+    printed = run(bench, {"a": "mpirun --hostfile hosts ./sum"})["a"]
+    assert sorted(printed.splitlines()) == [f"{rank} of 4: 10" for rank in range(4)]
+    assert sent_over_the_fabric(bench) - before > 4 * 65536 * 8
+
+
+@installed("ansible")
+def test_ansible_writes_to_the_hosts_and_to_nothing_else(bench, tmp_path):
+    lines = [f"{host.name} ansible_host={host.management}" for host in bench.lab.hosts]
+    lines += [
+        "[all:vars]",
+        f"ansible_ssh_private_key_file={bench.lab.ssh_key}",
+        "ansible_user=root",
+        "ansible_python_interpreter=/usr/bin/python3",
+        "ansible_ssh_common_args=-F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
+    ]
+    inventory = tmp_path / "inventory"
+    inventory.write_text("\n".join(lines) + "\n")
+    done = subprocess.run(
+        ["ansible", "all", "-i", str(inventory), "-m", "copy", "-a", "content=lab dest=/etc/of-the-lab"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={**os.environ, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
+    )
+    assert (done.returncode, done.stdout.count("CHANGED")) == (0, 4), done.stdout + done.stderr
+    assert run(bench, dict.fromkeys("abcd", "cat /etc/of-the-lab")) == dict.fromkeys("abcd", "lab")
+    assert not Path("/etc/of-the-lab").exists()
