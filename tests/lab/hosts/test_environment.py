@@ -9,6 +9,7 @@ from libraries import skip_without
 
 skip_without("pydantic")
 
+from testbed.design.model import Topology
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
 from testbed.lab.hosts.environment import program_environment
@@ -68,3 +69,10 @@ def test_the_shell_gives_every_variable_back(small_lab_text):
         ["sh"], input=f"{found.shell}env\n", capture_output=True, text=True, check=True, env={}
     )
     assert set(found.variables.items()) <= {tuple(line.split("=", 1)) for line in done.stdout.splitlines()}
+
+
+def test_ranks_follow_the_stride_of_a_topology_whose_ring_is_not_the_lab_files_order(small_lab_text):
+    edges = sorted({(node, (node + step) % 12) for node in range(12) for step in (5, 7)})
+    topology = Topology(nodes=12, degree=2, simplex=False, strides=(5,), edges=tuple(edges))
+    found = program_environment(parse_lab(small_lab_text(12, 2), "x.yaml"), topology)
+    assert "".join(host.name for host in found.ranks) == "afkdibglejch"

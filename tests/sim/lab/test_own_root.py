@@ -1,4 +1,4 @@
-"""What root writes on a host stays on that host; what it costs to give each host a root of its own."""
+"""Hosts with a root of their own: writes of root stay on the host; the cost in memory and time."""
 
 from __future__ import annotations
 
