@@ -21,9 +21,12 @@ COMMANDS = {
     "apply": ("circuits", "Patch the topology, install the hosts' routes, and prove both."),
     "verify": (
         "circuits",
-        "Compare switches, optical power and fibres with the plan. Exit code 2 when something differs.",
+        "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
     ),
-    "path": ("circuits", "Follow a packet from host A to host B: hops, NICs, switch ports, optical power."),
+    "path": (
+        "circuits",
+        "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
+    ),
     "repair": (
         "repair",
         "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",
