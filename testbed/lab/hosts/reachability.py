@@ -7,10 +7,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from testbed.errors import HostError
-from testbed.lab.hosts.fleet import Fleet
 from testbed.lab.model import LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
 
 # Linux sends echo replies with TTL 64; every host that forwards takes one off.
 INITIAL_TTL = 64
