@@ -53,21 +53,20 @@ def up(
             | {"shared_root": started.shared_root}
         )
         return DONE
-    reason = f" ({started.reason})" if started.reason else ""
-    print_lines(
-        [
-            f"SIMULATED lab {asked.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
-            f"  {started.link_rate.describe() if started.link_rate else _fixed_rate(started)}",
-            *(
-                [f"  hosts share this machine's root and may write to it: {started.shared_root}"]
-                if started.shared_root
-                else []
-            ),
-            *(f"  control of {name}: {address}" for name, address in started.control.items()),
-            f"next: testbed apply {stands_at}   end it: testbed sim down {started.lab_id}",
-        ]
-    )
+    print_lines(_lines_of(started, stands_at))
     return DONE
+
+
+def _lines_of(started: SimulatedLab, stands_at: Path) -> list[str]:
+    reason = f" ({started.reason})" if started.reason else ""
+    lines = [
+        f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
+        f"  {started.link_rate.describe() if started.link_rate else _fixed_rate(started)}",
+    ]
+    if started.shared_root:
+        lines.append(f"  hosts share this machine's root and may write to it: {started.shared_root}")
+    lines += [f"  control of {name}: {address}" for name, address in started.control.items()]
+    return [*lines, f"next: testbed apply {stands_at}   end it: testbed sim down {started.lab_id}"]
 
 
 def _fixed_rate(started: SimulatedLab) -> str:
