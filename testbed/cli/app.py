@@ -24,6 +24,10 @@ COMMANDS = {
         "Compare switches, optical power and fibres with the plan. Exit code 2 when something differs.",
     ),
     "path": ("circuits", "Follow a packet from host A to host B: hops, NICs, switch ports, optical power."),
+    "discover": (
+        "discover",
+        "Find which NIC stands at which port and write a lab file. Exit code 2 when a NIC is dead, uncertain or in use.",
+    ),
     "repair": (
         "repair",
         "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",

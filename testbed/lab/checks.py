@@ -83,7 +83,9 @@ def check_wired(document: Document, schema: LabSchema) -> None:
         for k, nic in enumerate(host.nics):
             missing = [way for way in ("transmit", "receive") if getattr(nic, way) is None]
             if missing and nic.unused is None:
-                what = f"'{missing[0]}' is missing in 'hosts[{i}].nics[{k}]': nobody said where this fibre ends"
+                what = (
+                    f"'{missing[0]}' is missing in 'hosts[{i}].nics[{k}]': nobody said where this fibre ends"
+                )
                 hint = f"add it, or let `testbed discover {document.path} -o WIRED.yaml` find all that are missing"
                 raise document.error(("hosts", i, "nics", k), what, hint)
 

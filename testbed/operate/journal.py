@@ -210,9 +210,15 @@ class Journal:
         return str(state)
 
     def _commit(self, statement: sa.Executable) -> None:
+        with self.transaction() as connection:
+            connection.execute(statement)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Provide the write lock; what was done is on disk when this is left. Raises `JournalError`."""
         begin = time.monotonic()
         with self._errors(), self._engine.begin() as connection:
-            connection.execute(statement)
+            yield connection
         with self._adding:
             self.commit_s += time.monotonic() - begin
 

@@ -180,7 +180,9 @@ class Evidence:
 
     def _share_out(self, ports: Ports, alive: set[NicName]) -> None:
         """Keep each port for one fibre."""
-        settled = {port: nic for nic, left in ports.items() if nic in alive and len(left) == 1 for port in left}
+        settled = {
+            port: nic for nic, left in ports.items() if nic in alive and len(left) == 1 for port in left
+        }
         for nic, left in ports.items():
             left -= {port for port in left if settled.get(port, nic) != nic}
 

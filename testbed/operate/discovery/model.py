@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 NicName = tuple[str, str]
@@ -85,10 +85,11 @@ class Discovered:
     nics: tuple[NicResult, ...]
     rounds: int
     circuit_changes: int = 0
-    in_use: tuple[str, ...] = ()
+    busy_circuits: tuple[str, ...] = ()
+    busy_nics: tuple[NicName, ...] = ()
     nameless: tuple[Port, ...] = ()
     resumed: bool = False
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return all fibres of a verdict."""

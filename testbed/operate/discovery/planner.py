@@ -197,7 +197,9 @@ class _Joints:
         if output is None or output in self._fed:
             return output is not None
         # Those that cannot speak are of no other use.
-        mute_first = sorted(self._sources, key=lambda port: self._evidence.output_of(self._sources[port]) is not None)
+        mute_first = sorted(
+            self._sources, key=lambda port: self._evidence.output_of(self._sources[port]) is not None
+        )
         source = next((port for port in mute_first if port[0] == output[0]), None)
         if source is None:
             return False

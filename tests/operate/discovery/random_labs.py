@@ -63,7 +63,8 @@ class RandomLab:
         lit = {port: port in light for port in self.problem.inputs} if self.monitors else {}
         on = [nic for nic in self.problem.nics if nic not in round_.off]
         carriers = {
-            nic: ("receive", nic) not in self.dead_ends and source_of.get(self.receive[nic]) in light for nic in on
+            nic: ("receive", nic) not in self.dead_ends and source_of.get(self.receive[nic]) in light
+            for nic in on
         }
         spoke = frozenset(nic for nic in on if carriers[nic])
         heard = {
