@@ -26,7 +26,7 @@ COMMANDS = {
     "path": ("circuits", "Follow a packet from host A to host B: hops, NICs, switch ports, optical power."),
     "discover": (
         "discover",
-        "Find which NIC stands at which port and write a lab file. Exit code 2 when a NIC is dead, uncertain or in use.",
+        "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
     ),
     "repair": (
         "repair",

@@ -38,7 +38,7 @@ def discover(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Find which NIC stands at which port and write a lab file. Exit code 2 when a NIC is dead, uncertain or in use.
+    """Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.
 
     Only free ports are patched, and all is put back at the end. After a crash the next discovery goes on.
     """

@@ -121,7 +121,7 @@ class Evidence:
         dark = {port for port, is_lit in lit.items() if not is_lit}
         bright = {port for port, is_lit in lit.items() if is_lit} & self.follows
         for nic, ports in self.transmit.items():
-            ports -= bright if nic in at.off else dark
+            ports.difference_update(bright if nic in at.off else dark)
 
     def _judge_frames(self, at: Round, seen: Observation) -> None:
         source_of = {output: port for port, output in at.circuits.items()}

@@ -54,7 +54,10 @@ class DiscoveryRecord:
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
-        query = "select id, owner, problem, circuits, rounds from discoveries where lab = ? and state = 'running' order by started"
+        query = (
+            "select id, owner, problem, circuits, rounds from discoveries "
+            "where lab = ? and state = 'running' order by started"
+        )
         with self._journal.transaction() as connection:
             rows = connection.exec_driver_sql(query, (self._lab,)).all()
         return tuple(_unfinished(row) for row in rows if not is_running(row[1]))
@@ -70,12 +73,12 @@ class DiscoveryRecord:
     def intend(self, circuits: Mapping[Port, Port]) -> None:
         """Write down circuits that are about to be made; when this returns they are on disk."""
         self._circuits |= set(circuits.items())
-        self._update("circuits", json.dumps(sorted(self._circuits)))
+        self._write("update discoveries set circuits = ? where id = ?", json.dumps(sorted(self._circuits)))
 
     def saw(self, round_: Round, seen: Observation) -> None:
         """Write down what a round showed."""
         self._rounds.append(_round_json(round_, seen))
-        self._update("rounds", json.dumps(self._rounds))
+        self._write("update discoveries set rounds = ? where id = ?", json.dumps(self._rounds))
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
         """Write down that no circuit of this discovery, or of those it took over, is left."""
@@ -83,9 +86,9 @@ class DiscoveryRecord:
             for one in (self._id, *(other.id for other in others)):
                 connection.exec_driver_sql("update discoveries set state = 'done' where id = ?", (one,))
 
-    def _update(self, column: str, text: str) -> None:
+    def _write(self, statement: str, text: str) -> None:
         with self._journal.transaction() as connection:
-            connection.exec_driver_sql(f"update discoveries set {column} = ? where id = ?", (text, self._id))
+            connection.exec_driver_sql(statement, (text, self._id))
 
 
 def _unfinished(row: Any) -> Unfinished:
