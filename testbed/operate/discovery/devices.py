@@ -130,6 +130,10 @@ class Devices:
         self.set_interfaces(round_.off - self._off, up=False)
         report = self.probe()
         lit = self._read_light(monitored)
+        lost = self._ours - self.held().items()
+        if lost:  # what was seen may be of other circuits
+            (switch, source), (_, target) = min(lost)
+            raise _interference(f"somebody else has removed {switch}:{source} -> {target}")
         heard = {
             nic: tuple((frame.host, frame.nic) for frame in found.frames if frame.epoch == report.epoch)
             for nic, found in report.nics.items()
@@ -181,18 +185,18 @@ class Devices:
         ours = {(source[1], output[1]) for source, output in self._ours if source[0] == name}
         seen = switch.read()
         foreign = seen.connections.pairs - ours
-        taken = [pair for pair in sorted(foreign) if pair[0] in target]
+        taken = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign) if pair[0] in target]
         if taken:
-            what = (
-                f"{name}: somebody else has connected {taken[0][0]} -> {taken[0][1]} while fibres were sought"
-            )
-            raise DriftError(
-                f"{what}; that circuit is left alone. Find out who patches, then run discover again"
-            )
+            raise _interference(f"somebody else has connected {taken[0]}")
         scope = frozenset(target) | {source for source, _ in seen.connections.pairs & ours}
         return SwitchPlan(
             name, CrossConnects(target), scope, seen, switch.plan(CrossConnects(target), seen, scope)
         )
+
+
+def _interference(what: str) -> DriftError:
+    hint = "circuits of others are left alone. Find out who patches, then run discover again"
+    return DriftError(f"{what} while fibres were sought; {hint}")
 
 
 def _wired_ports(lab: Lab) -> set[Port]:

@@ -19,7 +19,7 @@ from testbed.operate.discovery.evidence import Evidence
 from testbed.operate.discovery.model import NicName, NicResult, Observation, Port, Problem, Round
 
 Rounds = Generator[Round, Observation, Evidence]
-_PATIENCE = 2
+_PATIENCE = 3
 
 
 def plan_rounds(problem: Problem, *, limit: int) -> Rounds:
@@ -136,18 +136,15 @@ class _Search:
         """Join open ports to known NICs until that teaches nothing more; then try lasers on those that cannot speak."""
         idle, coded = 0, False
         while idle < _PATIENCE and not self._is_done():
-            before = self._results()
+            before, tried = self._results(), len(+self.tries)
             circuits = self._joined_to_known()
             if not circuits or not (yield from self._ask(Round("names", circuits))):
                 return
-            idle = 0 if self._results() != before or self._untried() else idle + 1
+            idle = 0 if self._results() != before or len(+self.tries) > tried else idle + 1
             if idle == 1 and not coded and self._lasers_tell():
                 coded = True
                 yield from self._code_of_lasers()
                 idle = 0
-
-    def _untried(self) -> bool:
-        return any(not self.tries[port] for port in (*self._open_inputs(), *self._open_outputs()))
 
     def _open_inputs(self) -> list[Port]:
         wanted = {port for nic in self._results() for port in nic.transmit.candidates}
@@ -162,7 +159,7 @@ class _Search:
 
         A NIC can speak only while its receiver has light, so every speaker's receiver gets some.
         """
-        joints = _Joints(self.evidence)
+        joints = _Joints(self.evidence, turn=len(self.history))
         open_inputs, open_outputs = self._open_inputs(), self._open_outputs()
         for nic in self._unknown_transmitters():
             joints.light(nic)
@@ -176,12 +173,15 @@ class _Search:
 
 
 class _Joints:
-    """Circuits of one round of names, while they are chosen."""
+    """Circuits of one round of names, while they are chosen; every `turn` begins with another known NIC."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, turn: int) -> None:
         self._evidence = evidence
         self.circuits: dict[Port, Port] = {}
-        self._sources = evidence.known_inputs()
+        known = list(evidence.known_inputs().items())
+        first = turn % len(known) if known else 0
+        self._sources = dict(known[first:] + known[:first])
+        self._lamps = list(evidence.nameless())
         self._targets = evidence.known_outputs()
         self._fed: set[Port] = set()
 
@@ -190,6 +190,7 @@ class _Joints:
         self._fed.add(target)
         self._sources.pop(source, None)
         self._targets.pop(target, None)
+        self._lamps = [port for port in self._lamps if port != source]
 
     def light(self, nic: NicName) -> bool:
         """Give the receiver of a NIC light, if it is known; True when it has some."""
@@ -217,15 +218,16 @@ class _Joints:
                 self._join(source, output)
                 return True
             self._sources[source] = nic
-        source = next((port for port in self._sources if port[0] == output[0]), None)
+        # Light without a name proves a receiver too, or that there is none.
+        source = next((port for port in (*self._sources, *self._lamps) if port[0] == output[0]), None)
         if source is not None:
-            self._join(source, output)  # light without a name: it proves a receiver, or that there is none
+            self._join(source, output)
         return source is not None
 
     def listen_at(self, source: Port) -> bool:
         """Let a known NIC listen at an input of which nobody knows who speaks there."""
         output = next((port for port in self._targets if port[0] == source[0]), None)
-        if output is not None:
+        if output is not None and source not in self.circuits:
             self._join(source, output)
         return output is not None
 
