@@ -1,6 +1,7 @@
 """Find all fibres of the 12-host lab on kernel hosts, of which five pairs are crossed and three are dead.
 
-Prints one JSON line: fibres, those that are wrong, uncertain or dead, rounds, changes of circuits and seconds. Needs root.
+Prints one JSON line: fibres, those that are wrong, uncertain or dead, rounds, changes of circuits, seconds.
+Needs root.
 """
 
 from __future__ import annotations

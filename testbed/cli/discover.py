@@ -53,7 +53,7 @@ def discover(
     check_permission(lab, really_move)
     settle = settle_s if settle_s is not None else SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
     found = _discover(lab, runs_dir, settle)
-    kept_text = _write(bare, lab, found, output, force=force)
+    kept_text = _write(bare, found, output, force=force)
     document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)}
     document |= _document(found) | {"output": str(output), "comments_kept": kept_text}
     print_answer(document, _lines(lab, found, output, kept_text=kept_text), as_json=as_json)
@@ -80,12 +80,12 @@ def _discover(lab: Lab, runs_dir: Path, settle_s: float) -> Discovered:
         return run_discovery(devices, DiscoveryRecord(journal, lab.name), narrator.note)
 
 
-def _write(bare: Path, lab: Lab, found: Discovered, output: Path, *, force: bool) -> bool:
+def _write(bare: Path, found: Discovered, output: Path, *, force: bool) -> bool:
     """Write the lab file; False where the rows of BARE could not be kept as they were written."""
     from testbed.lab.wired_file import write_new_file
     from testbed.operate.discovery.lab_rows import wired_lab_text
 
-    text, kept_text = wired_lab_text(bare, lab, found, output)
+    text, kept_text = wired_lab_text(bare, found, output)
     write_new_file(output, text, replace=force)
     return kept_text
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testbed.errors import LabFileError
-from testbed.lab.inventory import parse_lab, render_lab
+from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 from testbed.lab.wired_file import WiredRow, wired_text
@@ -21,12 +21,13 @@ def wired_rows(found: Discovered) -> dict[NicName, WiredRow]:
     return rows | {nic: WiredRow(unused=IN_USE) for nic in found.busy_nics}
 
 
-def wired_lab_text(bare: Path, lab: Lab, found: Discovered, output: Path) -> tuple[str, bool]:
+def wired_lab_text(bare: Path, found: Discovered, output: Path) -> tuple[str, bool]:
     """Return the bare file with what was found written in, and whether its own text could be kept.
 
-    Where rows share YAML anchors, for instance, the whole file is written again without its comments.
+    Where rows share YAML anchors, or `output` lies in another folder than the paths of the file are relative to, the
+    whole file is written again without its comments.
     """
-    rows = wired_rows(found)
+    rows, lab = wired_rows(found), load_bare_lab(bare)
     try:
         text = wired_text(bare.read_text(encoding="utf-8"), rows)
         if _agrees(parse_lab(text, output), lab, rows):
@@ -60,14 +61,15 @@ def _agrees(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
 
 
 def _places(lab: Lab) -> list[object]:
-    """Return ports and unused NICs of all hosts; losses may be written otherwise."""
+    """Return ports and unused NICs of all hosts, and paths; losses may be written otherwise."""
     ends = [
         (host.name, nic.name, end.switch, end.port)
         for host in lab.hosts
         for nic in host.nics
         for end in (nic.transmit, nic.receive)
     ]
-    return [ends, [[nic.name for nic in host.unused] for host in lab.hosts]]
+    unused = [[nic.name for nic in host.unused] for host in lab.hosts]
+    return [ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
 def _wired(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:

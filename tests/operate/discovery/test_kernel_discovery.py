@@ -91,7 +91,7 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
 
 
 def _check_again(up, bare, output, runs, capsys):
-    """The circuits of the plan are now in use: they stay, and their NICs are named."""
+    """Discover while the circuits of a plan are in use: they stay, and their NICs are named."""
     before = control(up.control["ocs1"], {"do": "truth"})["connections"]
     status, refused = run(capsys, "discover", bare, "-o", output, "--runs-dir", runs, "--json")
     assert (status, refused["error"]["code"]) == (1, "lab.file")
