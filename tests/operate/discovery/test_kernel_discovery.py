@@ -81,7 +81,7 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
     assert (status, document["hosts"], document["uncertain"]) == (2, "kernel", [])
     assert check_against_the_truth(up, output, document) == 16
     assert document["rounds"] <= 12
-    assert control(up.control["ocs1"], {"do": "truth"})["connections"] == {}
+    assert control(up.control["ocs1"], {"do": "truth"})["connections"] == []
     assert output.read_text("utf-8").startswith("# found by nobody yet\n")
     assert run(capsys, "plan", output)[0] == 2
     status, applied = run(capsys, "apply", output, "--runs-dir", runs, "--json")
