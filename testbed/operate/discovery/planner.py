@@ -219,10 +219,10 @@ class _Joints:
                 return True
             self._sources[source] = nic
         # Light without a name proves a receiver too, or that there is none.
-        source = next((port for port in (*self._sources, *self._lamps) if port[0] == output[0]), None)
-        if source is not None:
-            self._join(source, output)
-        return source is not None
+        light = next((port for port in (*self._sources, *self._lamps) if port[0] == output[0]), None)
+        if light is not None:
+            self._join(light, output)
+        return light is not None
 
     def listen_at(self, source: Port) -> bool:
         """Let a known NIC listen at an input of which nobody knows who speaks there."""

@@ -39,7 +39,7 @@ def small_lab(lab, hosts, nics):
 @pytest.fixture(scope="module")
 @needs("process", "socket")
 def up(testbed12):
-    drawn = draw_fibres(small_lab(testbed12, 4, 2), 11, crossed=1, dead=1)
+    drawn = draw_fibres(small_lab(testbed12, 4, 3), 11, crossed=1, dead=1)
     with start_lab(drawn.lab, hosts="kernel", move=True) as lab:
         for fibre in drawn.dead:
             control(lab.control["plant"], {"do": "cut", "fibre": fibre})
@@ -79,13 +79,13 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
     output, runs = tmp_path / "wired.yaml", tmp_path / "runs"
     status, document = run(capsys, "discover", bare, "-o", output, "--runs-dir", runs, "--json")
     assert (status, document["hosts"], document["uncertain"]) == (2, "kernel", [])
-    assert check_against_the_truth(up, output, document) == 16
+    assert check_against_the_truth(up, output, document) == 24
     assert document["rounds"] <= 12
     assert control(up.control["ocs1"], {"do": "truth"})["connections"] == []
     assert output.read_text("utf-8").startswith("# found by nobody yet\n")
     assert run(capsys, "plan", output)[0] == 2
     status, applied = run(capsys, "apply", output, "--runs-dir", runs, "--json")
-    assert (status, applied["verified"], applied["circuits"]) == (0, True, 4)
+    assert (status, applied["verified"], applied["circuits"]) == (0, True, 8)
     assert run(capsys, "verify", output, "--json")[1]["findings"] == []
     _check_again(up, bare, output, runs, capsys)
 
@@ -97,7 +97,7 @@ def _check_again(up, bare, output, runs, capsys):
     assert (status, refused["error"]["code"]) == (1, "lab.file")
     words = ("discover", bare, "-o", output, "--force", "--runs-dir", runs, "--json")
     status, document = run(capsys, *words)
-    assert (status, len(document["in_use"]["circuits"]), len(document["in_use"]["nics"])) == (2, 4, 4)
+    assert (status, len(document["in_use"]["circuits"]), len(document["in_use"]["nics"])) == (2, 8, 8)
     assert control(up.control["ocs1"], {"do": "truth"})["connections"] == before
 
 
