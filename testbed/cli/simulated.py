@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from testbed.lab.simulated.fibre_draw import DrawnFibres
     from testbed.lab.simulated.lifecycle import SimulatedLab
 
+Fibres = Annotated[
+    int | None,
+    typer.Option("--fibres", metavar="SEED", help="Draw which NIC stands at which port, for `discover`."),
+]
+Crossed = Annotated[int, typer.Option("--crossed", min=0, help="With --fibres: crossed pairs of fibres.")]
+Dead = Annotated[int, typer.Option("--dead", min=0, help="With --fibres: fibres without light.")]
+
 app = typer.Typer(help="Simulated labs: start, stop, list.")
 
 
@@ -32,14 +39,9 @@ def up(
         bool, typer.Option("--move", help="Take the next free subnet if the lab's is taken.")
     ] = False,
     rate_mbps: RateMbps = None,
-    fibres: Annotated[
-        int | None,
-        typer.Option("--fibres", metavar="SEED", help="Draw which NIC stands at which port, for `discover`."),
-    ] = None,
-    crossed: Annotated[
-        int, typer.Option("--crossed", min=0, help="With --fibres: crossed pairs of fibres.")
-    ] = 0,
-    dead: Annotated[int, typer.Option("--dead", min=0, help="With --fibres: fibres without light.")] = 0,
+    fibres: Fibres = None,
+    crossed: Crossed = 0,
+    dead: Dead = 0,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -65,16 +67,18 @@ def up(
             | ({} if fibres is None else {"crossed": crossed, "dead": dead, "seed": fibres})
         )
         return DONE
-    reason = f" ({started.reason})" if started.reason else ""
-    print_lines(
-        [
-            f"SIMULATED lab {asked.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
-            f"  {started.link_rate.describe() if started.link_rate else _fixed_rate(started)}",
-            *(f"  control of {name}: {address}" for name, address in started.control.items()),
-            f"next: {_next_command(stands_at, fibres)}   end it: testbed sim down {started.lab_id}",
-        ]
-    )
+    print_lines(_started_lines(started, _next_command(stands_at, fibres)))
     return DONE
+
+
+def _started_lines(started: SimulatedLab, next_command: str) -> list[str]:
+    reason = f" ({started.reason})" if started.reason else ""
+    return [
+        f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
+        f"  {started.link_rate.describe() if started.link_rate else _fixed_rate(started)}",
+        *(f"  control of {name}: {address}" for name, address in started.control.items()),
+        f"next: {next_command}   end it: testbed sim down {started.lab_id}",
+    ]
 
 
 def _lab_to_start(lab_file: Path, seed: int | None, crossed: int, dead: int) -> DrawnFibres:

@@ -297,7 +297,7 @@ def test_bad_requests_to_the_plant_are_explained(plant, request_, complaint):
 
 
 def test_a_nic_that_is_set_down_sends_no_light_until_it_is_up_again(plant, recorder):
-    """Which is no fault: the fault of a laser stays when the interface comes up."""
+    """A laser that is off by a fault stays so when the interface comes up."""
     plant.switch_changed("ocs1", {1: 103})
     plant.interfaces_changed({"a/nic1": False, "a/nic2": False})
     assert plant.input_power_dbm("ocs1", 1) == plant.output_power_dbm("ocs1", 103) == -60.0
