@@ -24,6 +24,7 @@ from sim.lab.management import build_management, check_free, subnet_taken
 from sim.models.clock import RealClock
 from sim.twins.families import make_twin
 from sim.twins.hosts import netns
+from sim.twins.hosts.interfaces import InterfaceWatch
 from sim.twins.hosts.keys import make_keys, ssh_files
 from sim.twins.hosts.own_root import machine_mounts, own_root_script, refusal_of_own_root
 from sim.twins.hosts.redirects import Fabric, far_ends
@@ -77,12 +78,16 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     names = LabNames(lab_id)
     renderers: list[Renderer] = []
     shared_root = ""
+    specs: list[HostSpec] = []
     if kernel:
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)
         shared_root = await _start_hosts(specs, document, tools, stack)
-    await _start_devices(document, names.management if kernel else None, renderers, stack)
+    plant = await _start_devices(document, names.management if kernel else None, renderers, stack)
+    for spec in specs:
+        watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.interfaces_changed)
+        stack.callback(watch.close)
     return RunningLab(document, lab_id, time.monotonic() - began, shared_root)
 
 
@@ -175,7 +180,7 @@ async def _start_hosts(
 
 async def _start_devices(
     document: Document, namespace: str | None, renderers: Sequence[Renderer], stack: AsyncExitStack
-) -> None:
+) -> Plant:
     """Start the plant with its control socket, and the switch twins, on the very addresses of the document."""
     plant = Plant(document.raw, renderers)
     control = ControlServer({**plant_verbs(plant), **transceiver_verb(plant, document.represents_gbps)})
@@ -186,6 +191,7 @@ async def _start_devices(
         addresses = {"scpi": switch.scpi, "tl1": switch.tl1, "control": switch.control}
         await twin.serve({name: _listen(document, namespace, address) for name, address in addresses.items()})
         stack.push_async_callback(twin.close)
+    return plant
 
 
 def _listen(document: Document, namespace: str | None, address: Address) -> socket.socket:

@@ -64,7 +64,8 @@ def _fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:
 class FibrePlant:
     """The fibres and their faults; knows which fibre ends in a port now and what it loses.
 
-    `swapped` maps each of two fibres to the other: their far ends at the switch are exchanged.
+    `swapped` maps each of two fibres to the other: their far ends at the switch are exchanged. A NIC sends no light
+    when its laser is dark, by a fault, or when its interface is down, as the host wants it.
     """
 
     fibres: Mapping[str, Fibre]
@@ -72,6 +73,7 @@ class FibrePlant:
     extra_loss_db: dict[str, float] = field(default_factory=dict)
     swapped: dict[str, str] = field(default_factory=dict)
     dark_lasers: set[str] = field(default_factory=set)
+    down_interfaces: set[str] = field(default_factory=set)
     _at: dict[End, Fibre] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,10 @@ class FibrePlant:
         if fibre.name in self.cut:
             return float("inf")
         return fibre.loss_db + self.extra_loss_db.get(fibre.name, 0.0)
+
+    def shines(self, nic: str) -> bool:
+        """Return whether a NIC sends light."""
+        return nic not in self.dark_lasers and nic not in self.down_interfaces
 
     def named(self, name: str) -> Fibre:
         """Return the fibre of that name. Raises `FibreError`."""

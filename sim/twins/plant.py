@@ -154,6 +154,21 @@ class Plant:
         (self._fibres.dark_lasers.discard if on else self._fibres.dark_lasers.add)(nic)
         self._render()
 
+    def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
+        """Take note of NICs that their hosts set up or down; one that is down sends no light."""
+        for nic, up in is_up.items():
+            self._fibres.check_nic(nic)
+            (self._fibres.down_interfaces.discard if up else self._fibres.down_interfaces.add)(nic)
+        self._render()
+
+    def fibres(self) -> dict[str, dict[str, Any]]:
+        """Return where every fibre ends now and whether it passes light, as JSON values."""
+        ends = {name: self._fibres.end_of(fibre) for name, fibre in self._fibres.fibres.items()}
+        return {
+            name: {"switch": switch, "port": port, "cut": name in self._fibres.cut}
+            for name, (switch, port) in ends.items()
+        }
+
     def faults(self) -> dict[str, Any]:
         """Return all faults now set, as JSON values."""
         return {
@@ -167,7 +182,7 @@ class Plant:
         if self._lone:
             return received_power_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
         fibre = self._fibres.at(switch, port)
-        if fibre is None or fibre.direction != "transmit" or fibre.nic in self._fibres.dark_lasers:
+        if fibre is None or fibre.direction != "transmit" or not self._fibres.shines(fibre.nic):
             return -math.inf
         return received_power_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
 
@@ -212,7 +227,7 @@ class Plant:
 
 
 def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
-    """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth."""
+    """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth, fibres."""
     return {
         "cut": lambda request: _done(lambda: plant.cut(request.text("fibre"))),
         "uncut": lambda request: _done(lambda: plant.uncut(request.text("fibre"))),
@@ -227,6 +242,7 @@ def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
             lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
         ),
         "truth": lambda _: _truth(plant),
+        "fibres": lambda _: {"simulated": True, "fibres": plant.fibres()},
     }
 
 

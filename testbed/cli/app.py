@@ -27,6 +27,10 @@ COMMANDS = {
         "circuits",
         "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
     ),
+    "discover": (
+        "discover",
+        "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
+    ),
     "repair": (
         "repair",
         "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",

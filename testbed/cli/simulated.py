@@ -14,7 +14,15 @@ from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMb
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
+    from testbed.lab.simulated.fibre_draw import DrawnFibres
     from testbed.lab.simulated.lifecycle import SimulatedLab
+
+Fibres = Annotated[
+    int | None,
+    typer.Option("--fibres", metavar="SEED", help="Draw which NIC stands at which port, for `discover`."),
+]
+Crossed = Annotated[int, typer.Option("--crossed", min=0, help="With --fibres: crossed pairs of fibres.")]
+Dead = Annotated[int, typer.Option("--dead", min=0, help="With --fibres: fibres without light.")]
 
 app = typer.Typer(help="Simulated labs: start, stop, list.")
 
@@ -32,6 +40,9 @@ def up(
         bool, typer.Option("--move", help="Take the next free subnet if the lab's is taken.")
     ] = False,
     rate_mbps: RateMbps = None,
+    fibres: Fibres = None,
+    crossed: Crossed = 0,
+    dead: Dead = 0,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -39,11 +50,15 @@ def up(
 
     A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is printed.
     """
-    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated.fibre_draw import without_fibres
     from testbed.lab.simulated.lifecycle import at_rate, start_lab
 
-    asked = at_rate(load_lab(lab_file), rate_mbps)
+    drawn = _lab_to_start(lab_file, fibres, crossed, dead)
+    asked = at_rate(drawn.lab, rate_mbps)
     started = start_lab(asked, hosts=hosts, detached=True, move=move)
+    _kill_fibres(started, drawn.dead)
+    if fibres is not None:
+        started.lab = without_fibres(started.lab)
     stands_at = lab_file if started.lab.management == asked.management else _leave_lab_file(started, runs_dir)
     if as_json:
         print_json(
@@ -51,13 +66,14 @@ def up(
             | {"subnet": str(started.lab.management), "pid": started.pid, "lab_file": str(stands_at)}
             | {"control": dict(started.control), "rate_mbps": started.lab.link.rate_mbps}
             | {"shared_root": started.shared_root}
+            | ({} if fibres is None else {"crossed": crossed, "dead": dead, "seed": fibres})
         )
         return DONE
-    print_lines(_lines_of(started, stands_at))
+    print_lines(_started_lines(started, _next_command(stands_at, fibres)))
     return DONE
 
 
-def _lines_of(started: SimulatedLab, stands_at: Path) -> list[str]:
+def _started_lines(started: SimulatedLab, next_command: str) -> list[str]:
     reason = f" ({started.reason})" if started.reason else ""
     lines = [
         f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
@@ -66,7 +82,31 @@ def _lines_of(started: SimulatedLab, stands_at: Path) -> list[str]:
     if started.shared_root:
         lines.append(f"  hosts share this machine's root and may write to it: {started.shared_root}")
     lines += [f"  control of {name}: {address}" for name, address in started.control.items()]
-    return [*lines, f"next: testbed apply {stands_at}   end it: testbed sim down {started.lab_id}"]
+    return [*lines, f"next: {next_command}   end it: testbed sim down {started.lab_id}"]
+
+
+def _lab_to_start(lab_file: Path, seed: int | None, crossed: int, dead: int) -> DrawnFibres:
+    """Return the lab of a file with the fibres that it gives, or with those that the seed draws."""
+    from testbed.errors import LabStartError
+    from testbed.lab.inventory import load_bare_lab, load_lab
+    from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
+
+    if seed is not None:
+        return draw_fibres(load_bare_lab(lab_file), seed, crossed=crossed, dead=dead)
+    if crossed or dead:
+        raise LabStartError("--crossed and --dead change drawn fibres: give --fibres SEED too")
+    return DrawnFibres(load_lab(lab_file))
+
+
+def _kill_fibres(started: SimulatedLab, fibres: tuple[str, ...]) -> None:
+    from testbed.lab.control import control
+
+    for fibre in fibres:
+        control(started.control["plant"], {"do": "cut", "fibre": fibre})
+
+
+def _next_command(lab_file: Path, seed: int | None) -> str:
+    return f"testbed apply {lab_file}" if seed is None else f"testbed discover {lab_file} -o WIRED.yaml"
 
 
 def _fixed_rate(started: SimulatedLab) -> str:

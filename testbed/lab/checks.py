@@ -71,8 +71,23 @@ def _uses(schema: LabSchema) -> Iterator[_Use]:
         for k, nic in enumerate(host.nics):
             where: Location = ("hosts", i, "nics", k)
             user = f"{host.name}/{nic.name}"
-            yield _Use(user, "transmit", nic.transmit, (*where, "transmit"))
-            yield _Use(user, "receive", nic.receive, (*where, "receive"))
+            if nic.transmit:
+                yield _Use(user, "transmit", nic.transmit, (*where, "transmit"))
+            if nic.receive:
+                yield _Use(user, "receive", nic.receive, (*where, "receive"))
+
+
+def check_wired(document: Document, schema: LabSchema) -> None:
+    """Check that both fibres of every NIC that is used are known."""
+    for i, host in enumerate(schema.hosts):
+        for k, nic in enumerate(host.nics):
+            missing = [way for way in ("transmit", "receive") if getattr(nic, way) is None]
+            if missing and nic.unused is None:
+                what = (
+                    f"'{missing[0]}' is missing in 'hosts[{i}].nics[{k}]': nobody said where this fibre ends"
+                )
+                hint = f"add it, or let `testbed discover {document.path} -o WIRED.yaml` find all that are missing"
+                raise document.error(("hosts", i, "nics", k), what, hint)
 
 
 def _check_names(document: Document, schema: LabSchema) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from testbed.lab.checks import check, endpoint
+from testbed.lab.checks import check, check_wired, endpoint
 from testbed.lab.document import Document, parse_document, read_document
-from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
+from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
 from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, SwitchSchema, read_schema
 
 DEFAULT_PYTHON = "python3"
@@ -38,21 +38,28 @@ def load_lab(path: str | Path) -> Lab:
     return _lab(read_document(Path(path)))
 
 
+def load_bare_lab(path: str | Path) -> Lab:
+    """Read a lab file whose rows may lack fibres, which are `UNKNOWN_FIBRE` then, and list unused NICs as others."""
+    return _lab(read_document(Path(path)), bare=True)
+
+
 def parse_lab(text: str, path: str | Path) -> Lab:
     """Return the same from text; `path` names the file in errors and anchors relative paths."""
     return _lab(parse_document(Path(path), text))
 
 
-def _lab(document: Document) -> Lab:
+def _lab(document: Document, *, bare: bool = False) -> Lab:
     schema = read_schema(document)
     check(document, schema)
+    if not bare:
+        check_wired(document, schema)
     key = schema.ssh.key
     return Lab(
         name=schema.name,
         path=document.path,
         simulated=schema.simulated,
         management=schema.management,
-        hosts=tuple(_host(schema, host, document.path) for host in schema.hosts),
+        hosts=tuple(_host(schema, host, document.path, bare=bare) for host in schema.hosts),
         switches=tuple(_switch(switch) for switch in schema.switches),
         twins={switch.name: _twin(switch) for switch in schema.switches} if schema.simulated else {},
         link=_link(schema),
@@ -61,22 +68,23 @@ def _lab(document: Document) -> Lab:
     )
 
 
-def _host(schema: LabSchema, host: HostSchema, path: Path) -> LabHost:
+def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
+    nics = [LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive)) for nic in host.nics]
+    is_unused = [nic.unused is not None and not bare for nic in host.nics]
     return LabHost(
         name=host.name,
         management=host.management,
         address=host.address,
-        nics=tuple(
-            LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive)) for nic in host.nics
-        ),
+        nics=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if not unused),
         python=_anchored(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
         user=host.ssh.user or schema.ssh.user or "root",
         ssh_port=host.ssh.port or schema.ssh.port or 22,
+        unused=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if unused),
     )
 
 
-def _fibre(fibre: FibreSchema) -> FibreEnd:
-    return FibreEnd(fibre.switch, fibre.number, fibre.loss_db)
+def _fibre(fibre: FibreSchema | None) -> FibreEnd:
+    return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
 
 
 def _switch(switch: SwitchSchema) -> LabSwitch:
@@ -188,7 +196,10 @@ def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
         "name": host.name,
         "management": str(host.management),
         "address": str(host.address),
-        "nics": [_nic_keys(nic) for nic in host.nics],
+        "nics": [
+            *(_nic_keys(nic) for nic in host.nics),
+            *(_nic_keys(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
+        ],
     }
     own = {"user": host.user, "port": host.ssh_port, "python": host.python}
     common = _ssh_keys(lab)
@@ -200,8 +211,11 @@ def _nic_keys(nic: LabNic) -> dict[str, Any]:
     return {
         "name": nic.name,
         "address": str(nic.address),
-        "transmit": _fibre_keys(nic.transmit),
-        "receive": _fibre_keys(nic.receive),
+        **{
+            way: _fibre_keys(fibre)
+            for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
+            if fibre != UNKNOWN_FIBRE
+        },
     }
 
 

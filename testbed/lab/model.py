@@ -18,6 +18,10 @@ class FibreEnd:
     loss_db: float
 
 
+UNKNOWN_FIBRE = FibreEnd("", 0, 0.0)
+"""Fibre of a bare lab file: it ends at some port of some switch."""
+
+
 @dataclass(frozen=True, slots=True)
 class LabNic:
     """One interface of a host: kernel name, IPv4 address, transmit fibre and receive fibre."""
@@ -30,7 +34,10 @@ class LabNic:
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """A host: `management` is where SSH answers, `address` is its node address, announced on no link."""
+    """A host: `management` is where SSH answers, `address` is its node address, announced on no link.
+
+    `unused` are NICs that the lab file keeps out of every topology, because a fibre is dead, for instance.
+    """
 
     name: str
     management: IPv4Address
@@ -39,6 +46,7 @@ class LabHost:
     python: str
     user: str = "root"
     ssh_port: int = 22
+    unused: tuple[LabNic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

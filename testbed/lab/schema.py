@@ -104,12 +104,13 @@ Fibre = Annotated[FibreSchema, BeforeValidator(_fibre)]
 
 
 class NicSchema(Schema):
-    """One interface."""
+    """One interface. Of a bare lab file nobody knows its fibres yet; `unused` says why it is in no topology."""
 
     name: Interface
     address: Address
-    transmit: Fibre
-    receive: Fibre
+    transmit: Fibre | None = None
+    receive: Fibre | None = None
+    unused: str | None = None
 
 
 class SshSchema(Schema):

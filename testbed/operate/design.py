@@ -45,14 +45,17 @@ def design_for(
 
 
 def degree_of(lab: Lab) -> int:
-    """Return NICs of every host. Raises `TopologyError` when they differ."""
-    degrees = {len(host.nics) for host in lab.hosts}
+    """Return NICs of every host, of which some have unused ones: as many as all can use.
+
+    Raises `TopologyError` when hosts have different numbers of NICs in the lab file.
+    """
+    degrees = {len(host.nics) + len(host.unused) for host in lab.hosts}
     if len(degrees) != 1:
         raise TopologyError(
             f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "
             "list equally many `nics` for each"
         )
-    return degrees.pop()
+    return min(len(host.nics) for host in lab.hosts)
 
 
 def lab_of_plan(lab: Lab, plan: Plan) -> Lab:

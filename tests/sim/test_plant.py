@@ -294,3 +294,26 @@ def test_bad_requests_to_the_plant_are_explained(plant, request_, complaint):
     reply = ask(plant, **request_)
     assert reply["ok"] is False
     assert complaint in reply["error"]
+
+
+def test_a_nic_that_is_set_down_sends_no_light_until_it_is_up_again(plant, recorder):
+    """A laser that is off by a fault stays so when the interface comes up."""
+    plant.switch_changed("ocs1", {1: 103})
+    plant.interfaces_changed({"a/nic1": False, "a/nic2": False})
+    assert plant.input_power_dbm("ocs1", 1) == plant.output_power_dbm("ocs1", 103) == -60.0
+    assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
+    assert plant.faults()["lasers_off"] == []
+    plant.set_laser("a/nic2", on=False)
+    plant.interfaces_changed({"a/nic1": True, "a/nic2": True})
+    assert plant.input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
+    assert plant.input_power_dbm("ocs1", 2) == -60.0
+
+
+def test_the_control_socket_tells_where_every_fibre_ends():
+    plant = Plant(wiring("ab", nics=1))
+    plant.swap("a/nic1:transmit", "b/nic1:transmit")
+    plant.cut("a/nic1:receive")
+    fibres = plant.fibres()
+    assert fibres["a/nic1:transmit"] == {"switch": "ocs1", "port": 2, "cut": False}
+    assert fibres["a/nic1:receive"] == {"switch": "ocs1", "port": 101, "cut": True}
+    assert plant_verbs(plant)["fibres"]({})["fibres"] == fibres

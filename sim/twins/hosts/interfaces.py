@@ -1,0 +1,95 @@
+"""Lasers follow interfaces: a NIC that is set down administratively sends no light.
+
+The kernel tells a netlink socket in the host's own network namespace of every change; nothing runs on the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from sim.twins.hosts import netns
+
+# <linux/rtnetlink.h>, <linux/if_link.h>, <linux/if.h>
+_RTMGRP_LINK = 1
+_RTM_NEWLINK = 16
+_IFLA_IFNAME = 3
+_IFF_UP = 1
+_HEADER = struct.Struct("=IHHII")
+_LINK = struct.Struct("=BxHiII")
+_ATTRIBUTE = struct.Struct("=HH")
+_BUFFER_BYTES = 1 << 20
+
+Changed = Callable[[Mapping[str, bool]], None]
+
+
+def interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
+    """Yield the name of every interface of a netlink datagram, and whether it is set up.
+
+    Messages of another type are left out, and so is the rest of a datagram that was cut off.
+    """
+    at = 0
+    while at + _HEADER.size <= len(data):
+        length, kind, *_ = _HEADER.unpack_from(data, at)
+        if length < _HEADER.size or at + length > len(data):
+            return
+        if kind == _RTM_NEWLINK and length >= _HEADER.size + _LINK.size:
+            _, _, _, flags, _ = _LINK.unpack_from(data, at + _HEADER.size)
+            name = _name(data[at + _HEADER.size + _LINK.size : at + length])
+            if name:
+                yield name, bool(flags & _IFF_UP)
+        at += -(-length // 4) * 4
+
+
+def _name(attributes: bytes) -> str:
+    at = 0
+    while at + _ATTRIBUTE.size <= len(attributes):
+        length, kind = _ATTRIBUTE.unpack_from(attributes, at)
+        if length < _ATTRIBUTE.size:
+            return ""
+        if kind == _IFLA_IFNAME:
+            return attributes[at + _ATTRIBUTE.size : at + length].rstrip(b"\0").decode(errors="replace")
+        at += -(-length // 4) * 4
+    return ""
+
+
+class InterfaceWatch:
+    """A watch over the NICs of one host; `changed` gets the states of those that were set up or down since.
+
+    Changes that come together are told together. Works on the running event loop until it is closed.
+    """
+
+    def __init__(self, namespace: str, host: str, nics: Iterable[str], changed: Changed) -> None:
+        self._labels = {nic: f"{host}/{nic}" for nic in nics}
+        self._states: dict[str, bool] = {}
+        self._changed = changed
+        self._socket = netns.call_in(namespace, _link_socket)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._read)
+
+    def close(self) -> None:
+        """End the watch."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+
+    def _read(self) -> None:
+        news: dict[str, bool] = {}
+        while True:
+            try:
+                data = self._socket.recv(_BUFFER_BYTES)
+            except OSError:  # nothing more, or more than the kernel keeps: later news say the same again
+                break
+            news |= {self._labels[nic]: up for nic, up in interface_states(data) if nic in self._labels}
+        changed = {nic: up for nic, up in news.items() if self._states.get(nic, True) != up}
+        if changed:
+            self._states |= changed
+            self._changed(changed)
+
+
+def _link_socket() -> socket.socket:
+    listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    listening.bind((0, _RTMGRP_LINK))
+    return listening

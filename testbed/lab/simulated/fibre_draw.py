@@ -1,0 +1,118 @@
+"""Fibres of a simulated lab drawn by lot: the truth that a discovery has to find.
+
+The seed draws at which ports of its switch every NIC stands; some fibres are then crossed, and some are dead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from testbed.errors import LabStartError
+from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
+from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
+
+Place = tuple[int, int]
+"""Host and NIC by their places in the lab file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFibres:
+    """A lab with its true fibres; `crossed` and `dead` name fibres like `a/nic1:transmit`."""
+
+    lab: Lab
+    crossed: tuple[tuple[str, str], ...] = ()
+    dead: tuple[str, ...] = ()
+
+
+def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> DrawnFibres:
+    """Return the lab with every NIC at ports that `seed` draws, pairs of fibres crossed and fibres chosen as dead.
+
+    A NIC with a known fibre stays at that switch; the others are spread over the switches in turn, interface by
+    interface. Raises `LabStartError` when ports or fibres are too few.
+    """
+    draw = random.Random(seed)
+    ends = _drawn_ends(lab, draw)
+    names = sorted(ends)
+    if 2 * crossed + dead > len(names):
+        what = (
+            f"{crossed} crossed pairs and {dead} dead fibres are more than the {len(names)} fibres of the lab"
+        )
+        raise LabStartError(f"{what}; lower --crossed or --dead")
+    pairs = []
+    for _ in range(crossed):
+        pair = _draw_pair(names, ends, draw)
+        ends[pair[0]], ends[pair[1]] = ends[pair[1]], ends[pair[0]]
+        pairs.append(pair)
+        names = [name for name in names if name not in pair]
+    chosen = tuple(sorted(draw.sample(names, dead)))
+    hosts = tuple(_wired(host, ends) for host in lab.hosts)
+    return DrawnFibres(replace(lab, hosts=hosts), tuple(pairs), chosen)
+
+
+def without_fibres(lab: Lab) -> Lab:
+    """Return a lab as somebody knows it who has not looked for its fibres yet."""
+    return replace(lab, hosts=tuple(_bare(host) for host in lab.hosts))
+
+
+def _drawn_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
+    """Return the end of every fibre; the two of a NIC stand at the same place of their sides."""
+    free = {
+        switch.name: _shuffled(range(min(switch.inputs, switch.outputs)), draw) for switch in lab.switches
+    }
+    inputs = {switch.name: switch.inputs for switch in lab.switches}
+    ends: dict[str, FibreEnd] = {}
+    for label, at, nic in _nics(lab):
+        switch = nic.transmit.switch or nic.receive.switch or lab.switches[at % len(lab.switches)].name
+        if not free[switch]:
+            what = f"switch '{switch}' has too few ports for the NICs of lab '{lab.name}'"
+            raise LabStartError(f"{what}; give it more inputs and outputs, or the hosts fewer NICs")
+        place = free[switch].pop()
+        ends[f"{label}:transmit"] = _end(nic.transmit, switch, 1 + place)
+        ends[f"{label}:receive"] = _end(nic.receive, switch, 1 + inputs[switch] + place)
+    return ends
+
+
+def _shuffled(places: range, draw: random.Random) -> list[int]:
+    return draw.sample(places, len(places))
+
+
+def _end(fibre: FibreEnd, switch: str, port: int) -> FibreEnd:
+    return FibreEnd(switch, port, DEFAULT_FIBRE_LOSS_DB if fibre == UNKNOWN_FIBRE else fibre.loss_db)
+
+
+def _draw_pair(names: list[str], ends: dict[str, FibreEnd], draw: random.Random) -> tuple[str, str]:
+    """Draw two fibres of one direction that end on one switch."""
+    pairs = [
+        (one, other)
+        for at, one in enumerate(names)
+        for other in names[at + 1 :]
+        if one.rpartition(":")[2] == other.rpartition(":")[2] and ends[one].switch == ends[other].switch
+    ]
+    if not pairs:
+        raise LabStartError("no two fibres are left that could be crossed; lower --crossed")
+    return draw.choice(pairs)
+
+
+def _nics(lab: Lab) -> Iterator[tuple[str, int, LabNic]]:
+    for host in lab.hosts:
+        for at, nic in enumerate(host.nics):
+            yield f"{host.name}/{nic.name}", at, nic
+
+
+def _wired(host: LabHost, ends: dict[str, FibreEnd]) -> LabHost:
+    nics = tuple(
+        replace(
+            nic,
+            transmit=ends[f"{host.name}/{nic.name}:transmit"],
+            receive=ends[f"{host.name}/{nic.name}:receive"],
+        )
+        for nic in host.nics
+    )
+    return replace(host, nics=nics)
+
+
+def _bare(host: LabHost) -> LabHost:
+    nics = tuple(replace(nic, transmit=UNKNOWN_FIBRE, receive=UNKNOWN_FIBRE) for nic in host.nics)
+    return replace(host, nics=nics)

@@ -1,0 +1,116 @@
+"""A lab file with the fibres of its NICs written into its rows: comments, order and all other keys stay."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from testbed.errors import LabFileError
+
+_KEYS = ("transmit", "receive", "unused")
+
+
+@dataclass(frozen=True, slots=True)
+class WiredRow:
+    """Keys of one NIC: the ports of its fibres where known, and why it is unused; None where a key is not to be."""
+
+    transmit: str | None = None
+    receive: str | None = None
+    unused: str | None = None
+
+
+def wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
+    r"""Return the text of a lab file with `rows` (by host and NIC) in place of what it says of these NICs' fibres.
+
+    >>> print(
+    ...     wired_text(
+    ...         "hosts:\n- name: a\n  nics: [{name: n}]  # rack 1\n", {("a", "n"): WiredRow("s:1", "s:9")}
+    ...     )
+    ... )
+    hosts:
+    - name: a
+      nics: [{name: n, transmit: 's:1', receive: 's:9'}]  # rack 1
+    <BLANKLINE>
+    """
+    edits = [edit for key, node in _nic_nodes(text) if key in rows for edit in _edits(text, node, rows[key])]
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def write_new_file(path: Path, text: str, *, replace: bool = False) -> None:
+    """Write a file that appears complete or not at all. Raises `LabFileError` if it exists, unless `replace`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    aside = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.chmod(0o644)
+        if replace:
+            aside.replace(path)
+        else:
+            path.hardlink_to(aside)
+    except FileExistsError:
+        raise exists_already(path) from None
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def exists_already(path: Path) -> LabFileError:
+    """Return the error for a file that is not overwritten."""
+    return LabFileError(f"{path}:1: exists already; give another -o, or --force to replace it")
+
+
+def _nic_nodes(text: str) -> Iterator[tuple[tuple[str, str], yaml.MappingNode]]:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    for host in _items(root, "hosts"):
+        for nic in _items(host, "nics"):
+            if isinstance(nic, yaml.MappingNode):
+                yield (_word(host, "name"), _word(nic, "name")), nic
+
+
+def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _items(node: yaml.Node | None, key: str) -> list[yaml.Node]:
+    found = _value(node, key)
+    return list(found.value) if isinstance(found, yaml.SequenceNode) else []
+
+
+def _word(node: yaml.Node, key: str) -> str:
+    found = _value(node, key)
+    return str(found.value) if found else ""
+
+
+def _edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tuple[int, int, str]]:
+    """Yield (start, end, new text): keys that stand there are taken out, those of the row go behind the last one."""
+    pairs = node.value
+    for at, (key, value) in enumerate(pairs):
+        if key.value in _KEYS and at:
+            yield _end(text, pairs[at - 1][1]), _end(text, value), ""
+        elif key.value in _KEYS:
+            following = pairs[1][0].start_mark.index if len(pairs) > 1 else _end(text, value)
+            yield key.start_mark.index, following, ""
+    keys = ((name, getattr(row, name)) for name in _KEYS)
+    new = [f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None]
+    last = max(_end(text, value) for _, value in pairs)
+    joint = ", " if node.flow_style else "\n" + " " * node.start_mark.column
+    yield last, last, "".join(joint + words for words in new)
+
+
+def _end(text: str, node: yaml.Node) -> int:
+    """Return where a value really ends: the mark of a block lies behind the comments and blank lines after it."""
+    if isinstance(node, yaml.ScalarNode) or node.flow_style:
+        return int(node.end_mark.index)
+    ends = [_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
+    return max(ends, default=len(text[: node.end_mark.index].rstrip()))

@@ -1,0 +1,206 @@
+"""From what the rounds showed to the ports that are left for every fibre. Pure.
+
+Each rule only removes ports that contradict an observation; rules are applied until nothing changes, because a port
+that is found in a later round explains what an earlier one showed. A fibre with no port left is dead.
+
+    a monitor is dark        no transmitter that is on ends there
+    a monitor is lit         none that is off does, where this light was seen to go off with its NIC
+    j hears a frame of i     the circuit leads from an input of i to an output of j
+    j has carrier            its output is one that a lit circuit may feed
+    j has none               its output is none that a lit circuit feeds
+    i speaks, j hears none   i does not end at the input whose circuit feeds j
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from testbed.operate.discovery.model import (
+    FibreResult,
+    History,
+    NicName,
+    NicResult,
+    Observation,
+    Port,
+    Problem,
+    Round,
+)
+
+Ports = dict[NicName, set[Port]]
+
+
+@dataclass
+class Evidence:
+    """Ports left for the transmit and the receive fibre of every NIC, after a history of rounds.
+
+    `alive` holds the fibres that were seen to carry light: a transmit fibre by a frame that was heard or by its
+    light going off with the NIC, a receive fibre by carrier.
+    """
+
+    problem: Problem
+    history: History
+    transmit: Ports = field(default_factory=dict)
+    receive: Ports = field(default_factory=dict)
+    sends: set[NicName] = field(default_factory=set)
+    receives: set[NicName] = field(default_factory=set)
+    lit: list[dict[Port, bool]] = field(default_factory=list)
+    follows: set[Port] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.transmit = {nic: set(self.problem.inputs) for nic in self.problem.nics}
+        self.receive = {nic: set(self.problem.outputs) for nic in self.problem.nics}
+        while True:
+            before = self._measure()
+            self._judge_light()
+            for (round_, seen), lit in zip(self.history, self.lit, strict=True):
+                self._judge_transmitters(round_, lit)
+                self._judge_frames(round_, seen)
+                self._judge_carriers(round_, seen, lit)
+                self._judge_silence(round_, seen)
+            self._judge_repeated_circuits()
+            self._name_what_follows()
+            self._share_out(self.transmit, self.sends)
+            self._share_out(self.receive, self.receives)
+            if self._measure() == before:
+                return
+
+    def _measure(self) -> tuple[int, ...]:
+        sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
+        return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
+
+    def input_of(self, nic: NicName) -> Port | None:
+        """Return the input at which the transmit fibre of a NIC is known to end."""
+        ports = self.transmit[nic]
+        return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
+
+    def output_of(self, nic: NicName) -> Port | None:
+        """Return the output from which a NIC is known to receive."""
+        ports = self.receive[nic]
+        return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
+
+    def known_inputs(self) -> dict[Port, NicName]:
+        """Return the NIC at each input that is known."""
+        return {port: nic for nic in self.problem.nics if (port := self.input_of(nic))}
+
+    def known_outputs(self) -> dict[Port, NicName]:
+        """Return the NIC at each output that is known."""
+        return {port: nic for nic in self.problem.nics if (port := self.output_of(nic))}
+
+    def nameless(self) -> tuple[Port, ...]:
+        """Return inputs that are lit while all NICs are on, by no NIC that is known."""
+        lit = {port for (at, _), light in zip(self.history, self.lit, strict=True) if not at.off
+               for port, is_lit in light.items() if is_lit}  # fmt: skip
+        return tuple(port for port in self.problem.inputs if port in lit - self.known_inputs().keys())
+
+    def _judge_light(self) -> None:
+        """Find out which inputs were lit in which round: by a monitor, else by a receiver or NIC that is known."""
+        listeners, owners = self.known_outputs(), self.known_inputs()
+        self.lit = [dict(self._light(at, seen, listeners, owners)) for at, seen in self.history]
+        rounds = list(zip(self.history, self.lit, strict=True))
+        dark = {port for (at, _), light in rounds if at.off for port, is_lit in light.items() if not is_lit}
+        self.follows = {port for _, light in rounds for port, is_lit in light.items() if is_lit} & dark
+
+    def _light(
+        self, at: Round, seen: Observation, listeners: dict[Port, NicName], owners: dict[Port, NicName]
+    ) -> Iterator[tuple[Port, bool]]:
+        for port in self.problem.inputs:
+            output = at.circuits.get(port)
+            is_lit = seen.lit.get(port)
+            if is_lit is None and output is not None:
+                is_lit = seen.lit.get(output)
+                if is_lit is None and output in listeners:
+                    is_lit = seen.carriers.get(listeners[output])
+            if is_lit is None and port in owners and owners[port] not in at.off:
+                is_lit = True
+            if is_lit is not None:
+                yield port, is_lit
+
+    def _judge_transmitters(self, at: Round, lit: dict[Port, bool]) -> None:
+        dark = {port for port, is_lit in lit.items() if not is_lit}
+        bright = {port for port, is_lit in lit.items() if is_lit} & self.follows
+        for nic, ports in self.transmit.items():
+            ports.difference_update(bright if nic in at.off else dark)
+
+    def _judge_frames(self, at: Round, seen: Observation) -> None:
+        source_of = {output: port for port, output in at.circuits.items()}
+        for listener, speakers in seen.heard.items():
+            ours = [speaker for speaker in speakers if speaker in self.transmit]
+            if listener not in self.receive or len(ours) != 1:
+                continue
+            (speaker,) = ours
+            outputs, inputs = self.receive[listener], self.transmit[speaker]
+            outputs &= {at.circuits[port] for port in inputs if port in at.circuits}
+            inputs &= {source_of[output] for output in outputs}
+            self.sends.add(speaker)
+            self.receives.add(listener)
+
+    def _judge_carriers(self, at: Round, seen: Observation, lit: dict[Port, bool]) -> None:
+        maybe = {output for port, output in at.circuits.items() if lit.get(port, True)}
+        surely = {output for port, output in at.circuits.items() if lit.get(port, False)}
+        for nic, has_carrier in seen.carriers.items():
+            if nic not in self.receive:
+                continue
+            if has_carrier:
+                self.receives.add(nic)
+                self.receive[nic] &= maybe
+            else:
+                self.receive[nic] -= surely
+
+    def _judge_silence(self, at: Round, seen: Observation) -> None:
+        listeners = self.known_outputs()
+        for port, output in at.circuits.items():
+            listener = listeners.get(output)
+            if listener is None or listener not in seen.carriers:
+                continue
+            for nic in seen.spoke - set(seen.heard.get(listener, ())) - at.off:
+                if nic in self.transmit:
+                    self.transmit[nic].discard(port)
+
+    def _judge_repeated_circuits(self) -> None:
+        """Light through one and the same circuit does not come and go while all NICs are on."""
+        told: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
+        for at, seen in self.history:
+            for port, output in at.circuits.items() if not at.off else ():
+                for nic, has_carrier in seen.carriers.items():
+                    if nic in self.receive:
+                        told[nic, port, output].add(has_carrier)
+        for (nic, _, output), answers in told.items():
+            if len(answers) == 2:
+                self.receive[nic].discard(output)
+
+    def _name_what_follows(self) -> None:
+        """Give an input whose light went off with our NICs to the one NIC that it fits; it is nobody else's."""
+        for port in self.follows:
+            fitting = [nic for nic, ports in self.transmit.items() if port in ports]
+            if len(fitting) == 1:
+                self.transmit[fitting[0]] &= {port}
+                self.sends.update(fitting)
+
+    def _share_out(self, ports: Ports, alive: set[NicName]) -> None:
+        """Keep each port for one fibre."""
+        settled = {
+            port: nic for nic, left in ports.items() if nic in alive and len(left) == 1 for port in left
+        }
+        for nic, left in ports.items():
+            left -= {port for port in left if settled.get(port, nic) != nic}
+
+    def results(self) -> tuple[NicResult, ...]:
+        """Return what is known of every NIC."""
+        return tuple(
+            NicResult(
+                nic,
+                _result(self.transmit[nic], is_alive=nic in self.sends),
+                _result(self.receive[nic], is_alive=nic in self.receives),
+            )
+            for nic in self.problem.nics
+        )
+
+
+def _result(ports: set[Port], *, is_alive: bool) -> FibreResult:
+    if not ports and not is_alive:
+        return FibreResult("dead")
+    if len(ports) == 1 and is_alive:
+        return FibreResult("found", next(iter(ports)))
+    return FibreResult("uncertain", None, tuple(sorted(ports)))

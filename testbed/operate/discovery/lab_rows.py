@@ -1,0 +1,98 @@
+"""From what a discovery found to the text of a lab file that every command takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.errors import LabFileError
+from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
+from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
+from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
+from testbed.lab.wired_file import WiredRow, wired_text
+from testbed.operate.discovery.model import Discovered, FibreResult, NicName, NicResult
+
+IN_USE = "it received light before discovery began: somebody uses it"
+
+
+def wired_rows(found: Discovered) -> dict[NicName, WiredRow]:
+    """Return the keys of every NIC that was sought: its ports, or why it cannot be used."""
+    rows = {nic.nic: _row(nic) for nic in found.nics}
+    return rows | {nic: WiredRow(unused=IN_USE) for nic in found.busy_nics}
+
+
+def wired_lab_text(bare: Path, found: Discovered, output: Path) -> tuple[str, bool]:
+    """Return the bare file with what was found written in, and whether its own text could be kept.
+
+    Where rows share YAML anchors, or `output` lies in another folder than the paths of the file are relative to, the
+    whole file is written again without its comments.
+    """
+    rows, lab = wired_rows(found), load_bare_lab(bare)
+    try:
+        text = wired_text(bare.read_text(encoding="utf-8"), rows)
+        if _agrees(parse_lab(text, output), lab, rows):
+            return text, True
+    except LabFileError:
+        pass
+    return render_lab(_wired(lab, rows)), False
+
+
+def _row(nic: NicResult) -> WiredRow:
+    reasons = [_reason(way, fibre) for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))]
+    why = "; ".join(reason for reason in reasons if reason)
+    return WiredRow(_port(nic.transmit), _port(nic.receive), why or None)
+
+
+def _port(fibre: FibreResult) -> str | None:
+    return f"{fibre.port[0]}:{fibre.port[1]}" if fibre.port else None
+
+
+def _reason(way: str, fibre: FibreResult) -> str:
+    if fibre.verdict == "found":
+        return ""
+    ports = " or ".join(f"{switch}:{number}" for switch, number in fibre.candidates[:4])
+    left = f", perhaps at {ports}" if 0 < len(fibre.candidates) <= 4 else ""
+    return f"the {way} fibre is {fibre.verdict}{left}"
+
+
+def _agrees(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
+    """Return whether a file reads back as the NICs of `lab` with these rows."""
+    return _places(written) == _places(_wired(lab, rows))
+
+
+def _places(lab: Lab) -> list[object]:
+    """Return ports and unused NICs of all hosts, and paths; losses may be written otherwise."""
+    ends = [
+        (host.name, nic.name, end.switch, end.port)
+        for host in lab.hosts
+        for nic in host.nics
+        for end in (nic.transmit, nic.receive)
+    ]
+    unused = [[nic.name for nic in host.unused] for host in lab.hosts]
+    return [ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
+
+
+def _wired(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:
+    return replace(lab, hosts=tuple(_wired_host(host, rows) for host in lab.hosts))
+
+
+def _wired_host(host: LabHost, rows: dict[NicName, WiredRow]) -> LabHost:
+    nics = [
+        (_wired_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
+        for nic in host.nics
+    ]
+    unused = tuple(nic for nic, row in nics if row and row.unused)
+    return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused), unused=unused)
+
+
+def _wired_nic(nic: LabNic, row: WiredRow | None) -> LabNic:
+    if row is None:
+        return nic
+    return replace(nic, transmit=_end(row.transmit, nic.transmit), receive=_end(row.receive, nic.receive))
+
+
+def _end(port: str | None, fibre: FibreEnd) -> FibreEnd:
+    if port is None:
+        return UNKNOWN_FIBRE
+    switch, _, number = port.rpartition(":")
+    return FibreEnd(switch, int(number), fibre.loss_db or DEFAULT_FIBRE_LOSS_DB)

@@ -1,0 +1,139 @@
+"""The record of a discovery in the journal's file: its circuits before they are made, and what every round showed.
+
+After a crash the next discovery of the lab finds here which circuits are its own, removes them, and goes on after
+the last round that was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from testbed.operate.discovery.model import History, NicName, Observation, Port, Problem, Round
+from testbed.operate.owner import is_running, this_process
+
+if TYPE_CHECKING:
+    from testbed.operate.journal import Journal
+
+_TABLE = (
+    "create table if not exists discoveries (id text primary key, lab text not null, owner text not null, "
+    "started text not null, state text not null, problem text not null, circuits text not null, rounds text not null)"
+)
+Pair = tuple[Port, Port]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A discovery whose process is gone: every circuit that it may have made, and the rounds that it saw."""
+
+    id: str
+    problem: dict[str, Any]
+    circuits: frozenset[Pair]
+    rounds: History
+
+    def rounds_for(self, problem: Problem) -> History:
+        """Return its rounds if it looked for the same NICs at the same ports."""
+        return self.rounds if self.problem == _problem_json(problem) else ()
+
+
+class DiscoveryRecord:
+    """One discovery while it runs."""
+
+    def __init__(self, journal: Journal, lab: str) -> None:
+        self._journal = journal
+        self._lab = lab
+        self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._circuits: set[Pair] = set()
+        self._rounds: list[Any] = []
+        with journal.transaction() as connection:
+            connection.exec_driver_sql(_TABLE)
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
+        query = (
+            "select id, owner, problem, circuits, rounds from discoveries "
+            "where lab = ? and state = 'running' order by started"
+        )
+        with self._journal.transaction() as connection:
+            rows = connection.exec_driver_sql(query, (self._lab,)).all()
+        return tuple(_unfinished(row) for row in rows if not is_running(row[1]))
+
+    def begin(self, problem: Problem) -> None:
+        """Write down what is looked for."""
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        values = (self._id, self._lab, this_process(), now, json.dumps(_problem_json(problem)))
+        statement = "insert into discoveries values (?, ?, ?, ?, 'running', ?, '[]', '[]')"
+        with self._journal.transaction() as connection:
+            connection.exec_driver_sql(statement, values)
+
+    def intend(self, circuits: Mapping[Port, Port]) -> None:
+        """Write down circuits that are about to be made; when this returns they are on disk."""
+        self._circuits |= set(circuits.items())
+        self._write("update discoveries set circuits = ? where id = ?", json.dumps(sorted(self._circuits)))
+
+    def saw(self, round_: Round, seen: Observation) -> None:
+        """Write down what a round showed."""
+        self._rounds.append(_round_json(round_, seen))
+        self._write("update discoveries set rounds = ? where id = ?", json.dumps(self._rounds))
+
+    def finish(self, others: tuple[Unfinished, ...]) -> None:
+        """Write down that no circuit of this discovery, or of those it took over, is left."""
+        with self._journal.transaction() as connection:
+            for one in (self._id, *(other.id for other in others)):
+                connection.exec_driver_sql("update discoveries set state = 'done' where id = ?", (one,))
+
+    def _write(self, statement: str, text: str) -> None:
+        with self._journal.transaction() as connection:
+            connection.exec_driver_sql(statement, (text, self._id))
+
+
+def _unfinished(row: Any) -> Unfinished:
+    circuits = frozenset((_pair(source), _pair(target)) for source, target in json.loads(row[3]))
+    rounds = tuple(_round(one) for one in json.loads(row[4]))
+    return Unfinished(row[0], json.loads(row[2]), circuits, rounds)
+
+
+def _problem_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "nics": [list(nic) for nic in problem.nics],
+        "inputs": [list(port) for port in problem.inputs],
+        "outputs": [list(port) for port in problem.outputs],
+    }
+
+
+def _round_json(round_: Round, seen: Observation) -> dict[str, Any]:
+    return {
+        "purpose": round_.purpose,
+        "circuits": [[list(source), list(target)] for source, target in round_.circuits.items()],
+        "off": sorted(round_.off),
+        "lit": [[list(port), is_lit] for port, is_lit in seen.lit.items()],
+        "carriers": [[list(nic), carrier] for nic, carrier in seen.carriers.items()],
+        "heard": [[list(nic), [list(one) for one in speakers]] for nic, speakers in seen.heard.items()],
+        "spoke": sorted(seen.spoke),
+    }
+
+
+def _pair(words: Any) -> Any:
+    return (words[0], words[1])
+
+
+def _round(kept: Mapping[str, Any]) -> tuple[Round, Observation]:
+    heard: dict[NicName, tuple[NicName, ...]] = {
+        _pair(nic): tuple(_pair(one) for one in speakers) for nic, speakers in kept["heard"]
+    }
+    round_ = Round(
+        kept["purpose"],
+        {_pair(source): _pair(target) for source, target in kept["circuits"]},
+        frozenset(_pair(nic) for nic in kept["off"]),
+    )
+    seen = Observation(
+        {_pair(port): is_lit for port, is_lit in kept["lit"]},
+        {_pair(nic): carrier for nic, carrier in kept["carriers"]},
+        heard,
+        frozenset(_pair(nic) for nic in kept["spoke"]),
+    )
+    return round_, seen

@@ -1,0 +1,115 @@
+"""A discovery from beginning to end: left-overs of an earlier one, free ports, rounds, and all put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from testbed.lab.model import UNKNOWN_FIBRE, Lab
+from testbed.operate.discovery.devices import Devices
+from testbed.operate.discovery.evidence import Evidence
+from testbed.operate.discovery.model import Discovered, History, NicName, Port, Problem, Round
+from testbed.operate.discovery.planner import most_rounds, plan_rounds
+from testbed.operate.discovery.record import DiscoveryRecord, Unfinished
+
+Note = Callable[[str], None]
+
+
+def discover(
+    devices: Devices, record: DiscoveryRecord, note: Note = lambda _text: None, *, limit: int | None = None
+) -> Discovered:
+    """Find the fibres of every NIC of the lab file whose row lacks one.
+
+    Raises `DriftError` or `PortBusy` when somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
+    errors; circuits are removed and interfaces put back in any case, as far as devices answer.
+    """
+    others = record.unfinished()
+    leftovers = _remove_leftovers(devices, others)
+    down = devices.interfaces_down()
+    try:
+        devices.set_interfaces(down, up=True)
+        held = devices.held()
+        sought, busy = _sought(devices, wanted=_without_fibres(devices.lab))
+        inputs, outputs = devices.free_ports(held)
+        problem = Problem(sought, inputs, outputs)
+        kept = others[-1].rounds_for(problem) if others else ()
+        record.begin(problem)
+        found = _search(devices, record, problem, kept, note, limit or most_rounds(problem))
+    finally:
+        devices.put_back(down)
+    record.finish(others)
+    notes = tuple(
+        f"removed {leftovers} circuits of a discovery that did not end" for _ in range(bool(leftovers))
+    )
+    return replace(
+        found,
+        busy_circuits=tuple(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in held.items()),
+        busy_nics=busy,
+        notes=notes,
+        resumed=bool(kept),
+        circuit_changes=devices.circuit_changes,
+    )
+
+
+def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
+    return tuple(
+        (host.name, nic.name)
+        for host in lab.hosts
+        for nic in host.nics
+        if UNKNOWN_FIBRE in (nic.transmit, nic.receive)
+    )
+
+
+def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> int:
+    """Remove what discoveries that did not end have left; a circuit that they did not name is somebody else's."""
+    named = {pair for one in others for pair in one.circuits}
+    left = [pair for pair in devices.held().items() if pair in named] if named else []
+    if left:
+        devices.remove(left)
+    return len(left)
+
+
+def _sought(devices: Devices, wanted: tuple[NicName, ...]) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
+    """Return NICs to look for, and those that receive light already, which somebody uses."""
+    report = devices.probe()
+    busy = {nic for nic, found in report.nics.items() if found.carrier}
+    return (
+        tuple(nic for nic in wanted if nic not in busy),
+        tuple(nic for nic in wanted if nic in busy),
+    )
+
+
+def _search(
+    devices: Devices,
+    record: DiscoveryRecord,
+    problem: Problem,
+    kept: History,
+    note: Note,
+    limit: int,
+) -> Discovered:
+    rounds = plan_rounds(problem, limit=limit)
+    earlier = dict(enumerate(kept))  # taken over as long as the same observations give the same rounds
+    monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
+    count = 0
+    try:
+        round_ = next(rounds)
+        while True:
+            again = earlier.get(count)
+            if again and again[0] == round_:
+                seen = again[1]
+            else:
+                earlier = {}
+                record.intend(round_.circuits)
+                seen = devices.show(round_, monitored)
+            record.saw(round_, seen)
+            count += 1
+            note(_told(count, round_))
+            round_ = rounds.send(seen)
+    except StopIteration as end:
+        evidence: Evidence = end.value
+    return Discovered(evidence.results(), count, nameless=evidence.nameless())
+
+
+def _told(count: int, round_: Round) -> str:
+    off = f", {len(round_.off)} NICs off" if round_.off else ""
+    return f"round {count} ({round_.purpose}): {len(round_.circuits)} circuits{off}"
