@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -172,14 +173,20 @@ def test_ansible_writes_to_the_hosts_and_to_nothing_else(bench, tmp_path):
     ]
     inventory = tmp_path / "inventory"
     inventory.write_text("\n".join(lines) + "\n")
-    done = subprocess.run(
-        ["ansible", "all", "-i", str(inventory), "-m", "copy", "-a", "content=lab dest=/etc/of-the-lab"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={**os.environ, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
-    )
+    with tempfile.TemporaryDirectory() as sockets:  # their paths have to be short
+        done = subprocess.run(
+            ["ansible", "all", "-i", str(inventory), "-m", "copy", "-a", "content=lab dest=/etc/of-the-lab"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env={
+                **os.environ,
+                "HOME": str(tmp_path),
+                "LC_ALL": "C.UTF-8",
+                "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
+            },
+        )
     assert (done.returncode, done.stdout.count("CHANGED")) == (0, 4), done.stdout + done.stderr
     assert run(bench, dict.fromkeys("abcd", "cat /etc/of-the-lab")) == dict.fromkeys("abcd", "lab")
     assert not Path("/etc/of-the-lab").exists()

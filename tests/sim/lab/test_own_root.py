@@ -74,7 +74,9 @@ def digest_of(tree):
                     status.st_mtime_ns,
                     status.st_ctime_ns,
                 ]
-                if tree == "/etc" and Path(path).is_file():
+                if Path(path).is_symlink():  # /etc/mtab leads to /proc, which others change
+                    facts.append(os.readlink(path))
+                elif tree == "/etc" and Path(path).is_file():
                     facts.append(hashlib.sha256(Path(path).read_bytes()).hexdigest())
             found[path] = facts
     return found
