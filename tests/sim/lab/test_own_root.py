@@ -75,7 +75,7 @@ def digest_of(tree):
                     status.st_ctime_ns,
                 ]
                 if Path(path).is_symlink():  # /etc/mtab leads to /proc, which others change
-                    facts.append(os.readlink(path))
+                    facts.append(str(Path(path).readlink()))
                 elif tree == "/etc" and Path(path).is_file():
                     facts.append(hashlib.sha256(Path(path).read_bytes()).hexdigest())
             found[path] = facts
