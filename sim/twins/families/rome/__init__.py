@@ -13,6 +13,7 @@ The published material is two drivers of somebody else with their captures, so m
     rows=port|place           is a row of `port show` (ROME) headed by E12[1AE12], or by 1AE12 with its name at the end
     spares=no|yes             has each matrix (ROME) two E and four W places without a name
     colour=no|yes             is the prompt coloured
+    sessions=many|one         does a connection of SSH take many shells and commands, or end with its first
     idle_s=600, homing_s=60   when an idle session is ended, how long a homing run takes
 
 The time of one move is 40 s unless `--switch-time-ms` says otherwise. The account is admin, admin (assumption: none
@@ -58,6 +59,7 @@ _OPTIONS = (
     "rows",
     "spares",
     "colour",
+    "sessions",
     "idle_s",
     "homing_s",
 )
@@ -95,7 +97,14 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     return SwitchTwin(
         device,
         {
-            "cli": Frontend(f"{scheme}+cli", ssh.serve, ssh.execute, wire="ssh", account=account),
+            "cli": Frontend(
+                f"{scheme}+cli",
+                ssh.serve,
+                ssh.execute,
+                wire="ssh",
+                account=account,
+                one_session=settings.one_session,
+            ),
             "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),
