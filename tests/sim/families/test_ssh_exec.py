@@ -24,6 +24,7 @@ ACCOUNTS = {
     "rome": ("admin", "admin"),
     "afm": ("admin", "admin"),
 }
+NOT_SIMULATED = "simulated: no pipes, redirections, background jobs or substitutions"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -104,9 +105,51 @@ def test_with_a_terminal_lines_end_as_terminals_have_it():
         ("sudo config ocs cross-connect add 1A-9B", "Error: port out of range 1B..4B\n", 1),
         (
             "sudo config ocs cross-connect join",
-            "Error: Usage: config ocs cross-connect add|delete PAIRS\n",
+            (
+                "Usage: config ocs cross-connect [OPTIONS] COMMAND [ARGS]...\n"
+                'Try "config ocs cross-connect -h" for help.\n\nError: No such command "join".\n'
+            ),
             2,
         ),
+        (
+            "sudo config ocs cross-connect add",
+            (
+                "Usage: config ocs cross-connect add [OPTIONS] PAIRS [MODE]\n"
+                'Try "config ocs cross-connect add -h" for help.\n\nError: Missing argument "PAIRS".\n'
+            ),
+            2,
+        ),
+        (
+            "sudo config ocs cross-connect",
+            "Usage: config ocs cross-connect [OPTIONS] COMMAND [ARGS]...\n\nCommands:\n  add\n  delete\n",
+            0,
+        ),
+        (
+            "show version now",
+            (
+                'Usage: show version [OPTIONS]\nTry "show version -h" for help.\n\n'
+                "Error: Got unexpected extra argument (now)\n"
+            ),
+            2,
+        ),
+        (
+            "show interfaces",
+            (
+                'Usage: show [OPTIONS] COMMAND [ARGS]...\nTry "show -h" for help.\n\n'
+                'Error: No such command "interfaces".\n'
+            ),
+            2,
+        ),
+        ("config nonsense", "Root privileges are required for this operation\n", 1),
+        ("sudo nonsense now", "sudo: nonsense: command not found\n", 1),
+        ("exit 3", "", 3),
+        ("false; exit; echo never", "", 1),
+        ("echo one; exit 2; echo two", "one\n", 2),
+        ("exit now", "-bash: exit: now: numeric argument required\n", 2),
+        ("show version | head -1", f"{NOT_SIMULATED}\n", 2),
+        ("show version > file", f"{NOT_SIMULATED}\n", 2),
+        ("echo made; echo $(date)", f"{NOT_SIMULATED}\n", 2),
+        ("echo 'a | b' \"> c\" && true || false", "a | b > c\n", 0),
         ("reboot now", "-bash: reboot: command not found\n", 127),
         ("false; echo $?", "1\n", 0),
         ("reboot; echo \"was ${?}\" '$?'", "-bash: reboot: command not found\nwas 127 $?\n", 0),
