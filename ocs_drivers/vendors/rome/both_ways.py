@@ -7,11 +7,17 @@ customer        1               1_90            e1     w1        a row of `port 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ocs_drivers.model import CrossConnects, Step
+from ocs_drivers.errors import PortBusy
+from ocs_drivers.model import CrossConnects, Snapshot, Step
 from ocs_drivers.vendors.rome.ports import Layout, Pair
+
+TIED_HINT = (
+    "The device says that its ports are paired, so removing one direction may take down the other: disconnect both "
+    "inputs in one command, or allow it with the option one_way=yes."
+)
 
 _ROW = re.compile(
     r"\S.*?\s(?P<name>\d{1,9})\s+\S+\s+(?P<east>e\d{1,9})\s+(?P<west>w\d{1,9})\s*", re.IGNORECASE
@@ -26,6 +32,26 @@ def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """
     rows = (match for line in lines if (match := _ROW.fullmatch(line)))
     return {row["name"]: (row["east"].upper(), row["west"].upper()) for row in rows}
+
+
+def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[frozenset[Pair]]:
+    """Return each circuit with its mirrored one, where both are there.
+
+    >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
+    >>> [sorted(group) for group in two_way_circuits({(1, 4), (2, 3)}, layout)]
+    [[(1, 4), (2, 3)]]
+    """
+    mirrored = ((pair, layout.mirrored(pair)) for pair in pairs)
+    return frozenset(frozenset({pair, other}) for pair, other in mirrored if other in pairs)
+
+
+def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
+    """Return the error with what to do about it, where it is about half of a two-way circuit."""
+    tied = {pair for group in seen.tied for pair in group} if isinstance(seen, Snapshot) else set()
+    if busy.ports in tied:
+        busy.hint = TIED_HINT
+        busy.locate(device=busy.device)
+    return busy
 
 
 def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
