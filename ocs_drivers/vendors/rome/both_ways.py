@@ -55,20 +55,23 @@ def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
 
 
 def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
-    """Return the steps with each circuit and its mirrored one in one step, where both are made, or both removed."""
+    """Return the steps with each circuit and its mirrored one in one step, where both are made, or both removed.
+
+    A circuit may be removed and made again: half of a two-way circuit that stays alone.
+    """
     steps = list(steps)
-    kinds = {pair: step.kind for step in steps for pair in step.pairs.items()}
+    moves = {(step.kind, pair) for step in steps for pair in step.pairs.items()}
     joined: list[Step] = []
-    done: set[Pair] = set()
+    done: set[tuple[str, Pair]] = set()
     for step in steps:
         pairs = set(step.pairs.pairs)
-        if pairs & done:
+        if any((step.kind, pair) in done for pair in pairs):
             continue
         for pair in step.pairs.items():
             mirrored = layout.mirrored(pair)
-            if mirrored is not None and kinds.get(mirrored) == step.kind:
+            if mirrored is not None and (step.kind, mirrored) in moves:
                 pairs.add(mirrored)
-        done |= pairs
+        done |= {(step.kind, pair) for pair in pairs}
         before = joined[-1].after if joined else step.before
         after = before.pairs - pairs if step.kind == "remove" else before.pairs | pairs
         joined.append(

@@ -185,6 +185,19 @@ def test_both_halves_make_way_together(panel):
     assert requests(made)[1:] == ["connection disconnect 1 from 2", "connection create E1 to W3"]
 
 
+def test_half_that_stays_is_made_again(panel):
+    switch, made = panel(paired="both")
+    switch.connect(BOTH)
+    target = CrossConnects({1: SIZE + 3, 2: SIZE + 1})
+    assert switch.apply(target).complete
+    assert made.truth() == dict(target)
+    assert requests(made)[1:] == [
+        "connection disconnect 1 from 2",
+        "connection create E1 to W3",
+        "connection create E2 to W1",
+    ]
+
+
 @pytest.mark.parametrize("options", [{"paired": "off"}, {"paired": "one", "one_way": "yes"}])
 def test_half_may_go_where_ports_are_not_paired_or_the_option_allows_it(panel, options):
     switch, made = panel(**options)
