@@ -100,7 +100,9 @@ class GlimmerglassTl1(Tl1Driver):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with health and label now; one that is connected beyond the matrix is locked."""
         with self._session.lock():
-            elsewhere, rows = self._circuits().elsewhere, self._port_rows()
+            elsewhere = self._circuits().elsewhere
+            with self._same_line():
+                rows = self._port_rows()
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
         if missing:

@@ -56,9 +56,9 @@ def test_the_circuits_of_the_capture_are_read_over_a_plain_socket(server):
     assert verbs == [
         "ACT-USER",
         "rtrv-system-info",
-        *("rtrv-crs-fiber", "RTRV-CFG-FIBER"),
-        "RTRV-CFG-FIBER",
-        "rtrv-crs-fiber",
+        *("rtrv-crs-fiber", "RTRV-CFG-FIBER"),  # read
+        *("rtrv-crs-fiber", "RTRV-CFG-FIBER"),  # ports
+        "rtrv-crs-fiber",  # power
         "CANC-USER",
     ]
 
