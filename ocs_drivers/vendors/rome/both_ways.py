@@ -42,7 +42,7 @@ def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[froze
     [[(1, 4), (2, 3)]]
     """
     mirrored = ((pair, layout.mirrored(pair)) for pair in pairs)
-    return frozenset(frozenset({pair, other}) for pair, other in mirrored if other in pairs)
+    return frozenset(frozenset({pair, other}) for pair, other in mirrored if other and other in pairs)
 
 
 def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
