@@ -38,6 +38,7 @@ from ocs_drivers.model import (
     Event,
     Identity,
     Outcome,
+    PendingMove,
     PortInfo,
     PortState,
     Power,
@@ -93,6 +94,7 @@ class SwitchDriver(ABC):
         self._capabilities: Capabilities | None = None
         self._known: Snapshot | None = None
         self._known_at = (0, 0)
+        self._claimed: set[tuple[int, int]] = set()
         self._silence = Silence(max(SILENCE_S, timeout_s), clock)
         self._progress = Progress(None, address, clock, self._silence)
 
@@ -185,7 +187,12 @@ class SwitchDriver(ABC):
     def read(self) -> Snapshot:
         """Return the configuration the device holds now; read again, on new connections, after a broken line."""
         self._known = snapshot = self._noted(self._read)
+        self._note_claims(snapshot.pending)
         return snapshot
+
+    def _note_claims(self, pending: Iterable[PendingMove]) -> None:
+        """Note circuits that requests in a robot's queue will remove: their end is no surprise."""
+        self._claimed |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
 
     def _read_after_outage(self) -> Snapshot:
         """Read what the device holds, through a short outage of the network: a robot's move outlasts it."""
@@ -262,10 +269,14 @@ class SwitchDriver(ABC):
         """Do one step and read back until it is so; see the contract for what it raises."""
         with self._writing, self._session.lock():
             self._begin(step, guard)
-            self._known = None  # until the step is proven
+            before, self._known = self._known, None  # until the step is proven
+            self._claimed = set()
             self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
             self._progress = Progress(step, self._address, self._clock, self._silence)
             outcome = StepExecution(step, guard, self._hooks(), device=self._address, clock=self._clock).run()
+            if self.capabilities.serial_robot and before is not None:
+                self._note_claims(before.pending)
+                outcome = transaction.with_losses(step, before, outcome, self._claimed)
             self._known = outcome.read_back
             return outcome
 

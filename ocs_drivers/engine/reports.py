@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ocs_drivers.errors import (
     AuthError,
+    Conflict,
     DeviceError,
     OcsError,
     PartialApply,
@@ -70,6 +71,9 @@ def failure_of(report: ApplyReport, *, device: str) -> OcsError:
     the device's own error when it objected and nothing was done; `VerifyMismatch` when it claimed success.
     """
     error = report.outcomes[-1].error
+    if isinstance(error, Conflict):
+        error.report = report
+        return error.locate(device=device)
     if Status.UNKNOWN in report.pairs.values() or (error is not None and _anything_done(report)):
         return _partial(report, device)
     failure: OcsError

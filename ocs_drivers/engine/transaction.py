@@ -88,6 +88,29 @@ def check_undisturbed(
             )
 
 
+def with_losses(step: Step, before: Snapshot, outcome: Outcome, claimed: Collection[Pair]) -> Outcome:
+    """Return the outcome of a robot's step, failed where circuits that it does not name are gone.
+
+    `claimed` are pairs that other requests in the robot's queue were to remove.
+    """
+    if outcome.read_back is None:
+        return outcome
+    found = outcome.read_back.connections
+    kept = before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
+    gone = sorted(kept - found.pairs - frozenset(claimed))
+    if not gone:
+        return outcome
+    error = outcome.error or Conflict(
+        f"circuits that the request does not name are gone: {describe_pairs(gone)}",
+        expected=step.after,
+        found=found,
+        ports=ports_of(gone),
+        hint="The device removed them with it, or somebody else did: read, and connect them again if they are wanted.",
+    )
+    pairs = {**outcome.pairs, **dict.fromkeys(gone, Status.FAILED)}
+    return replace(outcome, status=_worst(pairs.values()), pairs=pairs, error=error)
+
+
 def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
     """Return the pairs the step was to make or remove; a whole-switch step answers for every pair found as well."""
     if step.kind == "replace":

@@ -32,6 +32,8 @@ from sim.twins.wire.listener import bound_socket
 
 PROGRAM = "python -m sim.twins"
 
+_LAST_PORT = 65535
+
 CALLED_AS = "--called-as"
 """First option, for another command that starts this one: the name that usage and errors show."""
 
@@ -142,8 +144,10 @@ async def run(options: argparse.Namespace) -> None:
 def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, socket.socket]:
     names = (*twin.needs_socket, "control")
     for name, port in ports.items():
-        if name not in names or not port.isdecimal():
-            raise SettingError(f"--port {name}={port}: frontends are {', '.join(names)}, a port is a number")
+        if name not in names or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT:
+            raise SettingError(
+                f"--port {name}={port}: frontends are {', '.join(names)}, a port is a number from 0 to {_LAST_PORT}"
+            )
     return {name: bound_socket(host, int(ports.get(name, "0"))) for name in names}
 
 

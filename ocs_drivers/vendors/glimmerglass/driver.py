@@ -98,20 +98,27 @@ class GlimmerglassTl1(Tl1Driver):
     # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with health and label now."""
-        rows = self._port_rows()
+        """Return all ports with health and label now; one that is connected beyond the matrix is locked."""
+        with self._session.lock():
+            elsewhere = self._circuits().elsewhere
+            with self._same_line():
+                rows = self._port_rows()
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
         if missing:
             raise self._desync("the list of ports leaves some out", missing)
-        return {number: self._info(number, row) for number, row in sorted(rows.items())}
+        return {
+            number: self._info(number, row, is_locked=number in elsewhere)
+            for number, row in sorted(rows.items())
+        }
 
-    def _info(self, number: int, row: codec.Port) -> PortInfo:
+    def _info(self, number: int, row: codec.Port, *, is_locked: bool) -> PortInfo:
         name = codec.input_name(row.number) if row.is_input else codec.output_name(row.number)
+        state = PortState.LOCKED if is_locked else PortState.ENABLED
         return PortInfo(
             number,
             Side.IN if row.is_input else Side.OUT,
-            PortState.ENABLED if row.healthy else PortState.FAILED,
+            state if row.healthy else PortState.FAILED,
             row.label,
             has_power_monitor=True,
             name=name,

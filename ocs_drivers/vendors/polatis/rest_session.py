@@ -17,6 +17,7 @@ from ocs_drivers.vendors.polatis import rest_codec
 _T = TypeVar("_T")
 
 _NOTHING = 204
+_NO_EQUIPMENT = {"204", "404"}
 
 
 class RestconfSession(HttpSession):
@@ -55,10 +56,15 @@ class RestconfSession(HttpSession):
         return self.get(target, read, accept=rest_codec.TYPES[self._media], statuses=(200, _NOTHING))
 
     def ports_at(self, target: str, decode: Callable[[Any], Collection[int]]) -> frozenset[int]:
-        """Return the ports that a resource lists; a switch without it has no such equipment."""
+        """Return the ports that a resource lists; none where the switch answers that it has no such equipment.
+
+        Raises `DeviceError` for every other refusal.
+        """
         try:
             return frozenset(self.get_document(target, decode))
-        except DeviceError:
+        except DeviceError as refusal:
+            if refusal.device_code not in _NO_EQUIPMENT:
+                raise
             return frozenset()
 
     def send_document(

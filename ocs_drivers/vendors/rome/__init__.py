@@ -11,6 +11,7 @@ Options of an address, for a device that is different or slower:
     idle_s               seconds after which a connection that was idle is replaced (180; an assumption)
     homing_s             seconds that a homing run may take (900)
     grace_s              seconds for which the device may ask for a homing run while a command is in process (120)
+    one_way              yes: remove one direction of a two-way circuit also from an AFM whose ports are paired (no)
     key, known_hosts     files of SSH
 """
 

@@ -12,16 +12,21 @@ from ocs_drivers.vendors.rome.dialect import Dialect
 
 _SERIAL = re.compile(r"^BOARD\b.*S/N\((?P<serial>[^)]*)\)", re.MULTILINE)
 _FIRMWARE = re.compile(r"^ACTIVE SW VER\s+(?P<version>\S+)", re.MULTILINE)
+_PAIRED = re.compile(r"^PAIRED PORT\s+Enabled\b", re.MULTILINE | re.IGNORECASE)
 _LAST_LINE = "AUTHENTICATION"
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Identity of the device; `east` and `west` are the rows that its table of ports has on each side."""
+    """Identity of the device; `east` and `west` are the rows that its table of ports has on each side.
+
+    `paired` is True where the device says that its ports are paired: a circuit may go with its mirrored one.
+    """
 
     identity: Identity
     east: int
     west: int
+    paired: bool = False
 
 
 def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
@@ -41,7 +46,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     name = kind["type"].rstrip()
     model = name if name.startswith(dialect.kind) else f"{dialect.kind} type {name}"
     identity = Identity(dialect.vendor, model, _found(_SERIAL, text), _found(_FIRMWARE, text))
-    return Board(identity, sizes["east"], sizes["west"])
+    return Board(identity, sizes["east"], sizes["west"], _PAIRED.search(text) is not None)
 
 
 def _sizes(text: str, dialect: Dialect) -> dict[str, int]:

@@ -18,7 +18,7 @@ from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import (
     DeviceError,
     OcsError,
-    PortError,
+    PortBusy,
     ProtocolDesync,
     RobotFault,
     Timeout,
@@ -38,11 +38,11 @@ from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.rome import codec, homing
 from ocs_drivers.vendors.rome.board import Board, decode_board
-from ocs_drivers.vendors.rome.both_ways import decode_logical, join_both_ways
+from ocs_drivers.vendors.rome.both_ways import decode_logical, explain_tie, join_both_ways, two_way_circuits
 from ocs_drivers.vendors.rome.dialect import ROME, Dialect
 from ocs_drivers.vendors.rome.options import Timeouts
 from ocs_drivers.vendors.rome.port_table import Table, decode_ports
-from ocs_drivers.vendors.rome.ports import Layout
+from ocs_drivers.vendors.rome.ports import Layout, check_one_matrix
 from ocs_drivers.vendors.rome.queue import Queue, decode_queue
 from ocs_drivers.vendors.rome.wait import Move, Progress, claim_on, judge_progress, why_standing
 
@@ -152,7 +152,10 @@ class RomeCli(SwitchDriver):
             pending = self._queue.moves(self._layout)
             table = self._ask(codec.SHOW_PORTS, self._decode_ports)
         making = {move.pair for move in pending if move.kind == "connect" and move.pair}
-        return Snapshot(table.connections(making), self._clock.now(), unfit=table.unfit(), pending=pending)
+        held = table.connections(making)
+        ties = self._board.paired and not self._timeouts.removes_one_way
+        tied = two_way_circuits(held.pairs, self._layout) if ties else frozenset()
+        return Snapshot(held, self._clock.now(), unfit=table.unfit(), tied=tied, pending=pending)
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their state and the number of their moves now; the label is the logical name."""
@@ -177,23 +180,13 @@ class RomeCli(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; raises `PortError` also for a new circuit between two matrices."""
-        steps = super().plan(target, seen, scope)
-        for step in steps:
-            if step.kind == "add":
-                self._check_one_matrix(step.pairs)
+        """Plan as every switch; raises `PortError` also between two matrices, `PortBusy` for half of what is tied."""
+        try:
+            steps = super().plan(target, seen, scope)
+        except PortBusy as busy:
+            raise explain_tie(busy, seen) from None
+        check_one_matrix(steps, self._layout, device=self._address)
         return join_both_ways(steps, self._layout) if self._dialect.logical_requests else steps
-
-    def _check_one_matrix(self, pairs: CrossConnects) -> None:
-        for pair in pairs.items():
-            if not self._layout.is_one_matrix(pair):
-                source, output = self._layout.names(pair)
-                raise PortError(
-                    f"{source} and {output} are not of the same matrix",
-                    device=self._address,
-                    ports=pair,
-                    hint="Choose two ports of one matrix.",
-                )
 
     # -- moving
 
@@ -276,7 +269,9 @@ class RomeCli(SwitchDriver):
             while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
                 self._clock.sleep(self.poll_s)
                 self._queue = self._read_queue()
-                self._progress.tell(len(self._queue.moves(self._layout)))
+                pending = self._queue.moves(self._layout)
+                self._note_claims(pending)
+                self._progress.tell(len(pending))
         except OcsError:  # the next read of everything meets it again
             return
 

@@ -6,8 +6,11 @@ matrix has E1..EN; of two, the second goes on counting.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from ocs_drivers.errors import PortError
+from ocs_drivers.model import Step
 
 Pair = tuple[int, int]
 
@@ -99,3 +102,16 @@ class Layout:
                 continue
             for source, output in zip(sources, reversed(outputs), strict=True):
                 yield self.number(source), self.number(output)
+
+
+def check_one_matrix(steps: Iterable[Step], layout: Layout, *, device: str) -> None:
+    """Raise `PortError` for a new circuit between two matrices."""
+    for pair in [pair for step in steps if step.kind == "add" for pair in step.pairs.items()]:
+        if not layout.is_one_matrix(pair):
+            source, output = layout.names(pair)
+            raise PortError(
+                f"{source} and {output} are not of the same matrix",
+                device=device,
+                ports=pair,
+                hint="Choose two ports of one matrix.",
+            )

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from sim.models.clock import Clock
 from sim.twins.frontends.cli_faults import CliFaults
-from sim.twins.frontends.interpreter import Interpreter, Printed, one_command
+from sim.twins.frontends.interpreter import Interpreter, Left, Printed, one_command
 from sim.twins.frontends.keyboard import Keyboard
 
 _BLUE, _PLAIN = "\x1b[1;34m", "\x1b[0m"
@@ -216,7 +216,11 @@ class _Session:
             if command.strip() in self._manner.leave:
                 return
             prompt = self._prompt().encode()
-            await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
+            try:
+                await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
+            except Left as left:
+                self.print(str(left))
+                return
 
     async def _login(self) -> str:
         """Return the user who has logged in; empty when the client left or guessed three times."""
@@ -239,7 +243,10 @@ class _Session:
     async def _answer(self, command: str) -> bytes:
         printed = await self._frontend.run(command.strip(), self.user, self._status)
         self._status = printed.status
-        return _wire(await self._paged(self._frontend.rows(printed))).encode()
+        text = _wire(await self._paged(self._frontend.rows(printed)))
+        if printed.leaves:
+            raise Left(text)
+        return text.encode()
 
     async def _paged(self, rows: Sequence[str]) -> Sequence[str]:
         """Show all pages but the last, which is left for the caller to show."""

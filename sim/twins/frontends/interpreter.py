@@ -8,10 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Output of a command, lines parted by LF without a last line end, and its exit status."""
+    """Output of a command, lines parted by LF without a last line end, and its exit status.
+
+    `leaves` is True of a command that ends the session.
+    """
 
     text: str
     status: int = 0
+    leaves: bool = False
+
+
+class Left(Exception):
+    """A line that ends the session; the argument is what it printed."""
 
 
 Execute = Callable[[str], Awaitable[Printed]]

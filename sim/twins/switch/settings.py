@@ -73,6 +73,14 @@ class TwinSettings:
         """Return an option that is yes or no; no is the default. Raises `SettingError`."""
         return self.choice(name, "no", "yes") == "yes"
 
+    @property
+    def one_session(self) -> bool:
+        """Option `sessions` of twins on SSH: a connection takes many shells and commands, or ends with its first.
+
+        Raises `SettingError`.
+        """
+        return self.choice("sessions", "many", "one") == "one"
+
     def number(self, name: str, default: float) -> float:
         """Return an option that is a number. Raises `SettingError`."""
         text = self.options.get(name, str(default))

@@ -40,13 +40,15 @@ class Frontend:
     refuses connections of this frontend (else the frontend's own logins count). `options` are what its address must
     say besides where it is. Where the client keeps a `file`, the address names one in a directory of the
     twin's, which goes when it ends, and where we listen is the option `operator`. `execute` does one command that
-    comes without a shell (SSH), and gives its exit status.
+    comes without a shell (SSH), and gives its exit status; with `one_session` a connection of SSH ends with its first
+    shell or command.
     """
 
     scheme: str
     serve: Callable[[Line], Awaitable[None]]
     execute: Callable[[Line, str], Awaitable[int]] | None = None
     wire: Wire = "tcp"
+    one_session: bool = False
     account: tuple[str, str] = ("admin", "root")
     baud: int = 38400
     max_sessions_here: bool = True
@@ -66,7 +68,8 @@ def _listener(
     if frontend.wire == "ssh":
         from sim.twins.wire.ssh_server import SshServer
 
-        return SshServer(sock, frontend.account, client, execution if frontend.execute else None)
+        executes = execution if frontend.execute else None
+        return SshServer(sock, frontend.account, client, executes, one_session=frontend.one_session)
     return Listener(sock, client)
 
 

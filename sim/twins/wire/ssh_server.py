@@ -2,6 +2,7 @@
 
 What the client types in a shell arrives as it was typed, unechoed and unedited: the device behind it does that itself.
 A request to execute one command (`ssh HOST COMMAND`) is handed to the device as it came, and ends with an exit status.
+A connection takes any number of shells and commands, at once or in turn, as OpenSSH does; the client ends it.
 Needs the extra `sim` (asyncssh).
 """
 
@@ -53,7 +54,7 @@ class ShellWriter:
             raise ConnectionResetError("the shell has ended")
 
     def close(self) -> None:
-        """End the session, and with it the connection; the client still gets what was written.
+        """End the session; the client still gets what was written.
 
         Without an exit status, as of a command that was not executed to its end, the channel is closed alone.
         """
@@ -74,11 +75,15 @@ class ShellWriter:
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    """One session: a shell with `client` to answer what is typed, or one command for `execution`."""
+    """One session: a shell with `client` to answer what is typed, or one command for `execution`.
 
-    def __init__(self, client: Client, execution: Execution | None) -> None:
+    With `ends_connection` the connection ends with it.
+    """
+
+    def __init__(self, client: Client, execution: Execution | None, *, ends_connection: bool) -> None:
         self._client = client
         self._execution = execution
+        self._ends_connection = ends_connection
         self._command: str | None = None
         self._terminal = False
         self._typed = asyncio.StreamReader()
@@ -113,8 +118,8 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
         self._typed.feed_eof()
-        if self._channel is not None:
-            self._channel.get_connection().close()  # a switch has nothing to offer besides its shell
+        if self._channel is not None and self._ends_connection:
+            self._channel.get_connection().close()
 
     async def _talk(self) -> None:
         assert self._channel is not None  # connection_made comes first
@@ -127,7 +132,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
                 writer.exit_status = None
                 writer.exit_status = await self._execution(self._typed, writer, self._command)
         except ConnectionError:
-            pass  # the client went away in the middle, as clients do
+            self._ends_connection = True  # the client went away in the middle, or a fault breaks the line
         finally:
             writer.close()
 
@@ -135,10 +140,13 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 class _Account(asyncssh.SSHServer):
     """Lets one user in, by password."""
 
-    def __init__(self, account: tuple[str, str], client: Client, execution: Execution | None) -> None:
+    def __init__(
+        self, account: tuple[str, str], client: Client, execution: Execution | None, *, one_session: bool
+    ) -> None:
         self._account = account
         self._client = client
         self._execution = execution
+        self._one_session = one_session
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -150,13 +158,13 @@ class _Account(asyncssh.SSHServer):
         return (username, password) == self._account
 
     def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
-        return _Session(self._client, self._execution)
+        return _Session(self._client, self._execution, ends_connection=self._one_session)
 
 
 class SshServer(SocketListener):
     """Runs `client` for every shell opened on `sock` and `execution` for every single command, until closed.
 
-    Without an `execution` such requests are refused.
+    Without an `execution` such requests are refused. With `one_session` a connection ends with its first session.
     """
 
     def __init__(
@@ -165,11 +173,14 @@ class SshServer(SocketListener):
         account: tuple[str, str],
         client: Client,
         execution: Execution | None = None,
+        *,
+        one_session: bool = False,
     ) -> None:
         super().__init__(sock)
         self._account = account
         self._client = client
         self._execution = execution
+        self._one_session = one_session
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._connections: set[asyncssh.SSHServerConnection] = set()
 
@@ -192,7 +203,9 @@ class SshServer(SocketListener):
         try:
             session = await asyncssh.run_server(
                 connection,
-                server_factory=lambda: _Account(self._account, self._client, self._execution),
+                server_factory=lambda: _Account(
+                    self._account, self._client, self._execution, one_session=self._one_session
+                ),
                 server_host_keys=[self._key],
                 login_timeout=LOGIN_TIMEOUT_S,
                 line_editor=False,

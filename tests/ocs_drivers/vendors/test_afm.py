@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocs_drivers import CrossConnects, Status
-from ocs_drivers.errors import OcsError, RobotFault
+from ocs_drivers.address import parse_address
+from ocs_drivers.errors import Conflict, OcsError, PortBusy, RobotFault
 from ocs_drivers.model import PendingMove, Step
-from ocs_drivers.vendors.rome import AFM, RomeCli
+from ocs_drivers.vendors.rome import AFM, RomeCli, timeouts_in
 from ocs_drivers.vendors.rome.both_ways import decode_logical, join_both_ways
 from ocs_drivers.vendors.rome.ports import Layout
 from ocs_drivers.vendors.rome.queue import decode_queue
@@ -104,10 +105,15 @@ def test_three_circuits_are_no_request():
 def panel(world) -> Iterator[Callable[..., tuple[RomeCli, Any]]]:
     opened: list[RomeCli] = []
 
-    def make(**options: str) -> tuple[RomeCli, Any]:
+    def make(one_way: str = "no", **options: str) -> tuple[RomeCli, Any]:
         made = world("afm", size=(SIZE, SIZE), **options)
         switch = RomeCli(
-            "afm+cli://memory", made.transport("cli"), timeout_s=5, dialect=AFM, clock=made.clock
+            "afm+cli://memory",
+            made.transport("cli"),
+            timeout_s=5,
+            dialect=AFM,
+            clock=made.clock,
+            timeouts=timeouts_in(parse_address(f"afm+cli://memory?one_way={one_way}")),
         )
         switch.open()
         opened.append(switch)
@@ -151,6 +157,76 @@ def test_a_device_without_a_table_of_logical_ports(panel, world):
     assert switch.connect({1: SIZE + 2, 2: SIZE + 1}).complete
     assert requests(made) == ["connection create E1 to W2", "connection create E2 to W1"]
     switch.close()
+
+
+# -- ports that the device says are paired (`PAIRED PORT Enabled`, as in both captures)
+
+
+BOTH = {1: SIZE + 2, 2: SIZE + 1}
+
+
+@pytest.mark.parametrize("change", [{1: SIZE + 3}, {1: None}])
+def test_half_of_a_two_way_circuit_is_refused(panel, change):
+    switch, made = panel(paired="both")
+    switch.connect(BOTH)
+    before = requests(made)
+    with pytest.raises(PortBusy, match=r"disconnect both inputs in one command, or .* one_way=yes") as caught:
+        switch.apply(CrossConnects({i: o for i, o in change.items() if o}), scope=change)
+    assert caught.value.ports == (2, SIZE + 1)
+    assert requests(made) == before
+    assert made.truth() == BOTH
+
+
+def test_both_halves_make_way_together(panel):
+    switch, made = panel(paired="both")
+    switch.connect(BOTH)
+    assert switch.apply(CrossConnects({1: SIZE + 3}), scope=[1, 2]).complete
+    assert made.truth() == {1: SIZE + 3}
+    assert requests(made)[1:] == ["connection disconnect 1 from 2", "connection create E1 to W3"]
+
+
+def test_half_that_stays_is_made_again(panel):
+    switch, made = panel(paired="both")
+    switch.connect(BOTH)
+    target = CrossConnects({1: SIZE + 3, 2: SIZE + 1})
+    assert switch.apply(target).complete
+    assert made.truth() == dict(target)
+    assert requests(made)[1:] == [
+        "connection disconnect 1 from 2",
+        "connection create E1 to W3",
+        "connection create E2 to W1",
+    ]
+
+
+@pytest.mark.parametrize("options", [{"paired": "off"}, {"paired": "one", "one_way": "yes"}])
+def test_half_may_go_where_ports_are_not_paired_or_the_option_allows_it(panel, options):
+    switch, made = panel(**options)
+    switch.connect(BOTH)
+    assert switch.connect({1: SIZE + 3}).complete
+    assert made.truth() == {1: SIZE + 3, 2: SIZE + 1}
+
+
+def test_a_circuit_that_goes_with_another_is_told(panel):
+    """The option allowed it, and the device took the other direction down as well: nothing is called complete."""
+    switch, made = panel(paired="both", one_way="yes")
+    switch.connect(BOTH)
+    with pytest.raises(Conflict, match=f"does not name are gone: 2->{SIZE + 1}") as caught:
+        switch.connect({1: SIZE + 3})
+    assert made.truth() == {}
+    assert caught.value.report.pairs[1, SIZE + 2] is Status.DONE
+    assert caught.value.report.pairs[2, SIZE + 1] is Status.FAILED
+    assert not caught.value.report.complete
+
+
+def test_a_circuit_that_somebody_has_queued_to_remove_is_no_surprise(panel):
+    switch, made = panel()
+    switch.connect({5: SIZE + 5})
+    other = RomeCli("afm+cli://memory2", made.transport("cli"), timeout_s=5, dialect=AFM, clock=made.clock)
+    other.open()
+    other._session.ask("connection disconnect E5 from W5", lambda lines: None)
+    assert switch.connect({1: SIZE + 3}).complete
+    assert made.truth() == {1: SIZE + 3}
+    other.close()
 
 
 @pytest.mark.parametrize("pending", ["shown", "unknown"])

@@ -19,7 +19,7 @@ from needs import needs
 from ocs_drivers import CrossConnects, open_switch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortLocked
-from ocs_drivers.model import Power
+from ocs_drivers.model import PortState, Power
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.glimmerglass import GlimmerglassTl1, codec
@@ -56,9 +56,9 @@ def test_the_circuits_of_the_capture_are_read_over_a_plain_socket(server):
     assert verbs == [
         "ACT-USER",
         "rtrv-system-info",
-        *("rtrv-crs-fiber", "RTRV-CFG-FIBER"),
-        "RTRV-CFG-FIBER",
-        "rtrv-crs-fiber",
+        *("rtrv-crs-fiber", "RTRV-CFG-FIBER"),  # read
+        *("rtrv-crs-fiber", "RTRV-CFG-FIBER"),  # ports
+        "rtrv-crs-fiber",  # power
         "CANC-USER",
     ]
 
@@ -334,6 +334,7 @@ def test_an_input_that_feeds_a_splitter_is_refused_before_a_command(world):
         assert switch.read().connections == CrossConnects()
         with pytest.raises(PortLocked) as caught:
             switch.connect({3: 49})
+        assert {port for port, info in switch.ports().items() if info.state is PortState.LOCKED} == {3}
     assert caught.value.ports == (3,)
     assert made.truth() == {}
     switch.close()

@@ -17,6 +17,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import (
     AddressError,
     AnotherDevice,
+    AuthError,
     Conflict,
     ConnectError,
     ConnectionLost,
@@ -33,6 +34,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Attenuation, PortState, Status, Step
 from ocs_drivers.protocols.http import HttpReply
 from ocs_drivers.testing import SwitchContract
+from ocs_drivers.vendors.polatis import rest_codec
 from ocs_drivers.vendors.polatis.rest_driver import PolatisRest
 from sim.twins.families.polatis.rest_frontend import RestFrontend
 
@@ -440,6 +442,21 @@ def unit(peer):
 def test_a_unit_without_size_in_its_name_has_as_many_inputs_as_outputs(unit):
     capabilities = unit().capabilities
     assert (capabilities.inputs, capabilities.outputs) == (4, 4)
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+def test_a_unit_that_refuses_to_list_its_monitors_is_not_one_without(unit, monkeypatch, status):
+    answer = Unit.answer
+
+    def refusing(self: Unit, node: str) -> bytes:
+        if node == rest_codec.POWERS.rpartition("optical-switch:")[2]:
+            return f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode()
+        return answer(self, node)
+
+    monkeypatch.setattr(Unit, "answer", refusing)
+    with pytest.raises((DeviceError, AuthError)):
+        _ = unit().capabilities
 
 
 @pytest.mark.socket

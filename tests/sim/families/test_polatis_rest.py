@@ -207,6 +207,15 @@ def test_an_output_in_use_is_refused_or_taken_as_the_option_says(world, when_occ
         (PAIRS, whole((1, 13), (2, 13))),
         (PAIRS, whole((13, 1))),
         (PAIRS, whole((1, 99))),
+        (
+            PAIRS,
+            {
+                "optical-switch:cross-connects": {
+                    "pair": [{"ingress": "\N{FULLWIDTH DIGIT ONE}", "egress": 13}]
+                }
+            },
+        ),
+        (PAIRS, {"optical-switch:cross-connects": {"pair": [{"ingress": "1" * 5000, "egress": 13}]}}),
         (f"{PAIRS}/pair=1", pair(2, 13)),
         (f"{PAIRS}/pair=1", {"optical-switch:pair": []}),
         (f"{PORTS}/port=1", {"optical-switch:port": [{"status": "ON"}]}),

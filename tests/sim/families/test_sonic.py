@@ -1,4 +1,4 @@
-"""The simulated SONiC switch, typed at by hand: published tables and modes, both books, its faults."""
+"""The simulated SONiC switch, typed at by hand: published tables and modes, configuration and hardware, its faults."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Typist:
         assert prompt == PROMPT
         return lines
 
-    def ids(self, book: str) -> list[str]:
+    def ids(self, table: str) -> list[str]:
         """Return the cross-connects of a table: `config` or `status`."""
-        return [row.split()[0] for row in self.ask(f"show ocs cross-connect {book}")[2:]]
+        return [row.split()[0] for row in self.ask(f"show ocs cross-connect {table}")[2:]]
 
     def succeeds(self, command: str) -> None:
         """Make a change that succeeds, with a moment for the hardware."""
@@ -159,6 +159,25 @@ def test_the_shell_keeps_the_exit_status_of_the_last_command(typist):
     ]
 
 
+@pytest.mark.parametrize("line", ["exit", "exit 3", "echo last; exit", "logout"])
+def test_exit_ends_the_shell(typist, line):
+    typist.client.send(line.encode() + b"\r")
+    typist.world.settle()
+    _, *printed = typist.client.received().decode().split("\r\n")
+    assert printed == (["last", ""] if "echo" in line else [""])
+    assert typist.client.closed
+
+
+def test_show_works_with_sudo_too(typist):
+    typist.succeeds("add 1A-2B")
+    assert typist.ask("sudo show ocs cross-connect config") == typist.ask("show ocs cross-connect config")
+
+
+def test_a_line_with_a_pipe_does_nothing(ocs, typist):
+    assert typist.ask(f"{SUDO}add 1A-2B | tee log")[0].startswith("simulated: no pipes")
+    assert ocs.truth() == {}
+
+
 def test_each_shell_has_its_own_exit_status(ocs, typist):
     other = Typist(ocs)
     typist.ask("false")
@@ -256,7 +275,7 @@ class TestFaults:
         typist.succeeds("add 1A-2B")
         assert Typist(ocs).ids("config") == ["1A-2B"]
 
-    def test_an_operator_changes_both_books(self, ocs, typist):
+    def test_an_operator_changes_configuration_and_hardware(self, ocs, typist):
         ocs.do("operator", connect=[[1, 66]])
         assert typist.ids("config") == typist.ids("status") == ["1A-2B"]
 
@@ -275,7 +294,7 @@ def test_any_text_is_pairs_in_range_or_invalid(text):
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "delete"]), st.integers(1, 3), st.integers(1, 3)), max_size=8)
 )
-def test_after_any_commands_both_books_agree_and_are_the_truth(world, commands):
+def test_after_any_commands_configuration_and_hardware_agree_and_are_the_truth(world, commands):
     typist = Typist(world("sonic", size=(3, 3)))
     for verb, source, sink in commands:
         typist.ask(f"{SUDO}{verb} {source}A-{sink}B" + (" update" if verb == "add" else ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,40 +24,61 @@ ACCOUNTS = {
     "rome": ("admin", "admin"),
     "afm": ("admin", "admin"),
 }
+NOT_SIMULATED = "simulated: no pipes, redirections, background jobs or substitutions"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def execute(family: str, *commands: str, terminal: bool = False, **faults: int) -> list[Any]:
-    """Return what each command printed and its exit status, each over a connection of its own."""
+def talk(
+    family: str,
+    talking: Callable[[Callable[[], Any]], Awaitable[Any]],
+    *,
+    options: dict[str, str] | None = None,
+    **faults: int,
+) -> Any:
+    """Return what `talking` returns, given what opens a connection to a twin."""
 
-    async def run() -> list[Any]:
+    async def run() -> Any:
         plant = Plant({"hosts": [], "switches": [{"name": "ocs1"}]})
-        twin = make_twin(family, TwinSettings("ocs1", 4, 4, plant, RealClock(), switch_time_s=0.001))
+        settings = TwinSettings("ocs1", 4, 4, plant, RealClock(), switch_time_s=0.001, options=options or {})
+        twin = make_twin(family, settings)
         await twin.serve({name: bound_socket("127.0.0.1", 0) for name in ("cli", "control")})
         for fault, count in faults.items():
             setattr(twin.device.faults, fault, count)
         host, _, port = twin.addresses()["cli"].rpartition("/")[2].rpartition(":")
         user, password = ACCOUNTS[family]
-        done = []
+
+        def connect() -> Any:
+            return asyncssh.connect(
+                host,
+                int(port),
+                username=user,
+                password=password,
+                known_hosts=None,
+                config=None,
+                client_keys=None,
+            )
+
         try:
             async with asyncio.timeout(20):
-                for command in commands:
-                    async with asyncssh.connect(
-                        host,
-                        int(port),
-                        username=user,
-                        password=password,
-                        known_hosts=None,
-                        config=None,
-                        client_keys=None,
-                    ) as connection:
-                        result = await connection.run(command, term_type="vt100" if terminal else None)
-                        done.append((result.stdout, result.exit_status))
+                return await talking(connect)
         finally:
             await twin.close()
-        return done
 
     return asyncio.run(run())
+
+
+def execute(family: str, *commands: str, terminal: bool = False, **faults: int) -> list[Any]:
+    """Return what each command printed and its exit status, each over a connection of its own."""
+
+    async def talking(connect: Callable[[], Any]) -> list[Any]:
+        done = []
+        for command in commands:
+            async with connect() as connection:
+                result = await connection.run(command, term_type="vt100" if terminal else None)
+                done.append((result.stdout, result.exit_status))
+        return done
+
+    return talk(family, talking, **faults)
 
 
 def test_sonic_prints_a_table_and_nothing_else():
@@ -83,9 +105,51 @@ def test_with_a_terminal_lines_end_as_terminals_have_it():
         ("sudo config ocs cross-connect add 1A-9B", "Error: port out of range 1B..4B\n", 1),
         (
             "sudo config ocs cross-connect join",
-            "Error: Usage: config ocs cross-connect add|delete PAIRS\n",
+            (
+                "Usage: config ocs cross-connect [OPTIONS] COMMAND [ARGS]...\n"
+                'Try "config ocs cross-connect -h" for help.\n\nError: No such command "join".\n'
+            ),
             2,
         ),
+        (
+            "sudo config ocs cross-connect add",
+            (
+                "Usage: config ocs cross-connect add [OPTIONS] PAIRS [MODE]\n"
+                'Try "config ocs cross-connect add -h" for help.\n\nError: Missing argument "PAIRS".\n'
+            ),
+            2,
+        ),
+        (
+            "sudo config ocs cross-connect",
+            "Usage: config ocs cross-connect [OPTIONS] COMMAND [ARGS]...\n\nCommands:\n  add\n  delete\n",
+            0,
+        ),
+        (
+            "show version now",
+            (
+                'Usage: show version [OPTIONS]\nTry "show version -h" for help.\n\n'
+                "Error: Got unexpected extra argument (now)\n"
+            ),
+            2,
+        ),
+        (
+            "show interfaces",
+            (
+                'Usage: show [OPTIONS] COMMAND [ARGS]...\nTry "show -h" for help.\n\n'
+                'Error: No such command "interfaces".\n'
+            ),
+            2,
+        ),
+        ("config nonsense", "Root privileges are required for this operation\n", 1),
+        ("sudo nonsense now", "sudo: nonsense: command not found\n", 1),
+        ("exit 3", "", 3),
+        ("false; exit; echo never", "", 1),
+        ("echo one; exit 2; echo two", "one\n", 2),
+        ("exit now", "-bash: exit: now: numeric argument required\n", 2),
+        ("show version | head -1", f"{NOT_SIMULATED}\n", 2),
+        ("show version > file", f"{NOT_SIMULATED}\n", 2),
+        ("echo made; echo $(date)", f"{NOT_SIMULATED}\n", 2),
+        ("echo 'a | b' \"> c\" && true || false", "a | b > c\n", 0),
         ("reboot now", "-bash: reboot: command not found\n", 127),
         ("false; echo $?", "1\n", 0),
         ("reboot; echo \"was ${?}\" '$?'", "-bash: reboot: command not found\nwas 127 $?\n", 0),
@@ -127,6 +191,50 @@ def test_the_robots_answer_one_command_and_end_with_0(family, commands, says):
         assert "\r" not in printed
         assert "Welcome" not in printed
         assert not re.search(r"[>#] *$", printed)
+
+
+ROBOTS = ("telescent", "rome", "afm")
+TABLE = {
+    "sonic": "show ocs port config",
+    "telescent": "switchstate input 1",
+    "rome": "port show",
+    "afm": "port show",
+}
+
+
+async def _twice(connect: Callable[[], Any], command: str) -> list[Any]:
+    async with connect() as connection:
+        return [await connection.run(command) for _ in range(2)]
+
+
+@pytest.mark.parametrize("family", sorted(TABLE))
+def test_a_connection_takes_several_commands(family):
+    """As OpenSSH does (RFC 4254, 6): the client ends the connection, not its first command."""
+    first, second = talk(family, lambda connect: _twice(connect, TABLE[family]))
+    assert (first.stdout, first.exit_status) == (second.stdout, second.exit_status)
+    assert first.stdout
+    assert first.exit_status == 0
+
+
+def test_a_connection_takes_commands_beside_a_shell_and_after_it():
+    async def talking(connect: Callable[[], Any]) -> list[Any]:
+        async with connect() as connection:
+            shell = await connection.create_process(term_type="vt100")
+            await shell.stdout.readuntil("$ ")
+            beside = await connection.run("echo beside")
+            shell.stdin.write("exit\r")
+            await shell.wait()
+            after = await connection.run("echo after")
+        return [beside.stdout, after.stdout]
+
+    assert talk("sonic", talking) == ["beside\n", "after\n"]
+
+
+@pytest.mark.parametrize("family", ROBOTS)
+def test_a_robot_may_end_the_connection_with_its_first_session(family):
+    """Unknown of real units, so an option: with `sessions=one` the second command finds no connection."""
+    with pytest.raises((asyncssh.ConnectionLost, asyncssh.ChannelOpenError)):
+        talk(family, lambda connect: _twice(connect, TABLE[family]), options={"sessions": "one"})
 
 
 def test_a_session_limit_holds_for_single_commands_too():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sim.twins.families.glimmerglass import tl1_syntax as syntax
-from sim.twins.frontends.tl1 import Handler, Lines, Send, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session
 from sim.twins.frontends.tl1_frames import Framing
 from sim.twins.frontends.tl1_syntax import Command, Denied
 from sim.twins.switch.device import SwitchDevice
@@ -47,13 +47,12 @@ class GlimmerglassTl1(Tl1Frontend):
         system: Mapping[str, str],
         quirks: Quirks,
     ) -> None:
-        super().__init__(device, account=account)
+        super().__init__(device, account=account, own_reports=quirks.reports == "yes")
         self.numbering = syntax.Numbering(device.matrix.inputs, device.matrix.outputs)
         self._system = system
         self._quirks = quirks
         self._wrong_tags = 0
         self._monitoring = "10"
-        self._changing: Tl1Session | None = None
         self._made_by: dict[int, str] = {}
         if quirks.reports != "no":
             device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
@@ -68,7 +67,7 @@ class GlimmerglassTl1(Tl1Frontend):
             "RTRV-PORT-POWER": lambda command: [self._power_row(port) for port in self._ports(command.aid)],
             "RTRV-SIGTYPE-FIBER": lambda command: [self._band_row(port) for port in self._ports(command.aid)],
             "ENT-CRS-FIBER": lambda command: self._connect(command, session),
-            "DLT-CRS-FIBER": lambda command: self._disconnect(command, session),
+            "DLT-CRS-FIBER": self._disconnect,
             "ED-PARAM": self._edit_parameter,
         }
 
@@ -87,11 +86,6 @@ class GlimmerglassTl1(Tl1Frontend):
     def pair_name(self, pair: tuple[int, int]) -> str:
         """Return a circuit as reports name it."""
         return f"{self.numbering.number(pair[0])},{self.numbering.number(pair[1])}"
-
-    def _listeners(self) -> list[Send]:
-        """Return who is told of a change: by default not the session that makes it, which waits for its answer."""
-        skipped = None if self._changing is None or self._quirks.reports == "yes" else self._changing.send
-        return [send for send in super()._listeners() if send is not skipped]
 
     # -- faults of its own
 
@@ -172,9 +166,9 @@ class GlimmerglassTl1(Tl1Frontend):
         after = self.device.matrix.added(inputs, outputs)
         waits = self._waits(command)
         self._made_by |= dict.fromkeys(inputs, session.user)
-        return await self._change(after, session, waits=waits)
+        return await self._change(after, waits=waits)
 
-    async def _disconnect(self, command: Command, session: Tl1Session) -> Lines:
+    async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.lower() == "all":
             after = matrix.emptied()
@@ -182,16 +176,12 @@ class GlimmerglassTl1(Tl1Frontend):
             after = matrix.without(*self._two_lists(command.aid))
         else:
             after = matrix.without_ports(self.numbering.ports(command.aid))
-        return await self._change(after, session, waits=self._waits(command))
+        return await self._change(after, waits=self._waits(command))
 
-    async def _change(self, after: Connections, session: Tl1Session, *, waits: bool) -> Lines:
+    async def _change(self, after: Connections, *, waits: bool) -> Lines:
         """Execute a set command, unless a fault swallows the command."""
         if not self.device.faults.take_dropped_command():
-            self._changing = session
-            try:
-                motion = self.device.change(after)
-            finally:
-                self._changing = None
+            motion = self.device.change(after)
             if motion is not None and waits:
                 await self.device.wait_idle()
         return ()

@@ -6,6 +6,7 @@ Sources: RFC 8040 (media types; error documents and their tags), RFC 7951 (YANG 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -184,6 +185,6 @@ def whole_number(value: Any) -> int:
     """Return a port number, which some clients write as a string (400 if it is none)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
         return int(value)
     raise HttpRefusal(400, error_document("invalid-value", f"{value!r} is no port number"))

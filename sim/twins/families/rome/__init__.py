@@ -11,8 +11,11 @@ The published material is two drivers of somebody else with their captures, so m
     validation=at_once|in_turn  is a request that cannot be refused before it is queued, or when its turn comes
     pending=shown|unknown     is there a command that shows the queue
     rows=port|place           is a row of `port show` (ROME) headed by E12[1AE12], or by 1AE12 with its name at the end
+    paired=one|both|off       paired ports (AFM): does the removal of one direction of a two-way circuit leave the
+                              other, or take it down as well; off: the board says that ports are not paired
     spares=no|yes             has each matrix (ROME) two E and four W places without a name
     colour=no|yes             is the prompt coloured
+    sessions=many|one         does a connection of SSH take many shells and commands, or end with its first
     idle_s=600, homing_s=60   when an idle session is ended, how long a homing run takes
 
 The time of one move is 40 s unless `--switch-time-ms` says otherwise. The account is admin, admin (assumption: none
@@ -58,16 +61,19 @@ _OPTIONS = (
     "rows",
     "spares",
     "colour",
+    "sessions",
+    "paired",
     "idle_s",
     "homing_s",
 )
 
 _ROME_ONLY = {"logical", "rows", "spares"}
+_AFM_ONLY = {"paired"}
 
 
 def rome(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raises `SettingError`."""
-    return _twin(settings.only(*_OPTIONS), "ROME")
+    return _twin(settings.only(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
 
 
 def afm(settings: TwinSettings) -> SwitchTwin:
@@ -95,7 +101,14 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     return SwitchTwin(
         device,
         {
-            "cli": Frontend(f"{scheme}+cli", ssh.serve, ssh.execute, wire="ssh", account=account),
+            "cli": Frontend(
+                f"{scheme}+cli",
+                ssh.serve,
+                ssh.execute,
+                wire="ssh",
+                account=account,
+                one_session=settings.one_session,
+            ),
             "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),
@@ -110,6 +123,7 @@ def _quirks(settings: TwinSettings, manner: Printing) -> Quirks:
     return Quirks(
         matrices=int(matrices),
         logical=cast("Scheme", logical),
+        removes_both_ways=settings.choice("paired", "one", "both", "off") == "both",
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
     )
@@ -120,6 +134,7 @@ def _commands(settings: TwinSettings, cabinet: Cabinet, manner: Printing, faults
         manner,
         spares=settings.flag("spares"),
         by_place=settings.choice("rows", "port", "place") == "place",
+        paired="Disabled" if settings.choice("paired", "one", "both", "off") == "off" else "Enabled",
         always_hints=settings.choice("homing_hint", "stuck", "always") == "always",
     )
     return Commands(

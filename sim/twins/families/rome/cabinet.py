@@ -27,12 +27,14 @@ class Quirks:
     """Behaviour that the published material leaves open.
 
     `announces_jam` in words, `validates_at_once` before queueing. `logical` is how ports are named in common.
+    `removes_both_ways`: the move that removes one direction of a two-way circuit removes the other as well.
     """
 
     matrices: int
     announces_jam: bool
     validates_at_once: bool
     logical: Scheme = "AB"
+    removes_both_ways: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +231,17 @@ class Cabinet:
             asked = self._asked.get(job.number)
             if event == "skipped" and asked is not None and asked.is_logical:
                 self._report_beginning(job)
+            if event == "done" and job.kind == "disconnect" and self._quirks.removes_both_ways:
+                self._remove_mirrored(job.pair)
             self._report_end(event, job)
             if asked is not None:
                 self._end_move(event, job, asked)
+
+    def _remove_mirrored(self, pair: Pair) -> None:
+        """Remove the circuit the other way between the same logical ports."""
+        mirrored = self.pairs(self.logical(pair[0]), self.logical(pair[1]))
+        left = set(self.device.matrix.connections.items()) - set(mirrored)
+        self.device.change(dict(sorted(left)))
 
     def _report_beginning(self, job: Job) -> None:
         """Say once for a request that it is begun."""

@@ -58,13 +58,15 @@ class Printer:
     """Formats of one device.
 
     `spares`: are there places without a name. `by_place`: does the first column show the place of a port and the
-    last its name, as other releases do. `always_hints`: is a homing run asked for whenever a command is in process.
+    last its name, as other releases do. `paired` is the word of the board for paired ports (AFM). `always_hints`: is a
+    homing run asked for whenever a command is in process.
     """
 
     manner: Manner
     spares: bool = False
     by_place: bool = False
     always_hints: bool = False
+    paired: str = "Enabled"
 
     # -- the board
 
@@ -88,7 +90,7 @@ class Printer:
             f"UP TIME          total {cabinet.device.clock.now():.0f} seconds",
             "Recovery         recovery was done",
             f"CONNECTIONS      {'connection execution is' if is_rome else 'connections are'} {enabled}",
-            *([] if is_rome else ["PAIRED PORT      Enabled"]),
+            *([] if is_rome else [f"PAIRED PORT      {self.paired}"]),
             f"OPERATION COUNT  {sum(cabinet.device.wear.values()) // 2}",
             "AUTHENTICATION   local",
         ]

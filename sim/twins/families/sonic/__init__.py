@@ -4,7 +4,8 @@ Columns of tables, modes of `add` and the words for states are those of the publ
 assumptions: the wording of refusals, that a list is done whole or not at all, that blocked and broken ports are
 refused, that tuning takes a tenth of a second (`--switch-time-ms`). The configuration survives a power cycle, as
 published; `--boot-mode` has no say. A single command (`ssh HOST COMMAND`) ends with the exit status that bash and
-SONiC's command lines give: 1 refused, 2 not understood, 127 unknown. Options:
+SONiC's command lines give: 1 refused, 2 not understood, 127 unknown. Pipes, redirections and substitutions are not
+simulated, and a line with one says so. Options:
 
     idle_s=0       seconds after which an idle shell is ended; 0 for never
 """
@@ -12,7 +13,7 @@ SONiC's command lines give: 1 refused, 2 not understood, 127 unknown. Options:
 from __future__ import annotations
 
 from sim.twins.families.sonic.commands import Commands
-from sim.twins.families.sonic.configuration import Books
+from sim.twins.families.sonic.configuration import Configuration
 from sim.twins.families.sonic.shell import UNKNOWN_STATUS, interpret
 from sim.twins.frontends.cli import CliFrontend, Manner
 from sim.twins.frontends.cli_faults import CliFaults
@@ -30,7 +31,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     account = settings.account("admin", "YourPaSsWoRd")
     device = settings.device(switch_time_s=TUNING_S)
     device.set_boot_mode("AUTOSAVE")
-    configuration = Books(device)
+    configuration = Configuration(device)
     faults = CliFaults(device.faults)
     cli = CliFrontend(
         Commands(configuration, settings.name).table(),
@@ -40,6 +41,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             greeting="Linux sonic (SIMULATED)",
             unknown="command not found",
             unknown_status=UNKNOWN_STATUS,
+            leave=frozenset({"logout"}),
             noise=NOISE,
         ),
         clock=settings.clock,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from sim.twins.families.sonic.configuration import Books, Mode, refusal_text
+from sim.twins.families.sonic.configuration import Configuration, Mode, refusal_text
 from sim.twins.families.sonic.syntax import Invalid, Pair, pair_name, parse_pairs, port_name, table
+from sim.twins.families.sonic.usage import misunderstood
 from sim.twins.frontends.cli import CommandError, Handler, Typed
 from sim.twins.frontends.interpreter import Printed
 from sim.twins.switch.matrix import Refused
@@ -14,18 +15,21 @@ from sim.twins.switch.settings import serial_number
 
 VERSION = "SONiC.simulated.0-ocs"
 _CONFIG = r"(?P<sudo>sudo )?config ocs "
+_SHOW = r"(?:sudo )?show "
 _SUCCESS = "cross-connect succeeded"
-_USAGE = "Error: Usage: config ocs cross-connect add|delete PAIRS"
 
 REFUSED_STATUS = 1
-USAGE_STATUS = 2
-"""Exit statuses of SONiC's own command lines: of what was refused, and of what cannot be understood."""
+"""Exit status of SONiC's own command lines for what was refused."""
+
+
+def _misunderstood(typed: Typed) -> Printed:
+    return misunderstood(typed.match["words"].split())
 
 
 class Commands:
     """Commands that a user can type; `user` root needs no sudo."""
 
-    def __init__(self, configuration: Books, name: str) -> None:
+    def __init__(self, configuration: Configuration, name: str) -> None:
         self._configuration = configuration
         self._name = name
         self._matrix = configuration.device.matrix
@@ -35,17 +39,18 @@ class Commands:
         changes: Mapping[str, Callable[[Typed], str | Printed]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
-            r"cross-connect .*": lambda _: Printed(_USAGE, USAGE_STATUS),
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
         }
         return {
             **{_CONFIG + pattern: self._privileged(change) for pattern, change in changes.items()},
-            r"show ocs cross-connect config": lambda _: self._cross_connects(),
-            r"show ocs cross-connect status": lambda _: self._status(),
-            r"show ocs port config": lambda _: self._ports(),
-            r"show ocs port status": lambda _: self._port_status(),
-            r"show version": lambda _: self._version(),
+            _SHOW + r"ocs cross-connect config": lambda _: self._cross_connects(),
+            _SHOW + r"ocs cross-connect status": lambda _: self._status(),
+            _SHOW + r"ocs port config": lambda _: self._ports(),
+            _SHOW + r"ocs port status": lambda _: self._port_status(),
+            _SHOW + r"version": lambda _: self._version(),
+            r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._privileged(_misunderstood),
+            r"(?:sudo )?(?P<words>show(?: .*)?)": _misunderstood,
         }
 
     def _privileged(self, change: Callable[[Typed], str | Printed]) -> Handler:

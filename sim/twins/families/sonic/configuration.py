@@ -1,4 +1,4 @@
-"""The two configuration of a SONiC switch: what is configured, and what the hardware holds.
+"""The circuits of a SONiC switch: those configured, and those that the hardware holds.
 
 The hardware is the `SwitchDevice`. The configuration follows it where somebody else changes it; a ghost is in the
 hardware only, and what a broken mirror never made is in the configuration only.
@@ -19,7 +19,7 @@ from sim.twins.wire.control import Request, VerbError
 Mode = Literal["safe", "update", "overwrite"]
 
 
-class Books:
+class Configuration:
     """Configuration and hardware of one switch, and the rules between them."""
 
     def __init__(self, device: SwitchDevice) -> None:
@@ -63,7 +63,7 @@ class Books:
         self.configured = (self.configured - doomed) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
-        """Take cross-connects out of both configuration: all of them or none. Raises `CommandError`, `Refused`."""
+        """Take cross-connects out of both: all of them or none. Raises `CommandError`, `Refused`."""
         if self.device.faults.take_dropped_command():
             return
         missing = set(pairs) - self.configured

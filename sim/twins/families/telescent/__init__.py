@@ -9,6 +9,7 @@ The published material is one driver of somebody else, so much is left open; the
     when_occupied=reject|replace does `connect --force` refuse a port in use
     errors=frame|exception       refusals in a frame of `====`, or on one line with `Exception`
     colour=yes|no                are prompt and table coloured
+    sessions=many|one            does a connection take many shells and commands, or end with its first
     idle_s=180, homing_s=60      when an idle session is ended, how long a homing run takes
 
 The time of one move is 60 s unless `--switch-time-ms` says otherwise; `--speed 1000` makes that 60 ms of ours.
@@ -41,6 +42,7 @@ _OPTIONS = (
     "when_occupied",
     "errors",
     "colour",
+    "sessions",
     "idle_s",
     "homing_s",
 )
@@ -70,6 +72,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         cli.serve,
         cli.execute,
         wire="ssh",
+        one_session=settings.one_session,
         account=(cli.manner.user, settings.password or "admin"),
     )
     return SwitchTwin(
