@@ -37,10 +37,14 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """The moment a wait must end, on a clock."""
 
-    __slots__ = ("_clock", "_end_s", "timeout_s")
+    __slots__ = ("_clock", "_end_s", "silence_s", "timeout_s")
 
-    def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, timeout_s: float, clock: Clock = SYSTEM_CLOCK, *, silence_s: float | None = None
+    ) -> None:
         self.timeout_s = timeout_s
+        self.silence_s = silence_s
+        """Seconds that the device will have answered nothing, where that is why the wait ends."""
         self._clock = clock
         self._end_s = clock.now() + timeout_s
 
@@ -59,25 +63,40 @@ class Deadline:
         self._end_s += seconds
 
 
+LOOK_S = 2.0
+"""Time to look at a device that left a question unanswered which may take longer than the limit of a silence."""
+
+
 class Silence:
     """The time that a device leaves questions unanswered, over several of them and over new connections."""
 
-    __slots__ = ("_clock", "_heard_s", "_since_s", "limit_s")
+    __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s")
 
     def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.limit_s = limit_s
         self._clock = clock
         self._since_s: float | None = None
         self._heard_s = clock.now()
+        self._allowed_s = limit_s
 
-    def asked(self) -> None:
-        """Note a question; the first since the last answer counts."""
+    def asked(self, takes_s: float | None = None) -> None:
+        """Note a question, whose answer may take `takes_s` (default: the limit); the first after an answer counts.
+
+        The limit counts from the last answer, as far as that leaves the question its time. A question that may take
+        longer than the limit is given its time, and a short while is left to look at the device after it.
+        """
+        now_s = self._clock.now()
+        takes_s = self.limit_s if takes_s is None else takes_s
         if self._since_s is None:
-            self._since_s = self._clock.now()
+            self._since_s = now_s
+            self._allowed_s = self.limit_s - min(now_s - self._heard_s, max(self.limit_s - takes_s, 0.0))
+        if takes_s > self.limit_s:
+            self._allowed_s = max(self._allowed_s, now_s - self._since_s + takes_s + LOOK_S)
 
     def heard(self) -> None:
         """Note an answer."""
         self._since_s = None
+        self._allowed_s = self.limit_s
         self._heard_s = self._clock.now()
 
     @property
@@ -87,7 +106,7 @@ class Silence:
 
     def remaining_s(self) -> float:
         """Return the seconds until the device counts as silent."""
-        return max(0.0, self.limit_s - self.lasted_s)
+        return max(0.0, self._allowed_s - self.lasted_s)
 
     def remaining_of_outage_s(self, shortest_s: float) -> float:
         """Return the seconds left to a device that nobody reaches: they count from its last answer.
@@ -96,6 +115,14 @@ class Silence:
         """
         from_answer_s = self._heard_s + self.limit_s - self._clock.now()
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
+
+    def deadline(self, timeout_s: float) -> Deadline:
+        """Return the moment when the answer to a question that is asked now must be there."""
+        self.asked(timeout_s)
+        left_s = self.remaining_s()
+        if timeout_s <= left_s:
+            return Deadline(timeout_s, self._clock)
+        return Deadline(left_s, self._clock, silence_s=self.lasted_s + left_s)
 
     @contextmanager
     def watched(self) -> Iterator[Silence]:
@@ -116,10 +143,7 @@ def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
     A question that may take longer than the limit of the silence by itself is given its time.
     """
     silence = _silence.get()
-    if silence is None or timeout_s > silence.limit_s:
-        return Deadline(timeout_s, clock)
-    silence.asked()
-    return Deadline(min(timeout_s, silence.remaining_s()), clock)
+    return Deadline(timeout_s, clock) if silence is None else silence.deadline(timeout_s)
 
 
 def answered() -> None:

@@ -126,7 +126,7 @@ class StepExecution:
 
     def run(self) -> Outcome:
         """Return the outcome. Raises `Conflict` of a device that compared by itself, and so did nothing."""
-        state = self._after(State.SENDING)
+        state = State.SENDING
         with self._hooks.silence.watched():
             while state is not State.FINISHED:
                 state = self._after(state)
@@ -199,6 +199,11 @@ class StepExecution:
             return self._hooks.look_again(self._step)
         except OcsError as again:
             again.__context__ = self._failure
+            if isinstance(self._failure, Timeout) and isinstance(again, Timeout):
+                again.sent = (
+                    self._failure.sent or again.sent
+                )  # one silence, and the second knows how long it was
+                self._failure = again.locate(device=self._device)
             return None
 
     def _wait(self) -> StepEvent:

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ocs_drivers.errors import OcsError
+from ocs_drivers.errors import ConnectError, OcsError
 from ocs_drivers.model import Event
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, answer_deadline
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport, lost, silent
 
 EVENTS_KEPT = 1024
 
@@ -120,7 +120,15 @@ class TransportSession(ABC):
                 self._connect()
 
     def _connect(self) -> None:
-        self._transport.open(max(answer_deadline(self._timeout_s, self._clock).remaining_s(), SHORTEST_S))
+        deadline = answer_deadline(self._timeout_s, self._clock)
+        if deadline.silence_s is not None and deadline.passed:
+            raise silent(self._device, deadline)
+        try:
+            self._transport.open(max(deadline.remaining_s(), SHORTEST_S))
+        except ConnectError as error:
+            if deadline.silence_s is not None and deadline.passed:
+                raise silent(self._device, deadline) from error
+            raise
         self._connections += 1
         self._start()
 

@@ -8,7 +8,10 @@ import pytest
 
 from ocs_drivers import CrossConnects, Step
 from ocs_drivers.engine.progress import EVERY_S, Progress
-from ocs_drivers.timing import Silence, answer_deadline, answered
+from ocs_drivers.errors import ConnectError, Timeout
+from ocs_drivers.protocols.session import TransportSession
+from ocs_drivers.timing import LOOK_S, Silence, answer_deadline, answered
+from ocs_drivers.transports.transport import refused, silent
 
 STEP = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
 
@@ -41,9 +44,69 @@ def test_questions_share_the_time_of_a_silence(clock):
     assert answer_deadline(5.0, clock).remaining_s() == 5.0
 
 
-def test_a_question_that_may_take_long_by_itself_is_given_its_time(clock):
+def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is_left_after_it(clock):
     with Silence(8.0, clock).watched():
         assert answer_deadline(15.0, clock).remaining_s() == 15.0
+        clock.sleep(15.0)
+        assert answer_deadline(5.0, clock).remaining_s() == LOOK_S
+        answered()
+        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+
+
+def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(clock):
+    with Silence(8.0, clock).watched():
+        clock.sleep(2.0)
+        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        clock.sleep(5.0)
+        assert answer_deadline(5.0, clock).remaining_s() == 1.0  # 8 s after the last answer
+        answered()
+        clock.sleep(30.0)
+        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        clock.sleep(5.0)
+        assert answer_deadline(5.0, clock).remaining_s() == 0.0
+
+
+def test_the_end_of_a_silence_says_how_long_it_was_and_not_to_raise_a_timeout(clock):
+    with Silence(8.0, clock).watched():
+        assert "no answer within 5 s" in str(silent("ocs", answer_deadline(5.0, clock)))
+        clock.sleep(5.0)
+        error = silent("ocs", answer_deadline(5.0, clock))
+    assert "no answer for 8 s" in str(error)
+    assert "Raise" not in str(error)
+
+
+class Unreachable:
+    """A transport that nobody answers on; notes how long it was given."""
+
+    is_open = False
+
+    def __init__(self, clock: StillClock) -> None:
+        self.clock, self.given_s = clock, []
+
+    def open(self, timeout_s: float) -> None:
+        self.given_s.append(timeout_s)
+        self.clock.sleep(timeout_s)
+        raise refused("ocs", f"no shell within {timeout_s:.3g} s")
+
+    def close(self) -> None:
+        pass
+
+
+class Session(TransportSession):
+    def _start(self) -> None:
+        raise AssertionError
+
+
+def test_connecting_to_a_silent_device_says_how_long_it_was_silent_and_does_not_try_for_no_time(clock):
+    line = Unreachable(clock)
+    session = Session(line, device="ocs", timeout_s=5.0, clock=clock)
+    with Silence(8.0, clock).watched():
+        with pytest.raises(ConnectError, match="no shell within 5 s"):
+            session.open()
+        for _ in range(2):
+            with pytest.raises(Timeout, match="no answer for 8 s"):
+                session.open()
+    assert line.given_s == [5.0, 3.0]
 
 
 def test_an_outage_counts_from_the_last_answer_and_is_given_a_short_while(clock):
