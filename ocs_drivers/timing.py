@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
@@ -37,7 +37,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """The moment a wait must end, on a clock."""
 
-    __slots__ = ("_clock", "_end_s", "silence_s", "timeout_s")
+    __slots__ = ("_clock", "_end_s", "is_part", "silence_s", "timeout_s")
 
     def __init__(
         self, timeout_s: float, clock: Clock = SYSTEM_CLOCK, *, silence_s: float | None = None
@@ -45,6 +45,8 @@ class Deadline:
         self.timeout_s = timeout_s
         self.silence_s = silence_s
         """Seconds that the device will have answered nothing, where that is why the wait ends."""
+        self.is_part = False
+        """True for a part of a longer wait, which goes on afterwards."""
         self._clock = clock
         self._end_s = clock.now() + timeout_s
 
@@ -56,6 +58,12 @@ class Deadline:
     def passed(self) -> bool:
         """True when nothing is left."""
         return self._clock.now() >= self._end_s
+
+    def part(self, seconds: float) -> Deadline:
+        """Return the end of the next `seconds` of a longer wait."""
+        part = Deadline(seconds, self._clock)
+        part.is_part = True
+        return part
 
     def extend(self, seconds: float) -> None:
         """Give more time, because something else was shown to be in the way."""
@@ -70,7 +78,7 @@ LOOK_S = 2.0
 class Silence:
     """The time that a device leaves questions unanswered, over several of them and over new connections."""
 
-    __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s")
+    __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s", "tell")
 
     def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.limit_s = limit_s
@@ -78,6 +86,7 @@ class Silence:
         self._since_s: float | None = None
         self._heard_s = clock.now()
         self._allowed_s = limit_s
+        self.tell: Callable[[], float] | None = None
 
     def asked(self, takes_s: float | None = None) -> None:
         """Note a question, whose answer may take `takes_s` (default: the limit); the first after an answer counts.
@@ -125,8 +134,9 @@ class Silence:
         return Deadline(left_s, self._clock, silence_s=self.lasted_s + left_s)
 
     @contextmanager
-    def watched(self) -> Iterator[Silence]:
-        """Let no question inside wait beyond the limit."""
+    def watched(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
+        """Let no question inside wait beyond the limit; `tell` is called in a longer wait, as often as it returns."""
+        self.tell = tell
         before = _silence.set(self)
         try:
             yield self
@@ -144,6 +154,15 @@ def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
     """
     silence = _silence.get()
     return Deadline(timeout_s, clock) if silence is None else silence.deadline(timeout_s)
+
+
+def parts_of(deadline: Deadline) -> Iterator[Deadline]:
+    """Yield the parts of a wait up to a deadline, which is the last; between them, `Silence.watched` tells of it."""
+    silence = _silence.get()
+    tell = silence.tell if silence is not None else None
+    while tell is not None and (part_s := tell()) < deadline.remaining_s():
+        yield deadline.part(part_s)
+    yield deadline
 
 
 def answered() -> None:
