@@ -120,8 +120,10 @@ class Silence:
     def remaining_of_outage_s(self, shortest_s: float) -> float:
         """Return the seconds left to a device that nobody reaches: they count from its last answer.
 
-        A short while is given from the first question on, since a pause may have been before that.
+        A short while is given from the first question on, since a pause may have been before that. An attempt at
+        their very end is given time to connect, too.
         """
+        self._allowed_s = max(self._allowed_s, self.limit_s)
         from_answer_s = self._heard_s + self.limit_s - self._clock.now()
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 

@@ -13,6 +13,7 @@ from ocs_drivers.engine.progress import EVERY_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import LOOK_S, Deadline, Silence, answer_deadline, answered
+from ocs_drivers.transports.recording import recording
 from ocs_drivers.transports.transport import refused, silent
 
 STEP = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
@@ -151,6 +152,23 @@ def test_progress_is_told_while_one_answer_is_awaited(clock, caplog, takes_s, to
     assert [record.getMessage() for record in caplog.records] == [
         f"calient+rest://h: connect 1->10: {5 * each} s so far; no answer yet" for each in range(1, told + 1)
     ]
+
+
+def test_a_calient_that_answers_late_over_rest_is_told_of_and_recorded_as_one_answer(
+    world, open_in_memory, caplog, tmp_path
+):
+    caplog.set_level(logging.INFO, "ocs_drivers.progress")
+    twin = world("calient", settings={"switch_time_s": 12.0})
+    with recording(tmp_path / "wire"):
+        switch = open_in_memory(twin, "calient+rest", "rest", activation_s="20")
+        assert switch.connect({1: 10}).complete
+        switch.close()
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "connect 1->10: 5 s so far; no answer yet",
+        "connect 1->10: 10 s so far; no answer yet",
+    ]
+    recorded = (tmp_path / "wire").read_text()
+    assert ('"lost"' in recorded, recorded.count("received") > 3) == (False, True)
 
 
 def test_an_answer_that_never_comes_ends_at_its_deadline_and_not_at_a_line_of_progress(clock):
