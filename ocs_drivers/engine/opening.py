@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ocs_drivers.errors import (
+    AddressError,
     AuthError,
     ConnectError,
     ConnectionLost,
@@ -31,6 +32,9 @@ _TOO_MANY = re.compile(r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins
 _NO_SUCH_PAGE = frozenset({"404", "405", "406", "415", "501"})
 """HTTP statuses of a server that has nothing where the scheme asks."""
 
+_NO_SUCH_COMMAND = re.compile(r"(?<!\d)-113\b")
+"""The error that SCPI has for a command that the device does not know."""
+
 
 def advise(error: OcsError) -> None:
     """Complete the hint of an error that ended the opening of a switch."""
@@ -51,7 +55,8 @@ def _hints(error: OcsError) -> list[str]:
         return [SESSIONS, CHECK_PORT] if closed else [CHECK_PORT]
     if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:
         return [CHECK_PORT]
-    if isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
+    is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.what)
+    if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
         return [ANOTHER_MAKE]
     return []
 

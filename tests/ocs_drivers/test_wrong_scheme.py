@@ -17,6 +17,8 @@ skip_without("h11")
 LANGUAGES = {
     "tl1": ("polatis+tl1", "calient+tl1", "glimmerglass+tl1"),
     "rest": ("polatis+rest", "calient+rest"),
+    "scpi": ("polatis+scpi", "dicon+scpi", "mosw+scpi"),
+    "telnet": ("rome+telnet", "afm+telnet"),
     "ssh": ("telescent+cli", "rome+cli", "afm+cli", "sonic-ocs"),
 }
 """Schemes that share a language, so that another make understands the first words."""
@@ -37,7 +39,8 @@ def url_of(shared_twin, scheme) -> str:
 
 @pytest.mark.parametrize(("scheme", "other"), CROSSINGS, ids=lambda scheme: scheme)
 def test_the_scheme_of_another_make_says_check_the_port(shared_twin, scheme, other):
-    wrong = f"{scheme}://{url_of(shared_twin, other).partition('://')[2].partition('?')[0]}"
+    place = url_of(shared_twin, other).partition("://")[2].partition("?")[0]
+    wrong = f"{scheme}://{place}{'?banks=2&channels=4' if scheme in BANKS else ''}"
     with pytest.raises(OcsError) as caught, open_switch(wrong, timeout_s=1.0):
         pass
 
