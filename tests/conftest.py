@@ -291,6 +291,10 @@ class TwinProcess:
         self._process.kill()
         self._process.wait()
 
+    def stop(self) -> None:
+        """Let it hang: connections stay, and nothing is answered. It is to be killed in the end."""
+        self._process.send_signal(signal.SIGSTOP)
+
     def close(self) -> None:
         self._lines.close()
         self._control.close()

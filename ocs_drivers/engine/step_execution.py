@@ -126,8 +126,8 @@ class StepExecution:
 
     def run(self) -> Outcome:
         """Return the outcome. Raises `Conflict` of a device that compared by itself, and so did nothing."""
-        state = self._after(State.SENDING)
-        with self._hooks.silence.watched():
+        state = State.SENDING
+        with self._hooks.silence.watched(self._hooks.progress.tell_of_question):
             while state is not State.FINISHED:
                 state = self._after(state)
         assert self._outcome is not None  # nothing finishes before a read, or the failure of one
@@ -199,6 +199,11 @@ class StepExecution:
             return self._hooks.look_again(self._step)
         except OcsError as again:
             again.__context__ = self._failure
+            if isinstance(self._failure, Timeout) and isinstance(again, Timeout):
+                again.sent = (
+                    self._failure.sent or again.sent
+                )  # one silence, and the second knows how long it was
+                self._failure = again.locate(device=self._device)
             return None
 
     def _wait(self) -> StepEvent:
@@ -215,9 +220,9 @@ class StepExecution:
             )
             self._judge(overdue)
             return StepEvent.OVERDUE
-        self._hooks.progress.tell(len(self._read_back.pending) if self._read_back else 0)
+        pending = len(self._read_back.pending) if self._read_back else 0
         left_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
-        self._clock.sleep(min(pause_s, max(left_s, 0.001)))
+        self._hooks.progress.sleep(min(pause_s, max(left_s, 0.001)), pending)
         return StepEvent.RESTED
 
     def _faulted(self, fault: OcsError) -> StepEvent:

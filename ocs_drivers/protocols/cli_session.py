@@ -238,7 +238,7 @@ class CliSession(TransportSession):
 
     def _next(self, deadline: Deadline) -> CliEvent:
         while not self._waiting:
-            self._take(self._transport.receive(deadline))
+            self._take(self._receive(deadline))
         return self._waiting.popleft()
 
     def _take(self, data: bytes) -> None:

@@ -204,7 +204,7 @@ class HttpSession(TransportSession):
         reply: HttpReply | None = None
         while reply is None:
             try:
-                data = self._transport.receive(deadline)
+                data = self._receive(deadline)
             except ConnectionLost:
                 reply = _reply_ended_by_close(connection)
                 if reply is None:

@@ -200,7 +200,7 @@ class ScpiSession(TransportSession):
 
     def _next_reply(self, deadline: Deadline) -> str:
         while not self._replies:
-            data = self._transport.receive(deadline)
+            data = self._receive(deadline)
             wire.received(self._device, data)
             self._replies.extend(self._reader.feed(data))
         answered()

@@ -9,15 +9,19 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ocs_drivers.errors import OcsError
+from ocs_drivers.errors import ConnectError, OcsError, Timeout
 from ocs_drivers.model import Event
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, answer_deadline
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, parts_of
+from ocs_drivers.transports.transport import Transport, lost, silent
 
 EVENTS_KEPT = 1024
 
 SHORTEST_S = 0.001
 """Time to connect when no time is left: none at all would mean not to wait in another sense."""
+
+
+EARLY_S = 0.05
+"""Time by which a part of a wait may end early; one that ends earlier is no end of the part."""
 
 
 class TransportSession(ABC):
@@ -120,9 +124,27 @@ class TransportSession(ABC):
                 self._connect()
 
     def _connect(self) -> None:
-        self._transport.open(max(answer_deadline(self._timeout_s, self._clock).remaining_s(), SHORTEST_S))
+        deadline = answer_deadline(self._timeout_s, self._clock)
+        if deadline.silence_s is not None and deadline.passed:
+            raise silent(self._device, deadline)
+        try:
+            self._transport.open(max(deadline.remaining_s(), SHORTEST_S))
+        except ConnectError as error:
+            if deadline.silence_s is not None and deadline.passed:
+                raise silent(self._device, deadline) from error
+            raise
         self._connections += 1
         self._start()
+
+    def _receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived, at least one byte; a longer wait in the middle of a step is told of."""
+        for part in parts_of(deadline):
+            try:
+                return self._transport.receive(part)
+            except Timeout:
+                if not part.is_part or part.remaining_s() > EARLY_S:
+                    raise
+        raise silent(self._device, deadline)
 
     def _keep_event(self, kind: str, lines: tuple[str, ...]) -> None:
         """Keep an unsolicited message for `events`."""

@@ -239,7 +239,7 @@ class Tl1Session(TransportSession):
 
     def _next_reply(self, tag: str, deadline: Deadline) -> tl1.Reply:
         while not self._replies:
-            self._take(self._transport.receive(deadline))
+            self._take(self._receive(deadline))
         reply = self._replies.popleft()
         if reply.tag != tag:
             raise ProtocolDesync(f"the reply carries tag {reply.tag}, not {tag}", received=str(reply))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ocs_drivers.credentials import Credentials, credentials_in_use
-from ocs_drivers.errors import OcsError, ProtocolDesync
+from ocs_drivers.errors import OcsError, ProtocolDesync, Timeout
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import Transport, lost
 
@@ -120,8 +120,9 @@ class _Recorded:
     def receive(self, deadline: Deadline) -> bytes:
         try:
             data = self._inner.receive(deadline)
-        except OcsError:
-            self._recorder.note(self._device, "lost")
+        except OcsError as error:
+            if not (deadline.is_part and isinstance(error, Timeout)):
+                self._recorder.note(self._device, "lost")
             raise
         self._recorder.note(self._device, "received", data)
         return data

@@ -86,6 +86,12 @@ def lost(device: str, reason: object) -> ConnectionLost:
 
 def silent(device: str, deadline: Deadline) -> Timeout:
     """Return the error for a device that has not answered by the deadline."""
+    if deadline.silence_s is not None:
+        return Timeout(
+            f"no answer for {round(deadline.silence_s, 1):g} s; the connection was closed",
+            device=device,
+            hint="Look at the device, its power and its network; the next read reconnects.",
+        )
     return Timeout(
         f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer meets nobody",
         device=device,

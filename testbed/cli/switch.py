@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ocs_drivers.engine.reports import describe_pairs
 from ocs_drivers.families import FAMILIES
 from ocs_drivers.model import PortInfo, Power
 from testbed.cli import completion
@@ -158,7 +159,11 @@ def read(context: typer.Context, as_json: AsJson = False) -> int:
         title = f"{heading(device)}: {len(rows)} connected, revision {seen.revision}"
         print_table(title, ("input", "name", "output", "name"), rows)
         print_lines(
-            [f"pending: {move.kind} {move.pair} for {move.user or 'somebody'}" for move in seen.pending]
+            [
+                f"pending: {move.kind} {describe_pairs([move.pair]) if move.pair else 'other ports'} "
+                f"for {move.user or 'somebody'}"
+                for move in seen.pending
+            ]
         )
     return DONE
 

@@ -61,6 +61,14 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done; exit code 2 when something would.")
 ]
 
+_AFTER_ROBOT = (
+    "Wait until it is done, and read again. A request that is never carried out is removed at the robot."
+)
+_AFTER_PROVISIONING = (
+    "It is provisioned without being active: connect that very pair, which activates it, or take its input over "
+    "with `apply INPUT:OUTPUT --scope INPUTS`, which deletes it."
+)
+
 
 def _check_consent(switch: OpticalSwitch, what: str, *, yes: bool) -> None:
     """Ask before a real switch is moved. Raises `RefusedToMove`."""
@@ -80,13 +88,16 @@ def connect(
         wanted = PortNames(device.ports()).pairs(pairs)
         seen = device.read()
         dropped = _dropped(wanted, seen, device, replace=replace)
+        target, scope = CrossConnects(wanted), frozenset(wanted)
+        device.plan(target, seen, scope)  # what cannot be is refused before anything is announced
         what = f"connect {len(wanted)} pairs"
         if dropped:
             what += f" and drop {describe_pairs(dropped.items())}"
-            print(f"{heading(device)}: drops {describe_pairs(dropped.items())}", file=sys.stderr, flush=True)
+            will = f"will drop {describe_pairs(dropped.items())}"
+            print(f"{heading(device)}: {will}", file=sys.stderr, flush=True)
         _check_consent(device, what, yes=yes)
         with moving(device, wanted):
-            report = device.apply(CrossConnects(wanted), scope=frozenset(wanted), expect=seen.connections)
+            report = device.apply(target, scope=scope, expect=seen.connections)
         return _show(device, report, as_json=as_json, replaced=sorted(dropped.items()))
 
 
@@ -106,7 +117,7 @@ def _dropped(
             found=seen.connections,
             device=device.address,
             ports=ports_of(queued),
-            hint="Wait until it is done, and read again; what was left behind, `disconnect` or `apply --scope` clears.",
+            hint=_AFTER_ROBOT if device.capabilities.serial_robot else _AFTER_PROVISIONING,
         )
     dropped = {i: o for i, o in seen.connections.items() if i in wanted and wanted[i] != o}
     if dropped and not replace:
@@ -158,7 +169,7 @@ def apply(
     with opened(context, is_bounded=dry_run) as device:
         names = PortNames(device.ports())
         target = CrossConnects(names.pairs(written))
-        within = None if scope is None else [names.number(text, Side.IN) for text in scope.split(",")]
+        within = None if scope is None else names.inputs(scope)
         seen = device.read()
         if expect is not None and seen.revision != expect:
             raise _changed_since(expect, seen, device)

@@ -68,21 +68,30 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         yield
         return
 
-    def ring(_signum: int, _frame: object) -> None:
-        raise TimeIsUp
-
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, _ring)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
-        yield
+        try:
+            yield
+        finally:
+            _disarm()  # in the outer `try`: an alarm that comes before it is no less the end of the time
     except TimeIsUp:
         raise TimedOut(
             f"{_without_account(address)}: not done within {timeout_s:g} s. Check the port of the address and the "
             "device; --timeout gives the command more time"
         ) from None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _ring(_signum: int, _frame: object) -> None:
+    raise TimeIsUp
+
+
+def _disarm() -> None:
+    """End the time limit that is in force, if any."""
+    if signal.getsignal(signal.SIGALRM) is _ring:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _without_account(address: str) -> str:
@@ -115,6 +124,7 @@ def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Ite
     with _progress_told():
         try:
             yield
+            _disarm()  # it has moved, and what is left is to say so
         except KeyboardInterrupt:
             raise Interrupted(f"{switch.address}: interrupted; {after}", unknown=pairs) from None
         except TimeIsUp:

@@ -57,6 +57,12 @@ class PortNames:
             )
         return found[0]
 
+    def inputs(self, text: str) -> list[int]:
+        """Return the inputs of a scope, comma between. Raises `UnknownPort`, also for none at all."""
+        if not text.strip():
+            raise UnknownPort("the scope is empty", hint="Name its inputs, or leave --scope out to mean all.")
+        return [self.number(each, Side.IN) for each in text.split(",")]
+
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
         """Return pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
         pairs: dict[int, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -64,9 +65,18 @@ def test_replace_names_what_it_drops_and_does_it(glass, testbed):
     ran = testbed("switch", glass.urls["tl1"], "connect", "1:10", "2:11", "--replace", "--json")
 
     assert ran.code == 0
-    assert "drops 1->9" in ran.err
+    assert "will drop 1->9" in ran.err
     assert ran.json["replaced"] == [[1, 9]]
     assert glass.truth() == {1: 10, 2: 11}
+
+
+def test_nothing_is_announced_that_is_refused(glass, testbed):
+    glass.do("operator", connect=[[1, 9], [4, 10]])
+    ran = testbed("switch", glass.urls["tl1"], "connect", "1:10", "--replace", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.port.busy")
+    assert "drop" not in ran.err
+    assert glass.truth() == {1: 9, 4: 10}
 
 
 def test_a_circuit_that_is_there_is_not_dropped(glass, testbed):
@@ -85,6 +95,7 @@ def test_an_empty_scope_is_not_the_whole_switch(glass, testbed):
     ran = testbed("switch", glass.urls["tl1"], "apply", "2:10", "--scope", "", "--json")
 
     assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.port.unknown")
+    assert "the scope is empty" in ran.json["error"]["message"]
     assert glass.truth() == {1: 9}
 
 
@@ -99,8 +110,29 @@ def test_the_queued_work_of_others_is_never_undone(start_twin, testbed, family, 
         ran = testbed("switch", twin.urls[front], "connect", pair, *replace, "--yes", "--json")
         assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.conflict"), ran.out + ran.err
         assert "1->15" in ran.json["error"]["message"]
+        assert "removed at the robot" in ran.json["error"]["message"]
+    assert "pending: connect 1->15 for maria" in testbed("switch", twin.urls[front], "read").out
 
     assert [job["pair"] for job in twin.do("robot")["queue"]][-1] == [1, 15]
+
+
+def test_what_is_provisioned_on_a_calient_is_cleared_as_the_error_says(start_twin, testbed):
+    twin = start_twin("calient", "--size=8x8", "--switch-time-ms=1")
+    url = twin.urls["tl1"]
+    host, _, port = url.rpartition("/")[2].rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as engineer, engineer.makefile("rwb") as line:
+        for command in (b"ACT-USER::admin:1::admin;", b"ENT-CRS::1.1.1,1.1.3:2::LAB,1WAY;"):
+            line.write(command)
+            line.flush()
+            while not line.readline().startswith(b";"):
+                pass
+
+    ran = testbed("switch", url, "connect", "1:10", "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.conflict"), ran.out
+    assert "apply INPUT:OUTPUT --scope INPUTS" in ran.json["error"]["message"]
+
+    assert testbed("switch", url, "apply", "1:10", "--scope", "1").code == 0
+    assert twin.truth() == {1: 10}
 
 
 def test_a_robot_that_dies_is_told_of_with_what_is_unknown(start_twin, tmp_path):

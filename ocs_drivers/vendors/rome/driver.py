@@ -267,11 +267,9 @@ class RomeCli(SwitchDriver):
         """Read the queue only, which is short, until there is reason to read everything."""
         try:
             while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
-                self._clock.sleep(self.poll_s)
+                self._progress.sleep(self.poll_s, len(self._queue.moves(self._layout)))
                 self._queue = self._read_queue()
-                pending = self._queue.moves(self._layout)
-                self._note_claims(pending)
-                self._progress.tell(len(pending))
+                self._note_claims(self._queue.moves(self._layout))
         except OcsError:  # the next read of everything meets it again
             return
 

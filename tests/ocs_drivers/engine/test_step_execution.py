@@ -11,7 +11,7 @@ from ocs_drivers import CrossConnects, Snapshot, Status, Step
 from ocs_drivers.engine.progress import Progress
 from ocs_drivers.engine.step_execution import TRANSITIONS, State, StepEvent, StepExecution, StepHooks
 from ocs_drivers.errors import ConnectionLost, DeviceError, RobotFault, Timeout
-from ocs_drivers.timing import Silence
+from ocs_drivers.timing import Silence, answer_deadline
 
 BEFORE, AFTER = CrossConnects(), CrossConnects({1: 9})
 STEP = Step("add", AFTER, BEFORE, AFTER, 0.0)
@@ -114,6 +114,20 @@ def test_every_state_and_every_event_is_in_the_table():
 def test_mirrors_get_their_time_after_a_cut_only():
     assert run(sent=LOST, reads=[AFTER], settle_s=3.0)[2] == 3.0
     assert run(reads=[AFTER], settle_s=3.0)[2] == 0.0
+
+
+def test_a_command_is_watched_for_silence_as_a_read_is(monkeypatch):
+    left_s = []
+
+    def send(self):
+        for _ in range(3):
+            left_s.append(answer_deadline(5.0, self._clock).remaining_s())
+            self._clock.sleep(left_s[-1])
+        return StepEvent.ACCEPTED
+
+    monkeypatch.setattr(StepExecution, "_send", send)
+    run(reads=[AFTER])
+    assert left_s == [5.0, 4.0, 0.0]
 
 
 def test_an_event_that_a_state_does_not_have_is_a_fault_of_ours(monkeypatch):
