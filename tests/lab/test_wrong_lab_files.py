@@ -45,7 +45,7 @@ BAD = {
         "name: nic1, adress: 10.100.1.1",
         16,
         "did you mean 'address'?",
-        "allowed here: name, address, transmit, receive",
+        "allowed here: name, address, transmit, receive, unused",
     ),
     "key twice": (
         "name: small",
@@ -547,7 +547,7 @@ BAD = {
         "",
         16,
         "'transmit' is missing in 'hosts[0].nics[0]'",
-        "add 'transmit: ...'",
+        "add it, or let `testbed discover labs/x.yaml -o WIRED.yaml` find all that are missing",
     ),
     "no interfaces": (NICS, "    nics: []\n", 15, "'hosts[0].nics': the list is empty", "list at least one"),
     "interfaces missing": (NICS, "", 12, "'nics' is missing in 'hosts[0]'", "add 'nics: ...'"),

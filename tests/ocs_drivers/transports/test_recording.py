@@ -29,7 +29,8 @@ def use(switch) -> dict[str, object]:
         "power": switch.power([1, size.inputs + 1]),
     }
     if size.disconnects:
-        switch.disconnect([1])
+        tied = {source for group in switch.read().tied for source, _ in group}
+        switch.disconnect([1, *sorted(tied - {1})])  # half of a two-way circuit is refused
         found["left"] = sorted(switch.read().connections.items())
     return found
 
