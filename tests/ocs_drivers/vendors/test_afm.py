@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ocs_drivers import CrossConnects, Status
 from ocs_drivers.address import parse_address
 from ocs_drivers.errors import Conflict, OcsError, PortBusy, RobotFault
-from ocs_drivers.model import PendingMove, Step
+from ocs_drivers.model import PendingMove, Snapshot, Step
 from ocs_drivers.vendors.rome import AFM, RomeCli, timeouts_in
-from ocs_drivers.vendors.rome.both_ways import decode_logical, join_both_ways
+from ocs_drivers.vendors.rome.both_ways import TIED_HINT, decode_logical, explain_tie, join_both_ways
 from ocs_drivers.vendors.rome.ports import Layout
 from ocs_drivers.vendors.rome.queue import decode_queue
 
@@ -246,3 +246,12 @@ def test_a_jam_at_the_second_move_leaves_the_first(panel):
     assert made.truth() == {1: SIZE + 2}
     assert caught.value.report.pairs[1, SIZE + 2] is Status.DONE
     assert caught.value.report.pairs[2, SIZE + 1] is not Status.DONE
+
+
+def test_only_a_refusal_about_half_of_a_two_way_circuit_is_explained():
+    pairs = CrossConnects({1: 4, 2: 3})
+    seen = Snapshot(pairs, 0.0, tied=frozenset({frozenset(pairs.items())}))
+    tied = explain_tie(PortBusy("input 2 shares a circuit", ports=(2, 3)), seen)
+    other = explain_tie(PortBusy("output 3 is taken", ports=(1, 3)), seen)
+    assert tied.hint == TIED_HINT
+    assert other.hint != TIED_HINT

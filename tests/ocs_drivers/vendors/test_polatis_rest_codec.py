@@ -208,3 +208,16 @@ def test_any_bytes_are_a_document_in_xml_or_a_desync():
     assert met["XML"] > 10, met
     assert met["pairs"] > 1, met
     assert met["desync"] > 10, met
+
+
+@pytest.mark.parametrize(
+    ("setting", "keys"),
+    [
+        (Attenuation("none"), {"port-id", "atten-mode"}),
+        (Attenuation("absolute", -10.0), {"port-id", "atten-mode", "atten-level"}),
+        (Attenuation("relative", -3.0, 2), {"port-id", "atten-mode", "atten-level", "reference-port"}),
+    ],
+)
+def test_a_setting_of_an_attenuator_names_what_it_has(setting, keys):
+    (entry,) = rest_codec.encode_attenuation(9, setting)["optical-switch:voa"]["port"]
+    assert entry.keys() == keys

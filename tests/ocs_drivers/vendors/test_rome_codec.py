@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ocs_drivers import CrossConnects
-from ocs_drivers.errors import ProtocolDesync
-from ocs_drivers.model import Identity, PendingMove, PortState
+from ocs_drivers.errors import PortError, ProtocolDesync
+from ocs_drivers.model import Identity, PendingMove, PortState, Step
 from ocs_drivers.vendors.rome import codec
 from ocs_drivers.vendors.rome.board import Board, decode_board
 from ocs_drivers.vendors.rome.dialect import AFM, ROME
 from ocs_drivers.vendors.rome.port_table import Motion, Table, decode_ports
-from ocs_drivers.vendors.rome.ports import Layout
+from ocs_drivers.vendors.rome.ports import Layout, check_one_matrix
 from ocs_drivers.vendors.rome.queue import Queue, decode_queue
 
 pytestmark = pytest.mark.codec
@@ -203,3 +203,14 @@ def test_the_request_of_somebody_else_for_cables_is_every_move_that_it_makes():
 def test_a_failure_is_known_in_small_letters_too():
     line = "08-05-2019 09:32 OPERATION VALIDATION FAILED:e6-w4 requestType=connect"
     assert codec.failure_of([line], [("E6", "W4")], "connect") == line
+
+
+def test_a_new_circuit_between_two_matrices_is_refused():
+    layout = Layout(("E1", "E2"), ("W1", "W2"), matrix={"E1": "A", "W1": "A", "E2": "B", "W2": "B"})
+    empty, pairs = CrossConnects({}), CrossConnects({1: 4})
+    check_one_matrix([Step("remove", pairs, pairs, empty)], layout, device="rome")
+    check_one_matrix(
+        [Step("add", CrossConnects({1: 3}), empty, CrossConnects({1: 3}))], layout, device="rome"
+    )
+    with pytest.raises(PortError, match="E1 and W2 are not of the same matrix"):
+        check_one_matrix([Step("add", pairs, empty, pairs)], layout, device="rome")

@@ -192,3 +192,10 @@ def test_a_thousand_pairs_fit_into_short_commands():
     pairs = [(source, 1024 + 1 + (source * 389) % 1024) for source in range(1, 1025)]
     assert max(map(len, names.lists(pairs))) <= LONGEST_LIST
     assert len(list(names.lists((source, source + 1024) for source in range(1, 1025)))) == 1
+
+
+def test_a_version_that_was_cut_off_is_a_desync():
+    whole = ["SONiC Software Version: SONiC.ocs.1", "HwSKU: OCS", "Serial Number: 7"]
+    assert codec.identity(whole).serial == "7"
+    with pytest.raises(ProtocolDesync, match="before the serial number"):
+        codec.identity(whole[:2])

@@ -7,7 +7,13 @@ import pytest
 from ocs_drivers import CrossConnects
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import PendingMove, PortState
-from ocs_drivers.vendors.telescent.codec import Cell, CommandSet, decode_cells, decode_input
+from ocs_drivers.vendors.telescent.codec import (
+    Cell,
+    CommandSet,
+    decode_cells,
+    decode_input,
+    decode_serial,
+)
 from ocs_drivers.vendors.telescent.ports import Numbering
 from ocs_drivers.vendors.telescent.table import Table
 
@@ -84,3 +90,8 @@ def test_ports_are_counted_from_nought():
     assert numbering.device_pair((3, 97)) == (2, 0)
     assert COMMANDS.connecting(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
     assert COMMANDS.disconnecting(0, 5)[-1] == ("unallocate --force -out 5", True)
+
+
+def test_a_banner_says_that_a_device_is_simulated():
+    assert decode_serial(["Network Topology Manager (SIMULATED)"]) == "SIMULATED"
+    assert decode_serial(["Network Topology Manager"]) == ""
