@@ -204,7 +204,10 @@ def verify(
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
     report = with_unfinished(report, meant.lab, runs_dir)
-    findings = [asdict(finding) for finding in report.findings]
+    findings = [
+        {key: meant.with_apply_command(text) for key, text in asdict(finding).items()}
+        for finding in report.findings
+    ]
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}

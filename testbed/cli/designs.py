@@ -89,6 +89,11 @@ class MeantDesign:
             return False
         return self.intent is None or self.intent.epoch not in (self.stored.epoch, self.stored.stated.repairs)
 
+    def with_apply_command(self, text: str) -> str:
+        """Return an advice with the command that applies this very design, not the default one."""
+        words = f"--epoch {self.intent.epoch}" if self.intent else self.stated.words
+        return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
+
     def json(self) -> dict[str, Any]:
         """Return the keys of every document: the epoch that is meant, and the newest of the lab."""
         return {

@@ -193,7 +193,7 @@ class TestKernelHosts:
         (finding,) = verified.json["findings"]
         assert finding.keys() == {"kind", "subject", "detail", "hint"}
         assert (finding["kind"], finding["subject"]) == ("missing_circuit", "a/nic1 -> b/nic1")
-        assert finding["hint"] == "run `testbed apply`"
+        assert finding["hint"] == f"run `testbed apply --epoch {verified.json['epoch']}`"
         assert "NOT PATCHED" in path.out
         assert path.code == 2
         assert "no circuit leads on from a/nic1" in path.out

@@ -73,6 +73,8 @@ def test_another_topology_is_named_and_said_in_the_heading(testbed_here, lab_fil
     assert "no fault of a fibre" in told
     document = testbed_here("verify", lab_file, "--method", "geometric", "--json").json
     assert (document["epoch"], document["stored_epoch"]) == (None, 1)
+    hints = {finding["hint"] for finding in document["findings"]}
+    assert hints == {"run `testbed apply --method geometric`"}  # the advice brings about what was compared
     same = testbed_here("verify", lab_file, "--simplex", "--json")
     assert (same.code, same.json["epoch"]) == (0, 1)
 
@@ -84,6 +86,8 @@ def test_an_earlier_epoch_is_brought_back_by_its_number(testbed_here, lab_file):
     assert default["notes"][0].endswith("; `testbed apply --epoch 1` brings it back")
     planned = testbed_here("plan", lab_file, "--epoch", 1)
     assert planned.code == 2
+    findings = testbed_here("verify", lab_file, "--epoch", 1, "--json").json["findings"]
+    assert {finding["hint"] for finding in findings} == {"run `testbed apply --epoch 1`"}
     assert planned.out.splitlines()[-1] == f"to patch it again: testbed apply {lab_file} --epoch 1"
     assert testbed_here("apply", lab_file, "--epoch", 1, "--json").json["epoch"] == 3
     assert testbed_here("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
