@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,19 +21,34 @@ if TYPE_CHECKING:
 
 _TABLE = (
     "create table if not exists discoveries (id text primary key, lab text not null, owner text not null, "
-    "started text not null, state text not null, problem text not null, circuits text not null, rounds text not null)"
+    "started text not null, state text not null, problem text not null, down text not null, "
+    "circuits text not null, rounds text not null)"
 )
 Pair = tuple[Port, Port]
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A discovery whose process is gone: every circuit that it may have made, and the rounds that it saw."""
+    """A discovery whose process is gone: its circuits before and after its last change, and the rounds that it saw.
+
+    `down` are the NICs that were set down before it began.
+    """
 
     id: str
     problem: dict[str, Any]
-    circuits: frozenset[Pair]
+    down: frozenset[NicName]
+    states: tuple[frozenset[Pair], frozenset[Pair]]
     rounds: History
+
+    def left_behind(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
+        """Return the circuits that stand now at its ports, and whether they are its own.
+
+        They are its own if they are all as before its last change, or all as after it. Anything else is the work of
+        somebody who patched since, even where a pair was once part of a round.
+        """
+        ports = {_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
+        there = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
+        return there, there in self.states
 
     def rounds_for(self, problem: Problem) -> History:
         """Return its rounds if it looked for the same NICs at the same ports."""
@@ -47,7 +62,7 @@ class DiscoveryRecord:
         self._journal = journal
         self._lab = lab
         self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        self._circuits: set[Pair] = set()
+        self._circuits: frozenset[Pair] = frozenset()
         self._rounds: list[Any] = []
         with journal.transaction() as connection:
             connection.exec_driver_sql(_TABLE)
@@ -55,25 +70,27 @@ class DiscoveryRecord:
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
         query = (
-            "select id, owner, problem, circuits, rounds from discoveries "
+            "select id, owner, problem, down, circuits, rounds from discoveries "
             "where lab = ? and state = 'running' order by started"
         )
         with self._journal.transaction() as connection:
             rows = connection.exec_driver_sql(query, (self._lab,)).all()
         return tuple(_unfinished(row) for row in rows if not is_running(row[1]))
 
-    def begin(self, problem: Problem) -> None:
-        """Write down what is looked for."""
+    def begin(self, problem: Problem, down: Collection[NicName]) -> None:
+        """Write down what is looked for, and which NICs were set down before."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        values = (self._id, self._lab, this_process(), now, json.dumps(_problem_json(problem)))
-        statement = "insert into discoveries values (?, ?, ?, ?, 'running', ?, '[]', '[]')"
+        looked_for, set_down = json.dumps(_problem_json(problem)), json.dumps(sorted(down))
+        values = (self._id, self._lab, this_process(), now, looked_for, set_down)
+        statement = "insert into discoveries values (?, ?, ?, ?, 'running', ?, ?, '[[], []]', '[]')"
         with self._journal.transaction() as connection:
             connection.exec_driver_sql(statement, values)
 
     def intend(self, circuits: Mapping[Port, Port]) -> None:
-        """Write down circuits that are about to be made; when this returns they are on disk."""
-        self._circuits |= set(circuits.items())
-        self._write("update discoveries set circuits = ? where id = ?", json.dumps(sorted(self._circuits)))
+        """Write down the circuits that stand and those that are to stand; when this returns they are on disk."""
+        states = [sorted(self._circuits), sorted(circuits.items())]
+        self._circuits = frozenset(circuits.items())
+        self._write("update discoveries set circuits = ? where id = ?", json.dumps(states))
 
     def saw(self, round_: Round, seen: Observation) -> None:
         """Write down what a round showed."""
@@ -92,9 +109,12 @@ class DiscoveryRecord:
 
 
 def _unfinished(row: Any) -> Unfinished:
-    circuits = frozenset((_pair(source), _pair(target)) for source, target in json.loads(row[3]))
-    rounds = tuple(_round(one) for one in json.loads(row[4]))
-    return Unfinished(row[0], json.loads(row[2]), circuits, rounds)
+    before, after = (
+        frozenset((_pair(source), _pair(target)) for source, target in state) for state in json.loads(row[4])
+    )
+    rounds = tuple(_round(one) for one in json.loads(row[5]))
+    down = frozenset(_pair(nic) for nic in json.loads(row[3]))
+    return Unfinished(row[0], json.loads(row[2]), down, (before, after), rounds)
 
 
 def _problem_json(problem: Problem) -> dict[str, Any]:

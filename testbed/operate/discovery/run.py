@@ -24,23 +24,21 @@ def discover(
     errors; circuits are removed and interfaces put back in any case, as far as devices answer.
     """
     others = record.unfinished()
-    leftovers = _remove_leftovers(devices, others)
-    down = devices.interfaces_down()
+    notes = _remove_leftovers(devices, others)
+    found_down = devices.interfaces_down()
+    down = found_down.intersection(*(one.down for one in others))  # the rest was set down by those
     try:
-        devices.set_interfaces(down, up=True)
+        devices.set_interfaces(found_down, up=True)
         held = devices.held()
         sought, busy = _sought(devices, wanted=_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(held)
         problem = Problem(sought, inputs, outputs)
         kept = others[-1].rounds_for(problem) if others else ()
-        record.begin(problem)
+        record.begin(problem, down)
         found = _search(devices, record, problem, kept, note, limit or most_rounds(problem))
     finally:
         devices.put_back(down)
     record.finish(others)
-    notes = tuple(
-        f"removed {leftovers} circuits of a discovery that did not end" for _ in range(bool(leftovers))
-    )
     return replace(
         found,
         busy_circuits=tuple(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in held.items()),
@@ -60,13 +58,24 @@ def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
     )
 
 
-def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> int:
-    """Remove what discoveries that did not end have left; a circuit that they did not name is somebody else's."""
-    named = {pair for one in others for pair in one.circuits}
-    left = [pair for pair in devices.held().items() if pair in named] if named else []
-    if left:
-        devices.remove(left)
-    return len(left)
+def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple[str, ...]:
+    """Remove what discoveries that did not end have left, and return what is to be said of it.
+
+    Circuits that are not exactly as such a discovery had them are somebody else's, and stay.
+    """
+    notes = []
+    for one in others:
+        there, is_its_own = one.left_behind(devices.held())
+        if there and is_its_own:
+            devices.remove(there)
+            notes.append(f"removed {len(there)} circuits of a discovery that did not end")
+        elif there:
+            named = ", ".join(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in sorted(there))
+            notes.append(
+                f"left alone, at ports of a discovery that did not end: {named}; somebody has patched since. "
+                "Remove with `testbed switch` what nobody wants, then discover again"
+            )
+    return tuple(notes)
 
 
 def _sought(devices: Devices, wanted: tuple[NicName, ...]) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:

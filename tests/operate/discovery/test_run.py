@@ -192,12 +192,35 @@ def test_a_kill_at_any_probe_is_made_good_by_the_next_discovery(truth, switch, t
             found = discover(second, DiscoveryRecord(journal, "t"))
             assert found_ports(found) == true_ports(truth.lab)
             assert switch.held == foreign
+            assert second.down == set()  # as before the first
             assert DiscoveryRecord(journal, "t").unfinished() == ()
             resumed += found.resumed
             assert first.probes + second.probes <= first.probes + 1 + found.rounds
         kill_at += 1
     assert kill_at >= 5
     assert resumed >= kill_at - 3
+
+
+@pytest.mark.parametrize("kill_at", [3, 4, 5])
+def test_what_somebody_patched_after_a_kill_is_left_alone(truth, switch, journal, monkeypatch, kill_at):
+    """One circuit of the last round again, made by another: a discovery has all of a round, or none."""
+    first = Laboratory(truth.lab, switch, journal)
+    first.kill_at = kill_at
+    with pytest.raises(Killed):
+        discover(first, DiscoveryRecord(journal, "t"))
+    assert len(switch.held) > 1
+    theirs = CrossConnects([min(switch.held.items())])
+    switch.held = theirs
+    monkeypatch.setattr(record_module, "is_running", lambda _owner: False)
+    second = Laboratory(truth.lab, switch, journal)
+    second.down = set(first.down)
+
+    found = discover(second, DiscoveryRecord(journal, "t"))
+
+    assert switch.held == theirs
+    ((source, target),) = theirs.items()
+    assert found.busy_circuits == (f"ocs1:{source} -> {target}",)
+    assert "somebody has patched since" in found.notes[0]
 
 
 def _used(truth):
