@@ -75,7 +75,12 @@ def command(place: Path, disk: Path, *words: str, prepare: str = "") -> subproce
     )
 
 
-LOOKS = [("plan", "lab.yaml"), ("verify", "lab.yaml"), ("path", "a", "c", "--lab", "lab.yaml")]
+LOOKS = [
+    ("plan", "lab.yaml"),
+    ("verify", "lab.yaml"),
+    ("path", "a", "c", "--lab", "lab.yaml"),
+    ("repair", "lab.yaml"),
+]
 
 
 @pytest.mark.parametrize("words", LOOKS, ids=lambda words: words[0])
@@ -85,7 +90,7 @@ def test_looking_works_where_nothing_can_be_written(place, disk, words):
     shutil.rmtree(place / "disk" / "runs", ignore_errors=True)
     assert (done.returncode, done.stderr) == (0, "")
     heading = done.stdout.splitlines()[0]
-    assert "; epoch 1 (verified, " in heading
+    assert "epoch 1 (verified, " in heading
     assert heading.endswith("): --simplex")
 
 

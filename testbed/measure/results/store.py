@@ -28,6 +28,7 @@ from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.database import Database, Row
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import (
+    Json,
     LabInfo,
     RunSummary,
     StoredCircuit,
@@ -104,14 +105,14 @@ class RunStore:
             environment={row.name: row.value for row in rows.environment},
             topologies=tuple(_topology(row.topology) for row in rows.topologies),
             circuits=_circuits_by_topology(rows.circuits),
-            phases=tuple(map(_phase, rows.phases)),
+            phases=tuple(_phase(row.name, row.at, row.data) for row in rows.phases),
             timings=read_rows(summary.directory / "timings.parquet", Timing),
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
         )
 
     def phases_of(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
         """Return what all runs on a lab kept under one name, the newest first."""
-        return tuple(map(_phase, self._database.phases_of(lab, name)))
+        return tuple(_phase(name, at, data) for at, data in self._database.phases_of(lab, name))
 
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
@@ -156,10 +157,11 @@ def _lab_info(data: Mapping[str, object]) -> LabInfo:
     return LabInfo(**{**data, **lists})  # type: ignore[arg-type]
 
 
-def _phase(row: Row) -> StoredPhase:
+def _phase(name: str, at: str, data: Mapping[str, Json]) -> StoredPhase:
     """Return a phase with its figures by the names of today, also where an earlier release wrote it."""
-    data = {_NAMES_NOW.get(key, key): value for key, value in row.data.items()}
-    return StoredPhase(row.name, datetime.fromisoformat(row.at), data)
+    return StoredPhase(
+        name, datetime.fromisoformat(at), {_NAMES_NOW.get(key, key): value for key, value in data.items()}
+    )
 
 
 def _topology(data: Mapping[str, object]) -> StoredTopology:
