@@ -87,6 +87,7 @@ def test_iperf3_measures_a_link(bench):
     assert report["start"]["connected"][0]["remote_host"] == "10.100.2.100"
 
 
+@pytest.mark.long  # on a busy machine lldpd's frames took over 45 s in 2 of 4 runs, for a reason not found yet
 @installed("lldpd")
 def test_lldpd_names_the_neighbours_of_the_ring(bench):
     run(
@@ -96,7 +97,8 @@ def test_lldpd_names_the_neighbours_of_the_ring(bench):
         ),
     )
     names = "lldpcli -f keyvalue show neighbors | sed -n 's/.*chassis.name=//p' | sort"
-    wait = f"for i in $(seq 300); do [ $({names} | wc -l) = 2 ] && break; sleep 0.1; done; {names}"
+    again = "lldpcli update > /dev/null; sleep 0.3"  # sends at once, also where the first frames met nobody
+    wait = f"for i in $(seq 150); do [ $({names} | wc -l) = 2 ] && break; {again}; done; {names}"
     seen = run(bench, dict.fromkeys("abcd", wait))
     run(bench, dict.fromkeys("abcd", "pkill lldpd"))
     assert {host: [name.split(".")[0] for name in text.split()] for host, text in seen.items()} == {
