@@ -117,6 +117,8 @@ class Device:
                 connection.abort()
                 await connection.wait_closed()
             await self.server.wait_closed()
+            accepted_late = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*accepted_late, return_exceptions=True)
 
         self.run(down())
 
