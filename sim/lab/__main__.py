@@ -28,7 +28,7 @@ from sim.twins.hosts.netns import KernelFault
 if TYPE_CHECKING:
     import asyncio
 
-    from sim.lab.document import Document
+    from sim.lab.model import Document
 
 _STDIN = 0
 

@@ -9,92 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
-from typing import Any, Literal
+from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from sim.lab.errors import LabError
+from sim.lab.model import Address, Document, HostDocument, Place, SwitchDocument
+from sim.twins.families.family_list import FAMILIES
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.hosts.twin import MANAGEMENT_LINK
-from sim.twins.switch.device import BootMode
 
-Place = tuple[str | int, ...]
 _RESERVED_HOSTS = ("fab", "mgmt", "localhost")
 _RESERVED_NICS = ("lo", MANAGEMENT_LINK)
 _CONTROL_PORT = 7000
 _DEFAULT_GBPS = 25.0
 _ETHERNET_HEADER_BYTES = 14
 _LONGEST_PREFIX = 29
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Address at which a device answers."""
-
-    host: IPv4Address
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchDocument:
-    """One switch twin: its three addresses and its character."""
-
-    name: str
-    inputs: int
-    outputs: int
-    scpi: Address
-    tl1: Address
-    control: Address
-    switch_time_s: float
-    boot_mode: BootMode
-    user: str
-    password: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostDocument:
-    """One host: management address, SSH port, NIC names in order; addresses in the fabric with their names."""
-
-    name: str
-    management: Address
-    nics: tuple[str, ...]
-    fabric: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A checked wiring document; `raw` is what the plant reads. `represents_gbps` chooses the NICs' modules."""
-
-    lab: str
-    hosts_mode: Literal["kernel", "model"]
-    subnet: IPv4Network
-    control: Address
-    link: LinkShape
-    represents_gbps: float
-    authorized_key: str
-    switches: tuple[SwitchDocument, ...]
-    hosts: tuple[HostDocument, ...]
-    raw: Mapping[str, Any]
-
-    @property
-    def root_address(self) -> IPv4Address:
-        """Our own address in the management network: its first."""
-        return self.subnet[1]
-
-    @property
-    def twin_addresses(self) -> tuple[IPv4Address, ...]:
-        """Addresses that the twins need in the management namespace, each once."""
-        listeners = [self.control.host]
-        for switch in self.switches:
-            listeners += [switch.scpi.host, switch.tl1.host, switch.control.host]
-        return tuple(sorted(set(listeners) - {self.root_address}))
+_POLATIS_SWITCH_TIME_S = 0.02
 
 
 def parse(text: str) -> Document:
@@ -182,19 +116,36 @@ def _typed(raw: Mapping[str, Any]) -> Document:
 
 
 def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
-    scpi, tl1, control = (_address(entry[key], "switches", at, key) for key in ("scpi", "tl1", "control"))
+    family = entry["kind"]
+    if family not in FAMILIES:
+        hint = f"Name one of {', '.join(FAMILIES)}"
+        raise _wrong(("switches", at, "kind"), f"there is no simulated switch {family!r}", hint)
+    frontends = {
+        scheme: _address(text, *place) for scheme, text, place in _frontends(entry, ("switches", at))
+    }
     return SwitchDocument(
         name=entry["name"],
+        family=family,
         inputs=entry["inputs"],
         outputs=entry["outputs"],
-        scpi=scpi,
-        tl1=tl1,
-        control=control,
-        switch_time_s=entry.get("switch_time_s", 0.02),
+        frontends=frontends,
+        control=_address(entry["control"], "switches", at, "control"),
+        switch_time_s=entry.get("switch_time_s", _POLATIS_SWITCH_TIME_S if family == "polatis" else None),
+        speed=entry.get("speed", 1.0),
+        options=entry.get("options", {}),
         boot_mode=entry.get("boot_mode", "DARK"),
-        user=entry.get("user", "admin"),
-        password=entry.get("password", "root"),
+        user=entry.get("user"),
+        password=entry.get("password"),
     )
+
+
+def _frontends(entry: Mapping[str, Any], at: Place) -> Iterator[tuple[str, str, Place]]:
+    """Yield scheme, address and place of every frontend; a Polatis has two, each with a key of its own."""
+    for key in ("scpi", "tl1"):
+        if key in entry:
+            yield f"polatis+{key}", entry[key], (*at, key)
+    for scheme, text in entry.get("frontends", {}).items():
+        yield scheme, text, (*at, "frontends", scheme)
 
 
 def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
@@ -273,8 +224,11 @@ def _check_addresses(document: Document) -> None:
     """Check that everything answers inside the management network, each at its own place, hosts not where we do."""
     listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
     for at, switch in enumerate(document.switches):
-        for key, address in (("scpi", switch.scpi), ("tl1", switch.tl1), ("control", switch.control)):
-            listeners.append((("switches", at, key), address))
+        entry = document.raw["switches"][at]
+        listeners += [
+            (place, switch.frontends[scheme]) for scheme, _, place in _frontends(entry, ("switches", at))
+        ]
+        listeners.append((("switches", at, "control"), switch.control))
     hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
     for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
         _check_inside(document.subnet, place, ip)

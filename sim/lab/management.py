@@ -11,9 +11,9 @@ import subprocess
 from ipaddress import IPv4Network
 from typing import Any
 
-from sim.lab.document import Document
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames
+from sim.lab.model import Document
 from sim.twins.hosts import netns
 from sim.twins.hosts.twin import MANAGEMENT_LINK
 

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim
-from sim.lab.document import Address, Document, SwitchDocument
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
 from sim.lab.management import build_management, check_free, subnet_taken
-from sim.models.clock import RealClock
-from sim.twins.families import make_twin
+from sim.lab.model import Address, Document
+from sim.lab.switch_twins import addresses_of, switch_twin
 from sim.twins.hosts import netns
 from sim.twins.hosts.interfaces import InterfaceWatch
 from sim.twins.hosts.keys import make_keys, ssh_files
@@ -33,8 +32,6 @@ from sim.twins.hosts.transceivers.command import transceiver_verb
 from sim.twins.hosts.transceivers.host_command import ethtool_script
 from sim.twins.hosts.twin import HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
-from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import ControlServer
 
 
@@ -187,8 +184,8 @@ async def _start_devices(
     await control.serve(_listen(document, namespace, document.control))
     stack.push_async_callback(control.close)
     for switch in document.switches:
-        twin = _switch_twin(switch, plant)
-        addresses = {"scpi": switch.scpi, "tl1": switch.tl1, "control": switch.control}
+        twin = switch_twin(switch, plant)
+        addresses = {"control": switch.control, **addresses_of(twin, switch)}
         await twin.serve({name: _listen(document, namespace, address) for name, address in addresses.items()})
         stack.push_async_callback(twin.close)
     return plant
@@ -206,18 +203,3 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
         if document.hosts_mode == "model" and error.code == "address_in_use":
             raise subnet_taken(document.subnet, error.what) from error
         raise
-
-
-def _switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
-    settings = TwinSettings(
-        switch.name,
-        switch.inputs,
-        switch.outputs,
-        plant=plant,
-        clock=RealClock(),
-        switch_time_s=switch.switch_time_s,
-        boot_mode=switch.boot_mode,
-        user=switch.user,
-        password=switch.password,
-    )
-    return make_twin("polatis", settings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
@@ -16,6 +16,24 @@ from testbed.lab.document import Document, Location
 from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema, TwinSchema
 
 Direction = Literal["transmit", "receive"]
+
+LANGUAGE_PORTS: Mapping[str, int] = {"polatis+scpi": 5025, "polatis+tl1": 3082}
+"""Languages of a simulated Polatis, which answers in both, and their ports."""
+
+SIMULATED_LANGUAGES = (
+    *LANGUAGE_PORTS,
+    "polatis+rest",
+    "calient+tl1",
+    "calient+rest",
+    "glimmerglass+tl1",
+    "telescent+cli",
+    "rome+cli",
+    "rome+telnet",
+    "afm+cli",
+    "afm+telnet",
+    "sonic-ocs",
+)
+"""Schemes of switches that a simulated lab may have: matrices that answer on a network."""
 
 
 class Endpoint(NamedTuple):
@@ -133,9 +151,13 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
         if place.port is not None and not 1 <= place.port <= 65535:
             raise document.error(where, f"there is no TCP port {place.port}", "write one from 1 to 65535")
-        if schema.simulated and place.language not in ("polatis+scpi", "polatis+tl1"):
-            what = f"there is no simulated switch that speaks '{place.language}'"
-            raise document.error(where, what, "use polatis+scpi:// or polatis+tl1://, or 'simulated: false'")
+        if schema.simulated and place.language not in SIMULATED_LANGUAGES:
+            what = f"there is no simulated switch that speaks '{place.language}' in a lab"
+            known = ", ".join(SIMULATED_LANGUAGES)
+            raise document.error(where, what, f"use one of {known}; or 'simulated: false'")
+        if schema.simulated and place.port is None and place.language not in LANGUAGE_PORTS:
+            what = f"the simulated switch '{switch.name}' has no TCP port"
+            raise document.error(where, what, f"write {place.language}://{place.host}:PORT")
         if schema.simulated and _numeric(switch.address) is None:
             what = f"the simulated switch '{switch.name}' has no numeric address"
             raise document.error(where, what, f"give it an address inside {schema.management}")
@@ -150,7 +172,7 @@ def _check_twin_ports(document: Document, index: int, twin: TwinSchema, place: E
     """Raise unless the listeners of a twin, all on its one address, have ports of their own."""
     taken = {place.port or 0: "its address"}
     own = {"tl1_port": twin.tl1_port, "control_port": twin.control_port}
-    if place.language == "polatis+tl1" and place.port is not None:
+    if place.language != "polatis+scpi" and place.port is not None:
         del own["tl1_port"]  # the address says it
     for key, port in own.items():
         if port in taken:

@@ -177,7 +177,9 @@ def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
         keys["twin"] = {
             "tl1_port": twin.tl1_port,
             "control_port": twin.control_port,
-            "switch_time_s": twin.switch_time_s,
+            **({} if twin.switch_time_s is None else {"switch_time_s": twin.switch_time_s}),
+            **({} if twin.speed == 1.0 else {"speed": twin.speed}),
+            **({"options": dict(twin.options)} if twin.options else {}),
             "boot_mode": twin.boot_mode,
         }
     return keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -62,12 +63,18 @@ class LabSwitch:
 
 @dataclass(frozen=True, slots=True)
 class SwitchTwin:
-    """Behaviour of the twin of a switch; only in simulated labs. Ports on the switch's own address."""
+    """Behaviour of the twin of a switch; only in simulated labs. Ports on the switch's own address.
+
+    `switch_time_s` is None for the time that the family is delivered with; the twin's clock runs `speed` times as fast
+    as ours. `options` are the family's own.
+    """
 
     tl1_port: int = 3082
     control_port: int = 7025
-    switch_time_s: float = 0.02
+    switch_time_s: float | None = None
     boot_mode: str = "DARK"
+    speed: float = 1.0
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

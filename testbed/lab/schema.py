@@ -141,11 +141,13 @@ class HostSchema(Schema):
 
 
 class TwinSchema(Schema):
-    """Behaviour of the simulated switch."""
+    """Behaviour of the simulated switch; without `switch_time_s` it moves as its family does."""
 
     tl1_port: TcpPort = 3082
     control_port: TcpPort = 7025
-    switch_time_s: Annotated[float, Field(ge=0, le=3600)] = 0.02
+    switch_time_s: Annotated[float, Field(ge=0, le=3600)] | None = None
+    speed: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    options: dict[str, str] = {}
     boot_mode: Literal["DARK", "RESTORE", "AUTOSAVE"] = "DARK"
 
 

@@ -80,14 +80,16 @@ def _plan_switch(
 def _estimated(
     lab: Lab, switch: LabSwitch, device: OpticalSwitch, steps: tuple[Step, ...]
 ) -> tuple[Step, ...]:
-    """Return the steps with the time that they take at the `switch_time_s` of the lab file, where it has one.
+    """Return the steps with the time that they take at the `switch_time_s` and `speed` of the lab file, if it has any.
 
     A driver estimates with what its model is known for; a step of many moves takes as many times more.
     """
     typical_s = device.capabilities.switch_time_s[0]
-    if switch.name not in lab.twins or not typical_s:
+    twin = lab.twins.get(switch.name)
+    if twin is None or not typical_s:
         return steps
-    factor = lab.twins[switch.name].switch_time_s / typical_s
+    move_s = typical_s if twin.switch_time_s is None else twin.switch_time_s
+    factor = move_s / typical_s / twin.speed
     return tuple(replace(step, estimated_s=step.estimated_s * factor) for step in steps)
 
 

@@ -129,7 +129,12 @@ def labs(draw) -> Lab:
         for i, name in enumerate(switch_names)
     )
     twin = SwitchTwin(
-        draw(st.integers(1, 65535)), 7025, draw(st.floats(0, 9)), draw(st.sampled_from(["DARK", "AUTOSAVE"]))
+        draw(st.integers(1, 65535)),
+        7025,
+        draw(st.none() | st.floats(0, 9)),
+        draw(st.sampled_from(["DARK", "AUTOSAVE"])),
+        draw(st.sampled_from([1.0, 600.0])),
+        draw(st.sampled_from([{}, {"idle_s": "108000"}])),
     )
     return Lab(
         draw(names),

@@ -11,6 +11,7 @@ skip_without("pydantic")
 skip_without("yaml")
 
 from testbed.errors import LabFileError
+from testbed.lab.checks import SIMULATED_LANGUAGES
 from testbed.lab.inventory import load_lab, parse_lab
 
 NICS = """    nics:
@@ -254,10 +255,24 @@ BAD = {
     ),
     "no twin for that": (
         "polatis+scpi://",
-        "calient+tl1://",
+        "dicon+serial://",
         7,
-        "no simulated switch that speaks 'calient+tl1'",
-        "use polatis+scpi:// or polatis+tl1://, or 'simulated: false'",
+        "no simulated switch that speaks 'dicon+serial' in a lab",
+        f"use one of {', '.join(SIMULATED_LANGUAGES)}; or 'simulated: false'",
+    ),
+    "twin of a family without a port": (
+        "polatis+scpi://10.99.0.2:5025",
+        "telescent+cli://10.99.0.2",
+        7,
+        "the simulated switch 'ocs1' has no TCP port",
+        "write telescent+cli://10.99.0.2:PORT",
+    ),
+    "a twin's clock stands still": (
+        "    outputs: 6",
+        "    outputs: 6\n    twin: {speed: 0}",
+        10,
+        "greater than 0, not 0",
+        "choose a value in this range",
     ),
     "switch by name": (
         "polatis+scpi://10.99.0.2:5025",
@@ -613,7 +628,7 @@ BAD = {
         "    outputs: 6\n    twin: {switch_time: 1}",
         10,
         "did you mean 'switch_time_s'?",
-        "allowed here: tl1_port, control_port, switch_time_s, boot_mode",
+        "allowed here: tl1_port, control_port, switch_time_s, speed, options, boot_mode",
     ),
     "two listeners on one port": (
         "    outputs: 6",

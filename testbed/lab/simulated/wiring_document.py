@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from testbed.lab.checks import endpoint
-from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch
+from ocs_drivers.simulated import family_of
+from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, endpoint
+from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, SwitchTwin
 
 HostsMode = Literal["kernel", "model"]
 PLANT_CONTROL_PORT = 7000
-_LANGUAGE_PORTS = {"polatis+scpi": 5025, "polatis+tl1": 3082}
 
 
 def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
@@ -36,21 +36,29 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     twin = lab.twins[switch.name]
     place = endpoint(switch.address)
     assert place is not None  # checked when the lab was loaded
-    ports = _LANGUAGE_PORTS | {"polatis+tl1": twin.tl1_port}
-    if place.port is not None:
-        ports[place.language] = place.port
     return {
         "name": switch.name,
-        "kind": "polatis",
+        "kind": family_of(place.language),
         "inputs": switch.inputs,
         "outputs": switch.outputs,
-        "scpi": f"{place.host}:{ports['polatis+scpi']}",
-        "tl1": f"{place.host}:{ports['polatis+tl1']}",
+        **_frontends(place, twin),
         "control": f"{place.host}:{twin.control_port}",
-        "switch_time_s": twin.switch_time_s,
+        **({} if twin.switch_time_s is None else {"switch_time_s": twin.switch_time_s}),
+        "speed": twin.speed,
+        "options": dict(twin.options),
         "boot_mode": twin.boot_mode,
         "insertion_loss_db": switch.insertion_loss_db,
     }
+
+
+def _frontends(place: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
+    """Return where a twin answers: a Polatis in both its languages, others in that of the lab file."""
+    if place.language not in LANGUAGE_PORTS:
+        return {"frontends": {place.language: f"{place.host}:{place.port}"}}
+    ports = {**LANGUAGE_PORTS, "polatis+tl1": twin.tl1_port}
+    if place.port is not None:
+        ports[place.language] = place.port
+    return {language.rpartition("+")[2]: f"{place.host}:{port}" for language, port in ports.items()}
 
 
 def _host_entry(host: LabHost) -> dict[str, Any]:
