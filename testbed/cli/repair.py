@@ -48,11 +48,15 @@ def repair(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
+    """Look for lost fibres and say how to repair the topology without them.
+
+    Exit code 2 when something is lost, or an operation is unfinished.
+    """
     from testbed.cli.designs import Named, running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
     from testbed.operate.session import open_lab
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     named = Named.of(simplex, method, demand, plan_file, epoch)
     meant = running_design(lab_file, named, runs_dir, before_repair=True)
@@ -65,15 +69,20 @@ def repair(
         open_lab(lab, journal, model_hosts=hosts_mode == "model") as session,
     ):
         sight, planned = _plan_repair(session, meant, runs_dir)
+        left = unfinished_or_why_not(runs_dir, lab.name)
         if not as_json:
-            print_lines([meant.heading(), *meant.lines(), *_lines(meant, sight, planned)])
+            lines = _lines(meant, sight, planned)
+            print_lines([meant.heading(), *meant.lines(), *(one.line() for one in left), *lines])
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, meant, planned, hosts_mode, runs_dir, as_json=as_json)
     if as_json:
-        print_json(_document(meant, hosts_mode, sight, planned, repaired))
+        print_json(
+            _document(meant, hosts_mode, sight, planned, repaired)
+            | {"unfinished": [one.json() for one in left]}
+        )
     if repaired is None:
-        return CHANGES if planned or sight.unpatched else DONE
+        return CHANGES if planned or sight.unpatched or left else DONE
     return DONE if repaired.verified.ok else ERROR
 
 
@@ -134,13 +143,12 @@ def _lines(meant: MeantDesign, sight: Sight, planned: LabRepair | None) -> Itera
     from testbed.operate.repair_report import describe_repair, describe_unpatched
 
     if planned is None:
-        yield from describe_unpatched(meant.lab, meant.design, sight)
+        yield from map(meant.with_apply_command, describe_unpatched(meant.lab, meant.design, sight))
         yield "no fibre is lost"
         return
-    yield from describe_repair(meant.lab, planned)
+    yield from map(meant.with_apply_command, describe_repair(meant.lab, planned))
     if planned.is_repaired:
-        epoch = f" --epoch {meant.intent.epoch}" if meant.intent else ""
-        yield f"this has been done: when the fibre is replaced, `testbed apply{epoch}`"
+        yield meant.with_apply_command("this has been done: when the fibre is replaced, `testbed apply`")
 
 
 def _carry_out(

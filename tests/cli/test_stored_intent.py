@@ -79,9 +79,27 @@ def test_another_topology_is_named_and_said_in_the_heading(testbed_here, lab_fil
     assert (same.code, same.json["epoch"]) == (0, 1)
 
 
+def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed_here, lab_file):
+    first = testbed_here("apply", lab_file, "--json")
+    assert (first.json["epoch"], first.json["notes"][0][:11]) == (1, "48 circuits"), (
+        "nothing stored: the default"
+    )
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    again = testbed_here("apply", lab_file)
+    said, planned, *_ = again.out.splitlines()
+    assert again.code == 0
+    assert said.startswith("installs epoch 2 (verified, ")
+    assert "): --simplex again, since nothing is named; another one is named by --epoch, " in said
+    assert planned == "48 circuits planned, nothing to change"
+    assert "48 one-way links" in again.out
+    verified = testbed_here("verify", lab_file, "--json").json
+    assert (verified["epoch"], verified["ok"]) == (3, True)
+    assert testbed_here("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
+
+
 def test_an_earlier_epoch_is_brought_back_by_its_number(testbed_here, lab_file):
     assert testbed_here("apply", lab_file, "--simplex").code == 0
-    default = testbed_here("apply", lab_file, "--json").json
+    default = testbed_here("apply", lab_file, "--method", "geometric", "--json").json
     assert default["notes"][0].startswith("replaces epoch 1 (verified, ")
     assert default["notes"][0].endswith("; `testbed apply --epoch 1` brings it back")
     planned = testbed_here("plan", lab_file, "--epoch", 1)

@@ -13,6 +13,7 @@ skip_without("pydantic")
 from testbed.lab.hosts.forwarding import forwarding_path
 from testbed.lab.hosts.kernel_state import Neighbour, Route
 from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.operate.drift.report import judge_modules
 from testbed.operate.findings import KINDS
 from testbed.operate.model import LinkFinding, VerifyReport
 
@@ -326,9 +327,24 @@ def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
         first: replace(evidence.received[first], window=Window(-20.0, -18.0, -6.0, -5.0)),
     }
     world.evidence = lambda: replace(evidence, received=received)
-    assert world.told() == [("power_out_of_window", "b/nic1")] or world.told() == [
-        ("power_out_of_window", A1)
-    ]
+    (finding,) = world.findings()
+    assert (finding.kind, finding.subject) == ("power_out_of_window", A1)
+    assert finding.detail == "b/nic1: lane 1 receives -1.8 dBm, more than the -5.0 dBm that its module bears"
+
+
+def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
+    """Thresholds are of a lane: the four together carry -1.9 dBm, 0.1 dB less than planned."""
+    world = worlds()
+    evidence = world.evidence()
+    reading = ReceiverReading((-7.0, -7.0, -7.0, -18.5), window=Window(-18.0, -17.0, 1.0, 2.0))
+    received = {**evidence.received, ("b", "nic1"): reading}
+    world.evidence = lambda: replace(evidence, received=received)
+    (finding,) = world.findings()
+    assert (finding.kind, finding.subject) == ("power_out_of_window", A1)
+    assert (
+        finding.detail == "b/nic1: lane 4 receives -18.5 dBm, less than the -18.0 dBm that its module needs"
+    )
+    assert tuple(judge_modules(world.lab, world.circuits, evidence.switches, received)) == (finding,)
 
 
 def test_a_switch_that_does_not_hold_still_is_one_finding(worlds):
