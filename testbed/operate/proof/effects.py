@@ -25,7 +25,7 @@ from testbed.lab.hosts.planned_state import (
 from testbed.lab.model import Lab, LabHost
 from testbed.lab.shards import shard_of
 from testbed.operate.intent import Intent
-from testbed.operate.model import LabPlan, LinkFinding
+from testbed.operate.model import Circuit, LabPlan, LinkFinding
 from testbed.operate.plan import circuits_of, pair_label, port_owners
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import deviations, is_bare
@@ -86,22 +86,23 @@ class Effects:
         )
 
     @cached_property
-    def planned(self) -> dict[SwitchCircuit, str]:
-        """Planned circuits, and the names of their links."""
-        return {
-            (c.switch, c.input_port, c.output_port): self.lab.link_label(c.link) for c in self.plan.circuits
-        }
+    def planned(self) -> frozenset[SwitchCircuit]:
+        """Planned circuits."""
+        return frozenset(map(_key, self.plan.circuits))
+
+    @cached_property
+    def epochs_before(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
+        """Epochs before with their circuits; none where the switches were done when the apply ended."""
+        if self.apply is None or self.apply.circuits_stood:
+            return ()
+        return tuple(
+            (intent, frozenset(map(_key, circuits_of(here, intent.wiring)))) for here, intent in self.before
+        )
 
     @cached_property
     def circuits_before(self) -> frozenset[SwitchCircuit]:
-        """Circuits of the epochs before; none where the switches were done when the apply ended."""
-        if self.apply is None or self.apply.circuits_stood:
-            return frozenset()
-        return frozenset(
-            (c.switch, c.input_port, c.output_port)
-            for here, intent in self.before
-            for c in circuits_of(here, intent.wiring)
-        )
+        """Circuits of all epochs before."""
+        return frozenset().union(*(circuits for _, circuits in self.epochs_before))
 
     @cached_property
     def missing(self) -> frozenset[str]:
@@ -111,25 +112,31 @@ class Effects:
         at_inputs = {held[:2]: held for held in self.held}
         at_outputs = {(held[0], held[2]): held for held in self.held}
         return frozenset(
-            label
-            for circuit, label in self.planned.items()
-            if circuit[0] in self.evidence.switches and circuit not in self.held | self.circuits_before
-            if {at_inputs.get(circuit[:2]), at_outputs.get((circuit[0], circuit[2]))}
+            self.lab.link_label(circuit.link)
+            for circuit in self.plan.circuits
+            if circuit.switch in self.evidence.switches and not self._has_stood(circuit)
+            if {at_inputs.get(_key(circuit)[:2]), at_outputs.get((circuit.switch, circuit.output_port))}
             <= {None, *self.circuits_before}
         )
+
+    def _has_stood(self, circuit: Circuit) -> bool:
+        """Return whether a circuit is there, or all epochs before had it: no apply has removed it then."""
+        host, key = self.lab.hosts[circuit.link.source.node].name, _key(circuit)
+        had = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
+        return key in self.held or (bool(had) and all(had))
 
     @cached_property
     def extra(self) -> frozenset[str]:
         """Names of circuits that are not removed yet."""
-        return self._names((self.held & self.circuits_before) - self.planned.keys())
+        return self._names((self.held & self.circuits_before) - self.planned)
 
     def of_discovery(self, one: Unfinished) -> frozenset[str]:
         """Return the names of circuits that a discovery has left."""
-        return self._names((self.held & one.circuits) - self.planned.keys())
+        return self._names((self.held & one.circuits) - self.planned)
 
     def _names(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
         owners = port_owners(self.lab)
-        return frozenset(pair_label(owners, switch, pair) for switch, *pair in circuits)
+        return frozenset(pair_label(owners, one[0], one[1:]) for one in circuits)
 
     def without_explained(self, findings: Iterable[LinkFinding]) -> tuple[LinkFinding, ...]:
         """Return the findings of circuits that nothing here explains."""
@@ -184,6 +191,10 @@ class Effects:
             yield f"{len(self.missing)} planned circuits are missing ({_some(self.missing)})"
         if self.extra:
             yield f"{len(self.extra)} of the topology before are still there ({_some(self.extra)})"
+
+
+def _key(circuit: Circuit) -> SwitchCircuit:
+    return circuit.switch, circuit.input_port, circuit.output_port
 
 
 def _host_words(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
