@@ -162,6 +162,8 @@ class Effects:
             differs = deviations(host, one.state, state)
             if differs < least:
                 least, likely = differs, one
+            if not least:
+                break
         return None if least and is_bare(host, planned, state) else likely
 
     def _states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:

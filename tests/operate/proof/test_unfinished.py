@@ -88,7 +88,7 @@ BOUNDARIES = (before_anything, among_circuits, before_routes, among_hosts)
 def test_a_kill_at_each_boundary_is_one_finding(worlds, kill):
     """Also where so little differs that most routes are those of the plan: they would be told one by one."""
     seen = Counter()
-    for seed in range(12):
+    for seed in range(8):
         world = worlds()
         before = (
             with_exchanged_targets(world.wiring, seed, 1 + seed % 4)
@@ -103,8 +103,8 @@ def test_a_kill_at_each_boundary_is_one_finding(worlds, kill):
         world.leave_unfinished(before)
         assert world.told() == [("unfinished", "op")], seed
         seen["labs"] += 1
-    assert seen["labs"] >= 9
-    assert seen["told as faults without the record"] >= 6
+    assert seen["labs"] >= 6
+    assert seen["told as faults without the record"] >= 4
 
 
 def test_the_finding_counts_what_it_explains(worlds):
@@ -130,7 +130,7 @@ def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     part = world.part_of("e", world.wiring)
     states = list(states_while_installing(planned_state(world.part_of("e", before)), part))
     assert len(states) > 60
-    for state in states[:-1:3]:
+    for state in states[:-1:5]:
         world.install("e", state)
         assert world.told() == [("unfinished", "op")]
     world.install("e", states[-1])
