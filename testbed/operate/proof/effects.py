@@ -146,7 +146,7 @@ class Effects:
 
     @cached_property
     def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
-        """What each of the epochs before installed on its hosts."""
+        """Parts that each of the epochs before installed on its hosts."""
         return tuple(
             (intent, forwarding_plan(here, intent.wiring, find_routes(intent.wiring), self.macs))
             for here, intent in self.before

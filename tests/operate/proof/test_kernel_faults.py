@@ -215,7 +215,7 @@ def kill_after(bench, lines):
 
 @pytest.mark.parametrize("lines", [0, 3, 8, 20, -1])
 def test_an_apply_that_was_killed_on_a_host_is_one_finding(ring, lines):
-    """What the kernel holds after each line is what the judge takes for it."""
+    """The judge takes for the state after each line what the kernel holds then."""
     left = kill_after(ring, lines)
     (finding,) = ring.session.prove(OTHER_RING, left).findings
     assert finding.kind == "unfinished"
