@@ -1,7 +1,8 @@
 """Time of `testbed verify` on twelve hosts and 48 circuits, 132 pairs of hosts included; prints one JSON line.
 
-The command is timed as a whole process, and its proof alone inside one session. The switch's own time is that of its
-reads and of its power readings, as a bare session takes for them.
+The topology was applied before, with its journal in a directory of runs of its own, and the command means the epoch
+that is stored there. It is timed as a whole process, and its proof alone inside one session. The switch's own time is
+that of its reads and of its power readings, as a bare session takes for them. Exit code 1 where the bar is missed.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from pathlib import Path
 
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate.journal import Journal
+from testbed.operate.journal import journal_in
 from testbed.operate.light import read_light
 from testbed.operate.plan import circuits_of
 from testbed.operate.session import Design, LabSession, design_for, open_lab
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 5
-ASKED_S = 3.0
+BAR_S = 3.0
 
 
 @contextmanager
@@ -51,41 +52,45 @@ def median_s(work: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def verified(path: Path) -> None:
-    """Run the command, and demand that it finds everything as planned."""
-    command = [sys.executable, "-m", "testbed.cli", "verify", str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+def verified(path: Path, runs: Path) -> None:
+    """Run the command, and demand that it finds everything as the stored epoch says."""
+    command = [sys.executable, "-m", "testbed.cli", "verify", str(path), "--runs-dir", str(runs), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     document = json.loads(done.stdout)
-    assert (document["links_heard"], document["pairs_reached"]) == (48, 132), document
+    seen = [document.get(key) for key in ("epoch", "ok", "links_heard", "pairs_reached")]
+    assert seen == [1, True, 48, 132], document
 
 
-def measured(session: LabSession, design: Design, path: Path) -> dict[str, float]:
+def measured(session: LabSession, design: Design, path: Path, runs: Path) -> dict[str, float | bool]:
     """Return the times of one lab that is as planned."""
     circuits = circuits_of(session.lab, design.wiring)
     switch_s = median_s(lambda: read_light(circuits, session.switches))
-    command_s = median_s(lambda: verified(path))
+    command_s = median_s(lambda: verified(path, runs))
     proof_s = median_s(lambda: session.prove(design))
     return {
         "command_s": round(command_s, 3),
         "proof_s": round(proof_s, 3),
         "switch_s": round(switch_s, 4),
         "beyond_switch_s": round(command_s - switch_s, 3),
-        "asked_beyond_switch_s": ASKED_S,
+        "bar_s": BAR_S,
+        "met": command_s - switch_s <= BAR_S,
     }
 
 
-def main() -> None:
-    """Start the lab, bring the default topology up, time, print."""
+def main() -> int:
+    """Start the lab, bring the default topology up, time, print; return 1 where the bar is missed."""
     with (
         lab_file() as path,
         start_lab(load_lab(path), hosts="kernel", move=True) as up,
-        Journal(path.parent / "journal.sqlite") as journal,
+        journal_in(path.parent / "runs") as journal,
         open_lab(up.lab, journal) as session,
     ):
         design = design_for(up.lab)
         session.bring_up(design)
-        print(json.dumps({"hosts": 12, "circuits": 48, "pairs": 132, **measured(session, design, path)}))
+        times = measured(session, design, path, path.parent / "runs")
+    print(json.dumps({"hosts": 12, "circuits": 48, "pairs": 132, **times}))
+    return 0 if times["met"] else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

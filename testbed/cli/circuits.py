@@ -97,13 +97,14 @@ def plan(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
+    """Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished."""
     from testbed.cli.designs import Named, meant_design
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.plan import describe, plan_json
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab, named = load_lab(lab_file), Named.of(simplex, method, demand, plan_file, epoch)
     if patches:
@@ -113,14 +114,16 @@ def plan(
     meant = meant_design(find_running(lab), named, runs_dir)
     with _session(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
+    left = unfinished_or_why_not(runs_dir, meant.lab.name)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
-    lines = [*_heading(meant), *describe(meant.lab, planned), *_to_apply(meant, planned)]
-    print_answer(document, lines, as_json=as_json)
-    return CHANGES if planned.has_changes else DONE
+    document["unfinished"] = [one.json() for one in left]
+    lines = [*_heading(meant), *describe(meant.lab, planned), *(one.line() for one in left)]
+    print_answer(document, [*lines, *_to_apply(meant, planned)], as_json=as_json)
+    return CHANGES if planned.has_changes or left else DONE
 
 
 def _to_apply(meant: MeantDesign, planned: LabPlan) -> list[str]:
-    """Return how a stored topology is patched again: `testbed apply` alone patches the default one."""
+    """Return how the epoch that is meant is patched again, by its number: another may be stored by then."""
     if not (planned.has_changes and meant.intent):
         return []
     return [f"to patch it again: testbed apply {meant.lab.path} --epoch {meant.intent.epoch}"]
@@ -139,12 +142,13 @@ def apply(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Patch the topology, install the hosts' routes, and prove both."""
-    from testbed.cli.designs import Named, design_to_apply, meant_design, replaced_epoch
+    """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
+    from testbed.cli.designs import Named, design_to_apply, meant_design, what_apply_does
     from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    meant = design_to_apply(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    named = Named.of(simplex, method, demand, plan_file, epoch)
+    meant = design_to_apply(lab_file, named, runs_dir)
     lab, design = meant.lab, meant.design
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
@@ -152,7 +156,7 @@ def apply(
     check_permission(lab, really_move)
     notes: list[str] = []
     note = notes.append if as_json else lambda text: print_lines([text])
-    for line in replaced_epoch(meant, runs_dir):
+    for line in what_apply_does(meant, named, runs_dir):
         note(line)
     with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
@@ -193,17 +197,16 @@ def verify(
     from testbed.cli.designs import Named, running_design
     from testbed.operate.apply import check_permission
     from testbed.operate.narrow import narrow as narrowed
-    from testbed.operate.verify import with_unfinished
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
     notes: list[str] = []
     if narrow:
         check_permission(meant.lab, really_move)
     with _session(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
-        report = session.prove(meant.design)
+        report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab.name))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
-    report = with_unfinished(report, meant.lab, runs_dir)
     findings = [
         {key: meant.with_apply_command(text) for key, text in asdict(finding).items()}
         for finding in report.findings

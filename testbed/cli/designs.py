@@ -95,9 +95,10 @@ class MeantDesign:
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
 
     def json(self) -> dict[str, Any]:
-        """Return the keys of every document: the epoch that is meant, and the newest of the lab."""
+        """Return the keys of every document: the epoch that is meant with its state, and the newest of the lab."""
         return {
             "epoch": self.intent.epoch if self.intent else None,
+            "epoch_state": self.intent.standing if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
         }
@@ -177,20 +178,24 @@ def running_design(
 
 
 def design_to_apply(lab_file: Path, named: Named, runs_dir: Path) -> MeantDesign:
-    """Return the design that is to be applied: what is named, and the default when nothing is.
+    """Return the design that is to be applied: what is named, else the stored one, else the default.
 
-    Raises what `meant_design` raises.
+    Raises what `meant_design` raises; `JournalError` also where something is named.
     """
     lab = find_running(load_lab(lab_file))
-    if named.epoch is not None:
-        return meant_design(lab, named, runs_dir)
-    here, design, stated = stated_design(lab, named)
-    return MeantDesign(here, design, stated)
+    stored_intents(runs_dir, lab.name)  # an apply writes there
+    if named.epoch is None and named.words:
+        here, design, stated = stated_design(lab, named)
+        return MeantDesign(here, design, stated)
+    return meant_design(lab, named, runs_dir)
 
 
-def replaced_epoch(meant: MeantDesign, runs_dir: Path) -> list[str]:
-    """Return which epoch goes when a design is applied; nothing where it is the same, or where none was stored."""
-    current = _current(_stored(meant.lab, runs_dir, needed=True)[0], meant.lab)
+def what_apply_does(meant: MeantDesign, named: Named, runs_dir: Path) -> list[str]:
+    """Return which epoch is installed again where nothing is named, and which one goes when a design is applied."""
+    current = _current(stored_intents(runs_dir, meant.lab.name), meant.lab)
+    if meant.intent and named == Named():
+        another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
+        return [f"installs {meant.intent.describe()} again, since nothing is named; {another}"]
     if current is None or _is_same(current, meant.lab, meant.design):
         return []
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]

@@ -56,7 +56,8 @@ def discover(
     kept_text = _write(bare, found, output, force=force)
     document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)}
     document |= _document(found) | {"output": str(output), "comments_kept": kept_text}
-    print_answer(document, _lines(lab, found, output, kept_text=kept_text), as_json=as_json)
+    following = f"next: testbed plan {output}{_topology_to_name(lab, runs_dir)}"
+    print_answer(document, [*_lines(lab, found, output, kept_text=kept_text), following], as_json=as_json)
     return DONE if all(nic.is_found for nic in found.nics) and not found.busy_nics else CHANGES
 
 
@@ -133,5 +134,11 @@ def _lines(lab: Lab, found: Discovered, output: Path, *, kept_text: bool) -> lis
         *(f"in use, left alone: {what}" for what in left),
         *(f"light of nobody in this lab enters {_port(port)}" for port in found.nameless),
         f"written: {output}" + ("" if kept_text else "; comments of the bare file could not be kept"),
-        f"next: testbed plan {output}",
     ]
+
+
+def _topology_to_name(lab: Lab, runs_dir: Path) -> str:
+    """Return the option that names the default topology where an epoch of the lab as it was before is stored."""
+    from testbed.operate.intent import stored_intents
+
+    return " --method geometric" if stored_intents(runs_dir, lab.name) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from testbed.operate.repair import LabRepair, Repaired
     from testbed.operate.repair_record import RepairRecord
     from testbed.operate.session import Design, LabSession
+    from testbed.operate.unfinished import Unfinished
 
 REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
@@ -48,7 +49,7 @@ def repair(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
+    """Look for lost fibres and say how to do without them. Exit code 2 when one is lost, or an operation unfinished."""
     from testbed.cli.designs import Named, running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
@@ -64,17 +65,17 @@ def repair(
         _journal(runs_dir, apply) as journal,
         open_lab(lab, journal, model_hosts=hosts_mode == "model") as session,
     ):
-        sight, planned = _plan_repair(session, meant, runs_dir)
+        sight, planned, left = _plan_repair(session, meant, runs_dir)
         if not as_json:
-            print_lines([meant.heading(), *meant.lines(), *_lines(meant, sight, planned)])
+            print_lines([*_lines(meant, sight, planned, left)])
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, meant, planned, hosts_mode, runs_dir, as_json=as_json)
     if as_json:
-        print_json(_document(meant, hosts_mode, sight, planned, repaired))
-    if repaired is None:
-        return CHANGES if planned or sight.unpatched else DONE
-    return DONE if repaired.verified.ok else ERROR
+        print_json(_document(meant, hosts_mode, sight, planned, repaired, left))
+    if repaired:
+        return DONE if repaired.verified.ok else ERROR
+    return CHANGES if planned or sight.unpatched or left else DONE
 
 
 def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | None]:
@@ -84,15 +85,19 @@ def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | No
     return journal_in(runs_dir) if apply else nullcontext()
 
 
-def _plan_repair(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[Sight, LabRepair | None]:
-    """Return what is seen of the topology, and how to repair it; None when no fibre is lost."""
+def _plan_repair(
+    session: LabSession, meant: MeantDesign, runs_dir: Path
+) -> tuple[Sight, LabRepair | None, Sequence[Unfinished]]:
+    """Return what is seen of the topology, how to repair it, None when no fibre is lost, and unfinished operations."""
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import look_at, plan_lab_repair
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     design, sight = meant.design, look_at(session, meant.design)
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
     sent = _sent_by_pairs(meant) if earlier or sight.losses else None
-    return sight, plan_lab_repair(session.lab, design, sight, earlier, sent)
+    planned = plan_lab_repair(session.lab, design, sight, earlier, sent)
+    return sight, planned, unfinished_or_why_not(runs_dir, session.lab.name)
 
 
 def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairRecord | None:
@@ -114,7 +119,12 @@ def _sent_by_pairs(meant: MeantDesign) -> NDArray[np.float64] | None:
 
 
 def _document(
-    meant: MeantDesign, hosts_mode: str, sight: Sight, planned: LabRepair | None, repaired: Repaired | None
+    meant: MeantDesign,
+    hosts_mode: str,
+    sight: Sight,
+    planned: LabRepair | None,
+    repaired: Repaired | None,
+    left: Sequence[Unfinished],
 ) -> dict[str, object]:
     from testbed.operate.repair_report import repair_json
 
@@ -124,23 +134,26 @@ def _document(
         | meant.json()
         | {"repair_record": planned is not None and planned.is_repaired}
         | {"strange": list(planned.strange) if planned else []}
+        | {"unfinished": [one.json() for one in left]}
         | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
         | (repair_json(lab, planned) if planned else {"lost": []})
         | ({"repaired": with_former_keys(asdict(repaired))} if repaired else {})
     )
 
 
-def _lines(meant: MeantDesign, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
+def _lines(
+    meant: MeantDesign, sight: Sight, planned: LabRepair | None, left: Sequence[Unfinished]
+) -> Iterator[str]:
     from testbed.operate.repair_report import describe_repair, describe_unpatched
 
+    yield from (meant.heading(), *meant.lines(), *(one.line() for one in left))
     if planned is None:
-        yield from describe_unpatched(meant.lab, meant.design, sight)
+        yield from map(meant.with_apply_command, describe_unpatched(meant.lab, meant.design, sight))
         yield "no fibre is lost"
         return
-    yield from describe_repair(meant.lab, planned)
+    yield from map(meant.with_apply_command, describe_repair(meant.lab, planned))
     if planned.is_repaired:
-        epoch = f" --epoch {meant.intent.epoch}" if meant.intent else ""
-        yield f"this has been done: when the fibre is replaced, `testbed apply{epoch}`"
+        yield meant.with_apply_command("this has been done: when the fibre is replaced, `testbed apply`")
 
 
 def _carry_out(

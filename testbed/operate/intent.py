@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from testbed.database_file import database_in, read_rows
 from testbed.design.model import Link, Nic, Topology, Wiring
@@ -39,7 +39,10 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One epoch of a lab: the topology as it was laid onto NICs, and what became of it."""
+    """One epoch of a lab: the topology as it was laid onto NICs, and what became of it.
+
+    `nics` are the names of the NICs of its hosts then, by number; those of earlier releases are not known.
+    """
 
     lab: str
     epoch: int
@@ -52,6 +55,7 @@ class Intent:
     topology: Topology
     wiring: Wiring
     hosts: tuple[str, ...]
+    nics: Mapping[str, tuple[str, ...]]
     stated: Stated
     intended_at: str
     applied_at: str | None
@@ -67,28 +71,49 @@ class Intent:
         """True if the apply ended, or was killed, before circuits and routes stood."""
         return self.applied_at is None and not self.is_under_way
 
+    @property
+    def standing(self) -> str:
+        """The state in words for people: a failed epoch is not told as one that is in force."""
+        if self.is_under_way:
+            return "under way"
+        if self.applied_at is None:
+            return f"unfinished: {'failed' if self.error else 'killed'} before circuits and routes stood"
+        return (
+            f"failed: its proof ended with {self.error or 'an error'}"
+            if self.state == "failed"
+            else self.state
+        )
+
     def describe(self) -> str:
         """Return `epoch 3 (verified, 2026-03-01 10:20 UTC): --simplex`."""
-        state = "unfinished" if self.is_unfinished else self.state
         when = self.intended_at[:16].replace("T", " ")
-        return f"epoch {self.epoch} ({state}, {when} UTC): {self.stated.words or self.name}"
+        return f"epoch {self.epoch} ({self.standing}, {when} UTC): {self.stated.words or self.name}"
 
     def check_fits(self, lab: Lab) -> None:
-        """Raise `IntentError` unless the lab file of today has all hosts and NICs of this topology."""
-        nics = {host.name: len(host.nics) for host in (*lab.hosts, *lab.others)}
-        lost = [name for name in self.hosts if nics.get(name, 0) < self.wiring.degree]
-        if lost:
-            what = f"has no host '{lost[0]}' of {self.wiring.degree} NICs, which epoch {self.epoch} joins"
-            hint = (
-                "name a topology for the hosts of today (--method, --simplex, --plan) or correct the lab file"
-            )
-            raise IntentError(f"{lab.path}: {what}: {hint}")
+        """Raise `IntentError` unless the lab file of today has the same hosts and NICs for this topology."""
+        hosts = {host.name: host for host in (*lab.hosts, *lab.others)}
+        for name in self.hosts:
+            now = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
+            then = self.nics.get(name, now)[: self.wiring.degree]
+            if len(now) < self.wiring.degree or now[: len(then)] != then:
+                self._raise_differs(lab, name, now, then)
+
+    def _raise_differs(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
+        what = f"has no host '{host}' of {self.wiring.degree} NICs, which epoch {self.epoch} joins"
+        if now and now[: len(then)] != then:
+            what = f"lists {', '.join(now)} of host '{host}', and epoch {self.epoch} joins {', '.join(then)}"
+        revision = (
+            f"the file differs from {self.lab_file}, with which epoch {self.epoch} was applied "
+            f"(revision {self.revision}, now {lab.revision})"
+        )
+        hint = "name a topology for the hosts and NICs of today (--method, --simplex, --plan)"
+        raise IntentError(f"{lab.path} {what}: {revision}; {hint}, or correct the lab file")
 
 
 def stored_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
     """Return the epochs of a lab, the newest first; none where nothing was stored. Raises `JournalError`."""
     return tuple(
-        map(_intent, _read(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
+        map(_intent, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
     )
 
 
@@ -103,58 +128,22 @@ def in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
     return tuple(standing)
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """An operation that ended, or was killed, before what it was to do was done."""
+def replaced_by(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
+    """Return epochs of which an unfinished one may have left parts, the newest first.
 
-    operation: str
-    detail: str
-    hint: str
-
-
-def unfinished_operations(runs_dir: str | Path, lab: str) -> tuple[Unfinished, ...]:
-    """Return operations on a lab that were left unfinished and that no later one made good, oldest first.
-
-    Epochs that never stood, and operations with steps of which nobody knows what became, or whose process was
-    killed, as far as no operation of this lab was done since. Raises `JournalError`.
+    Going back from it: for each host the epochs that never stood, and the last one that did.
     """
-    told = {
-        intent.operation: _left(intent)
-        for intent in in_force(stored_intents(runs_dir, lab))
-        if intent.is_unfinished
-    }
-    rows = _read(runs_dir, _OPERATIONS, lab)
-    for row in rows[max((n for n, row in enumerate(rows, 1) if row["state"] == "done"), default=0) :]:
-        killed = row["state"] == "running" and not is_running(row["owner"])
-        if killed or (row["open"] and row["state"] != "running"):
-            left = f"; {row['open']} steps without an outcome on {row['switches']}" if row["open"] else ""
-            what = f"{'killed' if killed else row['state']}, begun {_minute(row['started'])}{left}"
-            known = told.get(row["id"])
-            detail = known.detail + left if known else f"an operation that was {what}"
-            told[row["id"]] = Unfinished(row["id"], detail, known.hint if known else _HINT)
-    return tuple(told[operation] for operation in sorted(told))
+    hosts, found = set(intent.hosts), []
+    for one in intents:
+        if one.epoch < intent.epoch and not hosts.isdisjoint(one.hosts):
+            found.append(one)
+            if one.applied_at is not None:
+                hosts.difference_update(one.hosts)
+    return tuple(found)
 
 
-_HINT = "see what the switches hold with `testbed plan`, then `testbed apply` again"
-_OPERATIONS = """
-select o.id, o.owner, o.state, o.started, count(s.switch) as open, group_concat(distinct s.switch) as switches
-from operations o left join steps s on s.operation = o.id and s.outcome is null
-where o.lab = ? group by o.id order by o.started
-"""
-
-
-def _left(intent: Intent) -> Unfinished:
-    how = f"failed ({intent.error})" if intent.error else "was killed"
-    begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
-    detail = f"{begun} {how} before circuits and routes stood"
-    return Unfinished(intent.operation, detail, f"run `testbed apply --epoch {intent.epoch}`")
-
-
-def _minute(moment: str) -> str:
-    return f"{moment[:16].replace('T', ' ')} UTC"
-
-
-def _read(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
+def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
+    """Return rows of the journal's file on a lab, which is the one value of the query. Raises `JournalError`."""
     path = database_in(runs_dir)
     try:
         return read_rows(path, query, (lab,))
@@ -177,6 +166,7 @@ def _intent(row: Mapping[str, Any]) -> Intent:
         topology=Topology(nodes, degree, simplex, tuple(kept["strides"]), edges),
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
+        nics={host: tuple(nics) for host, nics in kept.get("nics", {}).items()},
         stated=Stated(row["words"], row["plan_text"], row["repairs"]),
         applied_at=row["applied_at"],
         error=row["error"],

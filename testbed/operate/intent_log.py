@@ -72,7 +72,7 @@ class IntentLog:
             "lab_file": str(self._lab.path.absolute()),
             "revision": self._lab.revision,
             "name": name,
-            "topology": _as_text(topology, wiring),
+            "topology": _as_text(topology, wiring, self._lab),
             "hosts": json.dumps([host.name for host in self._lab.hosts]),
             "words": stated.words,
             "plan_text": stated.plan_text,
@@ -131,7 +131,7 @@ class NotKept:
         """Store nothing."""
 
 
-def _as_text(topology: Topology, wiring: Wiring) -> str:
+def _as_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
     return json.dumps(
         {
             "nodes": topology.nodes,
@@ -140,6 +140,7 @@ def _as_text(topology: Topology, wiring: Wiring) -> str:
             "strides": topology.strides,
             "edges": topology.edges,
             "links": [[*link.source, *link.target] for link in wiring.links],
+            "nics": {host.name: [nic.name for nic in host.nics] for host in lab.hosts},
         }
     )
 

@@ -39,6 +39,7 @@ from testbed.operate.plan import circuits_of, plan_lab
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
+    from testbed.operate.unfinished import Unfinished
 
 __all__ = [
     "BringUpReport",
@@ -175,18 +176,24 @@ class LabSession:
             self._macs = read_macs(self.fleet)
         install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
 
-    def verify(self, plan: LabPlan, routes: Routes | None = None) -> VerifyReport:
-        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too."""
+    def verify(
+        self, plan: LabPlan, routes: Routes | None = None, left: tuple[Unfinished, ...] = ()
+    ) -> VerifyReport:
+        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too.
+
+        What operations that were `left` unfinished explain is told with them.
+        """
         from testbed.operate.verify import verify_lab  # the ways to the hosts: not for a plan
 
+        epoch = self._next_epoch()
         return verify_lab(
-            self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch(), routes=routes, off=self.off
+            self.lab, plan, self.switches, self.fleet, epoch=epoch, routes=routes, off=self.off, left=left
         )
 
-    def prove(self, design: Design) -> VerifyReport:
+    def prove(self, design: Design, left: tuple[Unfinished, ...] = ()) -> VerifyReport:
         """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
         circuits = circuits_of(self.lab, design.wiring)
-        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes)
+        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes, left)
 
     def _next_epoch(self) -> int:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""

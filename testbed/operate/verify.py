@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Routes
-from testbed.errors import JournalError
 from testbed.lab.model import Lab
-from testbed.operate.intent import unfinished_operations
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import links_received
 from testbed.operate.proof.evidence import gather
 from testbed.operate.proof.judge import judge
+from testbed.operate.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -30,20 +27,6 @@ def verify_circuits(
     return judge_circuits(lab, planned, read_light(planned, switches))
 
 
-def with_unfinished(report: VerifyReport, lab: Lab, runs_dir: Path) -> VerifyReport:
-    """Return the report with the operations on this lab that were left unfinished, before all else.
-
-    A journal that cannot be read is a finding too: nobody can say then that all was finished.
-    """
-    try:
-        left = unfinished_operations(runs_dir, lab.name)
-    except JournalError as error:
-        found: tuple[LinkFinding, ...] = (LinkFinding("unfinished", str(runs_dir), str(error)),)
-    else:
-        found = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in left)
-    return replace(report, findings=found + report.findings)
-
-
 def verify_lab(
     lab: Lab,
     plan: LabPlan,
@@ -53,15 +36,16 @@ def verify_lab(
     epoch: int = 0,
     routes: Routes | None = None,
     off: Mapping[str, str] | None = None,
+    left: tuple[Unfinished, ...] = (),
 ) -> VerifyReport:
     """Return the switches' own word and, with a fleet, the hosts' word on every fibre; with `routes` on packets too.
 
     Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are asked. Switches and hosts
-    that are `off`, by name with the reason, are findings. Raises the drivers' errors and `HostError`; what is merely
-    not as planned is in the report.
+    that are `off`, by name with the reason, are findings; so are operations that were `left` unfinished, each with
+    all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
     evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, kernels=routes is not None)
-    findings = judge(lab, plan, routes, evidence)
+    findings = judge(lab, plan, routes, evidence, left)
     if evidence.probe is None:
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = links_received(lab, plan.wiring, evidence.probe)

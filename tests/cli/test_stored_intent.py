@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,27 @@ def test_another_topology_is_named_and_said_in_the_heading(testbed_here, lab_fil
     assert (same.code, same.json["epoch"]) == (0, 1)
 
 
+def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed_here, lab_file):
+    first = testbed_here("apply", lab_file, "--json")
+    assert (first.json["epoch"], first.json["notes"][0][:11]) == (1, "48 circuits"), (
+        "nothing stored: the default"
+    )
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    again = testbed_here("apply", lab_file)
+    said, planned, *_ = again.out.splitlines()
+    assert again.code == 0
+    assert said.startswith("installs epoch 2 (verified, ")
+    assert "): --simplex again, since nothing is named; another one is named by --epoch, " in said
+    assert planned == "48 circuits planned, nothing to change"
+    assert "48 one-way links" in again.out
+    verified = testbed_here("verify", lab_file, "--json").json
+    assert (verified["epoch"], verified["ok"]) == (3, True)
+    assert testbed_here("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
+
+
 def test_an_earlier_epoch_is_brought_back_by_its_number(testbed_here, lab_file):
     assert testbed_here("apply", lab_file, "--simplex").code == 0
-    default = testbed_here("apply", lab_file, "--json").json
+    default = testbed_here("apply", lab_file, "--method", "geometric", "--json").json
     assert default["notes"][0].startswith("replaces epoch 1 (verified, ")
     assert default["notes"][0].endswith("; `testbed apply --epoch 1` brings it back")
     planned = testbed_here("plan", lab_file, "--epoch", 1)
@@ -116,6 +135,54 @@ def test_a_plan_is_stored_with_its_text_and_its_hosts(testbed_here, lab_file, pl
     assert ran.code == 0, ran.out
     assert "only a, b, c, d, e, f" in ran.out.splitlines()[0]
     assert testbed_here("repair", lab_file, "--json").json["epoch"] == 2
+
+
+def change_newest_epoch(runs, **columns):
+    """Write what the journal would hold after another ending of the newest apply."""
+    with sqlite3.connect(runs / "lightbed.sqlite") as connection:
+        for column, value in columns.items():
+            newest = "epoch = (select max(epoch) from intents)"
+            connection.execute(f"update intents set {column} = ? where {newest}", (value,))
+    connection.close()
+
+
+def test_an_apply_that_was_killed_before_its_routes_is_named_by_all_that_look(testbed_here, lab_file, runs):
+    """The switches are as planned, and nothing is lost: only the journal knows that the hosts were not reached."""
+    assert testbed_here("apply", lab_file).code == 0
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    change_newest_epoch(runs, state="intended", owner="1 gone/0", applied_at=None)
+    state = "; epoch 2 (unfinished: killed before circuits and routes stood, 20"
+    unfinished = ": the apply of epoch 2, begun 20"
+    for asked, nothing in ((["plan"], "nothing to do"), (["repair"], "no fibre is lost")):
+        ran = testbed_here(*asked, lab_file)
+        assert ran.code == 2
+        assert state.removeprefix("; ") in ran.out.splitlines()[0]
+        (line,) = (line for line in ran.out.splitlines() if line.startswith("unfinished: "))
+        assert unfinished in line
+        assert line.endswith(" was killed before circuits and routes stood; run `testbed apply --epoch 2`")
+        assert nothing in ran.out
+        document = testbed_here(*asked, lab_file, "--json").json
+        assert [one["hint"] for one in document["unfinished"]] == ["run `testbed apply --epoch 2`"]
+        assert document["epoch_state"] == "unfinished: killed before circuits and routes stood"
+    verified = testbed_here("verify", lab_file)
+    assert verified.code == 2
+    assert state in verified.out.splitlines()[0]
+    assert [line.split(":")[0] for line in verified.out.splitlines()[2:]] == [
+        "unfinished",
+        "    run `testbed apply --epoch 2`",
+    ]
+    assert testbed_here("apply", lab_file).code == 0
+    planned = testbed_here("plan", lab_file, "--json")
+    assert (planned.code, planned.json["unfinished"], planned.json["epoch_state"]) == (0, [], "verified")
+
+
+def test_an_epoch_whose_proof_failed_is_not_told_as_one_that_was_proved(testbed_here, lab_file, runs):
+    assert testbed_here("apply", lab_file).code == 0
+    change_newest_epoch(runs, state="failed", error="3 findings")
+    for asked, code in (("plan", 0), ("verify", 0)):
+        ran = testbed_here(asked, lab_file)
+        assert ran.code == code
+        assert "; epoch 1 (failed: its proof ended with 3 findings, 20" in ran.out.splitlines()[0]
 
 
 def test_a_lab_file_that_changed_is_said(testbed_here, lab_file, tmp_path):

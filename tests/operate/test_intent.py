@@ -21,15 +21,15 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects
 from testbed.database_file import database_in, read_rows
+from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
 from testbed.lab.shards import shard_of
-from testbed.operate.intent import Stated, in_force, stored_intents, unfinished_operations
+from testbed.operate.intent import Stated, in_force, stored_intents
 from testbed.operate.intent_log import IntentLog
 from testbed.operate.journal import journal_in
-from testbed.operate.model import VerifyReport
 from testbed.operate.plan import plan_lab
-from testbed.operate.session import LabSession, design_for, design_of_intent
-from testbed.operate.verify import with_unfinished
+from testbed.operate.session import LabSession, design_for, design_of_intent, lay_out
+from testbed.operate.unfinished import unfinished_operations, unfinished_or_why_not
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +100,7 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
         session.bring_up(design_for(testbed12))
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", True)
-    assert intent.describe().startswith("epoch 1 (unfinished, ")
+    assert intent.describe().startswith("epoch 1 (unfinished: failed before circuits and routes stood, 20")
     (left,) = unfinished_operations(runs, testbed12.name)
     assert left.operation == intent.operation
     assert left.detail.endswith("before circuits and routes stood")
@@ -113,6 +113,7 @@ def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, t
     assert not brought.verified.ok
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", False)
+    assert intent.describe().startswith("epoch 1 (failed: its proof ended with 48 findings, 20")
     assert unfinished_operations(runs, testbed12.name) == ()
 
 
@@ -187,8 +188,28 @@ def test_two_jobs_stand_with_one_another(testbed12, memory_switch, journal, runs
 def test_a_lab_file_that_lost_a_host_is_told(session, testbed12, runs):
     session.bring_up(design_for(testbed12))
     smaller = replace(testbed12, hosts=testbed12.hosts[:11])
-    with pytest.raises(IntentError, match=r"has no host 'l' of 4 NICs, which epoch 1 joins: name a topology"):
+    with pytest.raises(
+        IntentError, match=r"has no host 'l' of 4 NICs, which epoch 1 joins: the file differs"
+    ):
         design_of_intent(smaller, the_only(runs, testbed12))
+
+
+def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(session, testbed12, runs):
+    """Links are stored by the number of a NIC: without its first NIC a host would be compared one NIC further on."""
+    topology = find_topology(12, 2)
+    design = lay_out(testbed12, "two", topology)
+    session.bring_up(design)
+    first, *others = testbed12.hosts
+    cut = replace(first, nics=first.nics[1:], unused=("nic1",))
+    lab = replace(testbed12, hosts=(cut, *others), revision="after")
+    words = (
+        r"lists nic2, nic3, nic4 of host 'a', and epoch 1 joins nic1, nic2: the file differs from .*testbed12\.yaml, "
+        rf"with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a topology"
+    )
+    with pytest.raises(IntentError, match=words):
+        design_of_intent(lab, the_only(runs, testbed12))
+    behind = replace(first, nics=first.nics[:3], unused=("nic4",))
+    design_of_intent(replace(testbed12, hosts=(behind, *others)), the_only(runs, testbed12))
 
 
 KILLED = """
@@ -230,14 +251,14 @@ def test_an_apply_that_was_killed_is_named(tmp_path, testbed12, at, words):
         check=False,
     )
     assert done.returncode == -signal.SIGKILL
-    report = with_unfinished(VerifyReport(48, 0, ()), testbed12, tmp_path)
+    left = unfinished_operations(tmp_path, testbed12.name)
+    intent = the_only(tmp_path, testbed12)
     if words is None:  # circuits and routes stand: verify does what was left
-        assert (report.findings, the_only(tmp_path, testbed12).state) == ((), "applied")
+        assert (left, intent.state) == ((), "applied")
         return
-    (finding,) = report.findings
-    assert (finding.kind, finding.subject) == ("unfinished", the_only(tmp_path, testbed12).operation)
-    assert words in finding.detail
-    assert not report.ok
+    (one,) = left
+    assert (one.operation, one.intent, one.circuits_stood) == (intent.operation, intent, at == "routes")
+    assert words in one.detail
 
 
 def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, testbed12, runs):
@@ -284,8 +305,9 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
         JournalError, match=r"is not known: .*lightbed\.sqlite cannot be read .*; name the topology"
     ):
         stored_intents(tmp_path, "lab")
-    report = with_unfinished(VerifyReport(0, 0, ()), testbed12, tmp_path)
-    assert [finding.kind for finding in report.findings] == ["unfinished"]
+    (told,) = unfinished_or_why_not(tmp_path, "lab")
+    assert (told.operation, told.hint) == (str(tmp_path), "run `testbed apply` again")
+    assert "cannot be read" in told.detail
 
 
 @pytest.mark.parametrize("log", [True, False], ids=["commits in the log", "all in the file"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding
 from testbed.lab.hosts.kernel_state import Route
@@ -24,24 +24,47 @@ class PlannedState:
     routes: Mapping[str, Route]
 
 
+NOTHING = PlannedState({}, {}, {}, {}, {})
+"""State of a host of which nothing is known, and on which nothing of ours was installed."""
+
+
 def planned_state(part: HostForwarding) -> PlannedState:
     """Return what is so after `part` was installed, read from its own lines: the two cannot differ."""
-    mtus: dict[str, int] = {}
-    addresses: dict[str, frozenset[str]] = {}
-    neighbours: dict[tuple[str, str], str] = {}
-    routes: dict[str, Route] = {}
+    *_, last = states_while_installing(NOTHING, part)
+    return last
+
+
+def states_while_installing(before: PlannedState, part: HostForwarding) -> Iterator[PlannedState]:
+    """Yield the state before `part`, with its settings, which are set first, and after each line of its batch."""
+    yield before
+    sysctls = {**before.sysctls, **dict(setting.split("=", 1) for setting in part.sysctls)}
+    state = replace(before, sysctls=sysctls)
+    yield state
     for line in part.batch:
-        what, verb, subject, *rest = line.split()
-        value = dict(itertools.pairwise(rest))
-        if (what, verb) == ("link", "set"):
+        state = _after(state, *line.split())
+        yield state
+
+
+def _after(state: PlannedState, what: str, verb: str, subject: str, *rest: str) -> PlannedState:
+    """Return the state after one line of `ip -batch`; a flush of routes or addresses takes only ours."""
+    value = dict(itertools.pairwise(rest))
+    mtus, addresses = dict(state.mtus), dict(state.addresses)
+    neighbours, routes = dict(state.neighbours), dict(state.routes)
+    match what, verb:
+        case "route", "flush":
+            routes = {}
+        case "neigh", "flush":
+            neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}
+        case "addr", "flush":
+            addresses[rest[0]] = frozenset()
+        case "link", "set":
             mtus[rest[0]] = int(value["mtu"])
-        elif (what, verb) == ("addr", "replace"):
+        case "addr", "replace":
             addresses[value["dev"]] = addresses.get(value["dev"], frozenset()) | {subject}
-        elif (what, verb) == ("neigh", "replace"):
+        case "neigh", "replace":
             neighbours[value["dev"], subject] = value["lladdr"]
-        elif (what, verb) == ("route", "replace"):
+        case "route", "replace":
             routes[subject] = Route(
                 subject, value["dev"], value.get("via", ""), value["src"], str(ROUTE_PROTOCOL)
             )
-    sysctls = dict(setting.split("=", 1) for setting in part.sysctls)
-    return PlannedState(sysctls, mtus, addresses, neighbours, routes)
+    return PlannedState(state.sysctls, mtus, addresses, neighbours, routes)

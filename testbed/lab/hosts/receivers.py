@@ -67,19 +67,25 @@ class ReceiverReading:
         """Power that the module sends, all lanes together."""
         return total_dbm(self.sent_dbm)
 
-    @property
-    def lowest_dbm(self) -> float | None:
-        """Least power of the whole fibre that the module is made for, its lanes being equal."""
-        return self.window.low_alarm_dbm + self._share_db if self.window and self.lanes_dbm else None
 
-    @property
-    def highest_dbm(self) -> float | None:
-        """Largest power of the whole fibre that the module bears, its lanes being equal."""
-        return self.window.high_alarm_dbm + self._share_db if self.window and self.lanes_dbm else None
+def outside_window(reading: ReceiverReading) -> str:
+    """Return which lane is outside the alarms of its module; empty where none is.
 
-    @property
-    def _share_db(self) -> float:
-        return 10 * math.log10(len(self.lanes_dbm))
+    Thresholds of a module are of one lane: the sum of all lanes may be right while one of them is dark.
+
+    >>> outside_window(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
+    'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
+    """
+    window = reading.window
+    if window is None:
+        return ""
+    for lane, dbm in enumerate(reading.lanes_dbm, start=1):
+        received = f"lane {lane} receives {dbm:.1f} dBm"
+        if dbm < window.low_alarm_dbm:
+            return f"{received}, less than the {window.low_alarm_dbm:.1f} dBm that its module needs"
+        if dbm > window.high_alarm_dbm:
+            return f"{received}, more than the {window.high_alarm_dbm:.1f} dBm that its module bears"
+    return ""
 
 
 def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:

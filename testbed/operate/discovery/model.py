@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 NicName = tuple[str, str]
@@ -37,13 +37,14 @@ class Observation:
 
     `lit` are the readings of power monitors, by port; a port without a monitor is absent. `carriers` are those of
     the NICs that were on. `heard` names the senders of the frames that each NIC received, `spoke` the NICs that
-    could send.
+    could send, `at` is the time, as ISO 8601 has it, once it was written down.
     """
 
     lit: Mapping[Port, bool]
     carriers: Mapping[NicName, bool]
     heard: Mapping[NicName, tuple[NicName, ...]]
     spoke: frozenset[NicName]
+    at: str = field(default="", compare=False)
 
 
 History = tuple[tuple[Round, Observation], ...]

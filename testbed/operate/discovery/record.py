@@ -1,7 +1,9 @@
 """The record of a discovery in the journal's file: its circuits before they are made, and what every round showed.
 
 After a crash the next discovery of the lab finds here which circuits are its own, removes them, and goes on after
-the last round that was seen.
+the last round that was seen. One that ended with an error and put all back has the state `stopped`: its rounds are
+taken over as well, but it left nothing behind. Rounds older than `ROUNDS_KEPT` are not taken over: somebody may have
+moved fibres since.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from testbed.operate.discovery.model import History, NicName, Observation, Port, Problem, Round
@@ -24,6 +26,7 @@ _TABLE = (
     "started text not null, state text not null, problem text not null, down text not null, "
     "circuits text not null, rounds text not null)"
 )
+ROUNDS_KEPT = timedelta(hours=1)
 Pair = tuple[Port, Port]
 
 
@@ -31,7 +34,7 @@ Pair = tuple[Port, Port]
 class Unfinished:
     """A discovery whose process is gone: its circuits before and after its last change, and the rounds that it saw.
 
-    `down` are the NICs that were set down before it began.
+    `down` are the NICs that were set down before it began; `is_put_back` is True if it left nothing behind.
     """
 
     id: str
@@ -39,6 +42,7 @@ class Unfinished:
     down: frozenset[NicName]
     states: tuple[frozenset[Pair], frozenset[Pair]]
     rounds: History
+    is_put_back: bool = False
 
     def left_behind(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
         """Return the circuits that stand now at its ports, and whether they are its own.
@@ -50,9 +54,11 @@ class Unfinished:
         there = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
         return there, there in self.states
 
-    def rounds_for(self, problem: Problem) -> History:
-        """Return its rounds if it looked for the same NICs at the same ports."""
-        return self.rounds if self.problem == _problem_json(problem) else ()
+    def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
+        """Return its rounds if it looked for the same NICs at the same ports, and its first round is young enough."""
+        since = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
+        is_young = bool(self.rounds) and self.rounds[0][1].at >= since
+        return self.rounds if is_young and self.problem == _problem_json(problem) else ()
 
 
 class DiscoveryRecord:
@@ -70,18 +76,17 @@ class DiscoveryRecord:
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
         query = (
-            "select id, owner, problem, down, circuits, rounds from discoveries "
-            "where lab = ? and state = 'running' order by started"
+            "select id, owner, problem, down, circuits, rounds, state from discoveries "
+            "where lab = ? and state in ('running', 'stopped') order by started"
         )
         with self._journal.transaction() as connection:
             rows = connection.exec_driver_sql(query, (self._lab,)).all()
-        return tuple(_unfinished(row) for row in rows if not is_running(row[1]))
+        return tuple(_unfinished(row) for row in rows if row[6] == "stopped" or not is_running(row[1]))
 
     def begin(self, problem: Problem, down: Collection[NicName]) -> None:
         """Write down what is looked for, and which NICs were set down before."""
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
         looked_for, set_down = json.dumps(_problem_json(problem)), json.dumps(sorted(down))
-        values = (self._id, self._lab, this_process(), now, looked_for, set_down)
+        values = (self._id, self._lab, this_process(), _now(), looked_for, set_down)
         statement = "insert into discoveries values (?, ?, ?, ?, 'running', ?, ?, '[[], []]', '[]')"
         with self._journal.transaction() as connection:
             connection.exec_driver_sql(statement, values)
@@ -94,8 +99,12 @@ class DiscoveryRecord:
 
     def saw(self, round_: Round, seen: Observation) -> None:
         """Write down what a round showed."""
-        self._rounds.append(_round_json(round_, seen))
+        self._rounds.append(_round_json(round_, seen) | {"at": seen.at or _now()})
         self._write("update discoveries set rounds = ? where id = ?", json.dumps(self._rounds))
+
+    def stop(self) -> None:
+        """Write down that it ended with an error, and that all is as it was before."""
+        self._write("update discoveries set state = 'stopped', circuits = ? where id = ?", "[[], []]")
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
         """Write down that no circuit of this discovery, or of those it took over, is left."""
@@ -114,7 +123,7 @@ def _unfinished(row: Any) -> Unfinished:
     )
     rounds = tuple(_round(one) for one in json.loads(row[5]))
     down = frozenset(_pair(nic) for nic in json.loads(row[3]))
-    return Unfinished(row[0], json.loads(row[2]), down, (before, after), rounds)
+    return Unfinished(row[0], json.loads(row[2]), down, (before, after), rounds, row[6] == "stopped")
 
 
 def _problem_json(problem: Problem) -> dict[str, Any]:
@@ -155,5 +164,10 @@ def _round(kept: Mapping[str, Any]) -> tuple[Round, Observation]:
         {_pair(nic): carrier for nic, carrier in kept["carriers"]},
         heard,
         frozenset(_pair(nic) for nic in kept["spoke"]),
+        kept.get("at", ""),
     )
     return round_, seen
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -24,9 +24,10 @@ def discover(
     errors; circuits are removed and interfaces put back in any case, as far as devices answer.
     """
     others = record.unfinished()
-    notes = _remove_leftovers(devices, others)
+    killed = tuple(one for one in others if not one.is_put_back)
+    notes = _remove_leftovers(devices, killed)
     found_down = devices.interfaces_down()
-    down = found_down.intersection(*(one.down for one in others))  # the rest was set down by those
+    down = found_down.intersection(*(one.down for one in killed))  # the rest was set down by those
     try:
         devices.set_interfaces(found_down, up=True)
         held = devices.held()
@@ -36,8 +37,11 @@ def discover(
         kept = others[-1].rounds_for(problem) if others else ()
         record.begin(problem, down)
         found = _search(devices, record, problem, kept, note, limit or most_rounds(problem))
-    finally:
+    except BaseException:
         devices.put_back(down)
+        record.stop()
+        raise
+    devices.put_back(down)
     record.finish(others)
     return replace(
         found,

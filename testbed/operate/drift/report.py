@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from testbed.lab.hosts.receivers import ReceiverReading, read_receivers
+from testbed.lab.hosts.receivers import outside_window, read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
 from testbed.operate.drift.statistics import Verdict, judge_series
@@ -157,22 +157,3 @@ def judge_modules(
             silent.setdefault((host, reading.reason), []).append(nic_name)
     for (host, reason), nics in silent.items():
         yield LinkFinding("no_module_readings", host, f"{', '.join(nics)}: {reason}")
-
-
-def outside_window(reading: ReceiverReading) -> str:
-    """Return which lane is outside the alarms of its module; empty where none is.
-
-    >>> from testbed.lab.hosts.receivers import Window
-    >>> outside_window(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
-    'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
-    """
-    window = reading.window
-    if window is None:
-        return ""
-    for lane, dbm in enumerate(reading.lanes_dbm, start=1):
-        received = f"lane {lane} receives {dbm:.1f} dBm"
-        if dbm < window.low_alarm_dbm:
-            return f"{received}, less than the {window.low_alarm_dbm:.1f} dBm that its module needs"
-        if dbm > window.high_alarm_dbm:
-            return f"{received}, more than the {window.high_alarm_dbm:.1f} dBm that its module bears"
-    return ""

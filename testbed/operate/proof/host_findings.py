@@ -37,6 +37,19 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
     )
 
 
+def deviations(host: LabHost, planned: PlannedState, state: KernelState) -> int:
+    """Return in how many addresses, neighbours and routes a host differs from a planned state."""
+    compared = _Compared(host, planned, state)
+    addresses = sum(len(compared.lacking_addresses(device)) for device in planned.addresses)
+    routes = len(compared.missing_routes) + len(compared.wrong_routes) + len(compared.extra_routes)
+    return addresses + routes + len(compared.wrong_neighbours)
+
+
+def is_bare(host: LabHost, planned: PlannedState, state: KernelState) -> bool:
+    """Return whether a host holds nothing of any plan."""
+    return _Compared(host, planned, state).is_bare
+
+
 @dataclass(frozen=True)
 class _Compared:
     """One host's kernel beside its plan."""
@@ -151,7 +164,7 @@ def _judge_interfaces(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
             )
         if compared.is_bare:
             continue
-        planned = compared.planned.mtus[nic.name]
+        planned = compared.planned.mtus.get(nic.name, found.mtu)
         if found.mtu != planned:
             yield LinkFinding("wrong_mtu", subject, f"the MTU is {found.mtu}, not {planned}")
         yield from _judge_rate(lab, subject, found)
@@ -180,6 +193,8 @@ def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
 def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
     """Yield forwarding that is off, of the host or else of single NICs, and other settings as one finding."""
     host, found = compared.host.name, compared.state.sysctls
+    if not compared.planned.sysctls:
+        return
     of_forwarding = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in compared.host.nics)}
     if found.get(_IP_FORWARD) != compared.planned.sysctls[_IP_FORWARD]:
         detail = (

@@ -15,23 +15,36 @@ from testbed.operate.light import held_circuits, is_dark, judge_circuits
 from testbed.operate.model import Circuit, LabPlan, LinkFinding
 from testbed.operate.probe_findings import compare, silent_links
 from testbed.operate.proof.cables import whole_cables
+from testbed.operate.proof.effects import Effects, HalfWay
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import judge_host
 from testbed.operate.proof.reach_findings import Blame, judge_reachability
 from testbed.operate.proof.receivers import judge_receivers
+from testbed.operate.unfinished import Unfinished
 
 _OF_ALL_HOSTS = ("not_configured", "other_topology")
 
 
-def judge(lab: Lab, plan: LabPlan, routes: Routes | None, evidence: Evidence) -> tuple[LinkFinding, ...]:
-    """Return everything that is not as planned. Kernels and pings are judged where `routes` are known."""
-    case = _Case(lab, plan, evidence)
+def judge(
+    lab: Lab,
+    plan: LabPlan,
+    routes: Routes | None,
+    evidence: Evidence,
+    left: tuple[Unfinished, ...] = (),
+) -> tuple[LinkFinding, ...]:
+    """Return everything that is not as planned. Kernels and pings are judged where `routes` are known.
+
+    Operations that were `left` unfinished come first, each with what it explains.
+    """
+    macs = {host.name: {nic.name: _mac(evidence, host.name, nic.name) for nic in host.nics}
+            for host in (*lab.hosts, *lab.others)}  # fmt: skip
+    case = _Case(lab, plan, evidence, Effects(lab, plan, evidence, macs, left))
     if evidence.changing:
-        return tuple(_devices(case))
-    of_hosts = _judge_hosts(case, routes) if routes else {}
-    findings = [*_devices(case), *_judge_light(case)]
+        return (*case.effects.findings({}), *_devices(case))
+    of_hosts, half_way = _judge_hosts(case, routes) if routes else ({}, {})
+    findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
     if routes and evidence.reached:
-        blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts))
+        blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts, half_way))
         packets = tuple(judge_reachability(lab, evidence.reached, blame))
     else:
         packets = ()
@@ -45,6 +58,7 @@ class _Case:
     lab: Lab
     plan: LabPlan
     evidence: Evidence
+    effects: Effects
 
     @cached_property
     def silent_nics(self) -> frozenset[Nic]:
@@ -109,9 +123,11 @@ class _Case:
         probe = self.evidence.probe
         return silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
 
-    def nodes_that_fail(self, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
+    def nodes_that_fail(
+        self, of_hosts: Mapping[str, Iterable[LinkFinding]], half_way: Iterable[str]
+    ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
-        failing = set(self.evidence.off) | {
+        failing = {*self.evidence.off, *half_way} | {
             host
             for host, findings in of_hosts.items()
             if any(KINDS[finding.kind].stops_packets for finding in findings)
@@ -131,7 +147,9 @@ def _devices(case: _Case) -> Iterator[LinkFinding]:
 def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     """Yield what is wrong with circuits, light and fibres."""
     lab, plan, evidence = case.lab, case.plan, case.evidence
-    found = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics)
+    found = case.effects.without_explained(
+        judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics)
+    )
     if evidence.probe:
         wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.held))
         found += compare(lab, wiring, evidence.probe, case.excused_links)
@@ -140,20 +158,27 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark)
 
 
-def _judge_hosts(case: _Case, routes: Routes) -> dict[str, tuple[LinkFinding, ...]]:
-    """Return the findings of each host whose kernel was read."""
+def _judge_hosts(
+    case: _Case, routes: Routes
+) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, HalfWay]]:
+    """Return the findings of each host whose kernel was read, and how far an unfinished apply has come there."""
     lab, kernels = case.lab, case.evidence.kernels
-    macs = {host.name: {nic.name: _mac(case, host.name, nic.name) for nic in host.nics} for host in lab.hosts}
-    forwarding = forwarding_plan(lab, case.plan.wiring, routes, macs)
-    return {
-        host.name: judge_host(lab, host, planned_state(forwarding[host.name]), kernels[host.name])
-        for host in lab.hosts
-        if host.name in kernels and host.name in forwarding
-    }
+    forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs)
+    findings, half_way = {}, {}
+    for host in lab.hosts:
+        if host.name in kernels and host.name in forwarding:
+            part, state = forwarding[host.name], kernels[host.name]
+            planned = planned_state(part)
+            explained = case.effects.half_way(host, part, state)
+            if explained:
+                half_way[host.name] = explained
+                planned = explained.state
+            findings[host.name] = judge_host(lab, host, planned, state)
+    return findings, half_way
 
 
-def _mac(case: _Case, host: str, nic: str) -> str:
-    kernel = case.evidence.kernels.get(host)
+def _mac(evidence: Evidence, host: str, nic: str) -> str:
+    kernel = evidence.kernels.get(host)
     found = kernel.interfaces.get(nic) if kernel else None
     return found.mac if found and found.mac else UNKNOWN_MAC
 

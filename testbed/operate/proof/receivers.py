@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ocs_drivers.model import Power
 from testbed.design.model import Link
-from testbed.lab.hosts.receivers import ReceiverReading
+from testbed.lab.hosts.receivers import ReceiverReading, outside_window
 from testbed.lab.model import Lab
 from testbed.operate.light import TOLERANCE_DB, Budget, SwitchReading, budget_of
 from testbed.operate.model import Circuit, LinkFinding
@@ -55,7 +55,7 @@ def _judge(
     budget = budget_of(lab, circuit)
     known_db, place = _known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
-    outside = _outside(found, dbm)
+    outside = outside_window(found)
     if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB:
         detail = (
             f"{place} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
@@ -63,7 +63,7 @@ def _judge(
         )
         yield LinkFinding("excess_loss", subject, detail)
     elif outside:
-        yield LinkFinding("power_out_of_window", subject, f"{receiver} receives {dbm:.1f} dBm: {outside}")
+        yield LinkFinding("power_out_of_window", subject, f"{receiver}: {outside}")
 
 
 def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
@@ -80,11 +80,3 @@ def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tup
 
 def _lit(power: Power | None) -> Power | None:
     return power if power is not None and not power.below_floor else None
-
-
-def _outside(found: ReceiverReading, dbm: float) -> str:
-    if found.lowest_dbm is not None and dbm < found.lowest_dbm:
-        return f"less than the {found.lowest_dbm:.1f} dBm that its module needs"
-    if found.highest_dbm is not None and dbm > found.highest_dbm:
-        return f"more than the {found.highest_dbm:.1f} dBm that its module bears"
-    return ""

@@ -9,6 +9,7 @@ CMIS: netdev, D. Zahka, 2024-10-15 (400G XDR4); netdev, I. Schimmel, 2021-11-23,
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from libraries import skip_without
@@ -17,7 +18,13 @@ skip_without("asyncssh")
 skip_without("pydantic")
 
 from testbed.lab.hosts.fleet import Completed
-from testbed.lab.hosts.receivers import Window, module_command, parse_module, read_receivers
+from testbed.lab.hosts.receivers import (
+    Window,
+    module_command,
+    outside_window,
+    parse_module,
+    read_receivers,
+)
 from testbed.lab.inventory import parse_lab
 
 SFP_TRANSITION = """\
@@ -226,13 +233,19 @@ def test_a_public_dump_is_read_as_its_owner_would(dump, lanes_dbm, sent_dbm, win
 
 
 def test_the_power_of_a_fibre_is_that_of_all_its_lanes():
-    """2.2489 + 1.8629 + 1.8427 + 1.8215 mW are 7.776 mW, 8.91 dBm; its window is 6.02 dB above that of a lane."""
+    """2.2489 + 1.8629 + 1.8427 + 1.8215 mW are 7.776 mW, 8.91 dBm."""
+    assert parse_module(CMIS_ARISTA).power_dbm == pytest.approx(8.91, abs=0.01)
+
+
+def test_the_window_is_that_of_each_lane():
+    """One lane of four at -9.0 dBm, 0.1 dB below the alarm: the fibre as a whole carries 7.8 dBm."""
     found = parse_module(CMIS_ARISTA)
-    assert found.power_dbm == pytest.approx(8.91, abs=0.01)
-    assert (found.lowest_dbm, found.highest_dbm) == (
-        pytest.approx(-2.88, abs=0.01),
-        pytest.approx(11.52, abs=0.01),
-    )
+    assert outside_window(found) == ""
+    weak = replace(found, lanes_dbm=(3.52, 2.70, -9.0, 2.60))
+    assert weak.power_dbm == pytest.approx(7.8, abs=0.1)
+    assert outside_window(weak) == "lane 3 receives -9.0 dBm, less than the -8.9 dBm that its module needs"
+    strong = replace(found, lanes_dbm=(3.52, 5.6, 2.65, 2.60))
+    assert outside_window(strong) == "lane 2 receives 5.6 dBm, more than the 5.5 dBm that its module bears"
 
 
 def test_a_dark_receiver_reads_minus_infinity_on_all_its_lanes():

@@ -99,6 +99,10 @@ def _check_again(up, bare, output, runs, capsys):
     status, document = run(capsys, *words)
     assert (status, len(document["in_use"]["circuits"]), len(document["in_use"]["nics"])) == (2, 8, 8)
     assert control(up.control["ocs1"], {"do": "truth"})["connections"] == before
+    status, refused = run(capsys, "plan", output, "--runs-dir", runs, "--json")
+    assert status == 1, "NICs in use were left out: the stored epoch is of another lab file"
+    assert "of 2 NICs, which epoch 1 joins: the file differs from " in refused["error"]["message"]
+    assert "name a topology for the hosts and NICs of today" in refused["error"]["message"]
 
 
 @pytest.mark.long

@@ -44,8 +44,9 @@ class Laboratory(Devices):
         self._off = self._off - set(nics) if up else self._off | set(nics)
 
     def put_back(self, down):
-        if not self.killed:
-            super().put_back(down)
+        if self.killed:
+            raise Killed
+        super().put_back(down)
 
     def probe(self):
         self.probes += 1

@@ -18,11 +18,13 @@ from testbed.lab.hosts.planned_state import planned_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.operate.intent import Intent, Stated
 from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
 from testbed.operate.plan import circuits_of
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.judge import judge
+from testbed.operate.unfinished import Unfinished
 
 EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
 WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
@@ -48,6 +50,7 @@ class World:
             for side in ("transmit", "receive"):
                 end = getattr(lab.nic(nic), side)
                 self.ends[f"{name}:{side}"] = (end.switch, end.port)
+        self.left = ()
         self.loss_db = {}
         self.dark_lasers, self.off, self.dropping = set(), {}, set()
         self.kernels = self.configured_for(wiring)
@@ -70,13 +73,13 @@ class World:
                 macs[nic.name],
                 True,
                 True,
-                planned.mtus[nic.name],
-                planned.addresses[nic.name],
+                planned.mtus.get(nic.name, self.lab.link.mtu),
+                planned.addresses.get(nic.name, frozenset()),
                 rate,
             )
             for nic in host.nics
         }
-        addresses = planned.addresses["lo"] | {"127.0.0.1/8"}
+        addresses = planned.addresses.get("lo", frozenset()) | {"127.0.0.1/8"}
         interfaces["lo"] = Interface("00:00:00:00:00:00", True, True, 65536, addresses)
         return KernelState(
             interfaces,
@@ -86,6 +89,51 @@ class World:
         )
 
     # What tests plant.
+
+    def patch(self, wiring):
+        """Make the switches hold the circuits of a wiring and no others."""
+        self.held = {switch.name: {} for switch in self.lab.switches}
+        for circuit in circuits_of(self.lab, wiring):
+            self.held[circuit.switch][circuit.input_port] = circuit.output_port
+
+    def install(self, host, planned):
+        """Put a host into a planned state."""
+        self.kernels[host] = self._kernel(self.lab.hosts["abcdefghijkl".index(host)], planned)
+
+    def part_of(self, host, wiring):
+        """Return what an apply of a wiring installs on a host."""
+        return forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs())[host]
+
+    def leave_unfinished(self, *replaced, circuits_stood=False):
+        """Let the apply of this world's topology be one that was killed; the epochs that it replaces newest first."""
+        epochs = [self._epoch(1 + len(replaced), self.wiring, stood=False)]
+        for number, wiring in enumerate(replaced):
+            epochs.append(self._epoch(len(replaced) - number, wiring, stood=True))
+        apply, *before = epochs
+        one = Unfinished("op", "killed", "again", apply, tuple(before), circuits_stood)
+        self.left = (one,)
+
+    def _epoch(self, number, wiring, *, stood):
+        hosts = tuple(host.name for host in self.lab.hosts)
+        moment = "2026-11-22T10:20:00.000000+00:00"
+        return Intent(
+            lab=self.lab.name,
+            epoch=number,
+            state="verified" if stood else "intended",
+            operation=f"op{number}",
+            owner="1 gone/0",
+            lab_file=str(self.lab.path),
+            revision=self.lab.revision,
+            name="default",
+            topology=None,
+            wiring=wiring,
+            hosts=hosts,
+            nics={host.name: tuple(nic.name for nic in host.nics) for host in self.lab.hosts},
+            stated=Stated(),
+            intended_at=moment,
+            applied_at=moment if stood else None,
+            error="",
+        )
 
     def change(self, host, **parts):
         self.kernels[host] = replace(self.kernels[host], **parts)
@@ -236,7 +284,8 @@ class World:
         return Reachability(names, answered, {pair[::-1]: hops[pair[::-1]] for pair in answered}, 0.0)
 
     def findings(self):
-        return judge(self.lab, LabPlan(self.wiring, self.circuits, ()), self.routes, self.evidence())
+        plan = LabPlan(self.wiring, self.circuits, ())
+        return judge(self.lab, plan, self.routes, self.evidence(), self.left)
 
     def told(self):
         return sorted((finding.kind, finding.subject) for finding in self.findings())

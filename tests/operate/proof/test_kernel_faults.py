@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +23,21 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate.journal import Journal
+from testbed.operate.intent_log import Applying
+from testbed.operate.journal import journal_in
 from testbed.operate.narrow import narrow
 from testbed.operate.path import follow_path, kernel_path
-from testbed.operate.session import Design, open_lab
+from testbed.operate.session import Design, LabSession, open_lab
+from testbed.operate.unfinished import unfinished_operations
 
 pytestmark = pytest.mark.kernel
 
 TOPOLOGY = find_topology(4, 2)
 RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
 CROSSED = wiring_of(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
+OTHER_RING = Design("crossed", TOPOLOGY, CROSSED, find_routes(CROSSED))
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +47,10 @@ def bench(testbed12, tmp_path_factory):
     python = str(Path(sys.executable).resolve())
     hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in testbed12.hosts[:4])
     lab = replace(testbed12, name=f"proof-{os.getpid()}", hosts=hosts)
-    journal_file = tmp_path_factory.mktemp("journal") / "journal.sqlite"
+    runs = tmp_path_factory.mktemp("runs")
     with (
         start_lab(lab, hosts="kernel", move=True) as up,
-        Journal(journal_file) as journal,
+        journal_in(runs) as journal,
         open_lab(up.lab, journal) as session,
     ):
 
@@ -57,7 +62,7 @@ def bench(testbed12, tmp_path_factory):
         def ask(of, do, **details):
             return control(up.control[of], {"do": do, **details})
 
-        yield SimpleNamespace(lab=up.lab, session=session, on=on, ask=ask)
+        yield SimpleNamespace(lab=up.lab, session=session, runs=runs, on=on, ask=ask)
 
 
 @pytest.fixture
@@ -180,9 +185,54 @@ def test_circuits_of_somebody_else_are_told_by_circuits_alone(ring):
 
 
 def test_an_apply_that_ended_before_the_routes_is_told_as_another_topology(ring):
-    crossed = Design("crossed", TOPOLOGY, CROSSED, find_routes(CROSSED))
-    ring.session.apply(ring.session.plan(crossed))
-    assert told(ring, crossed) == [("other_topology", "a, b, c, d")]
+    ring.session.apply(ring.session.plan(OTHER_RING))
+    assert told(ring, OTHER_RING) == [("other_topology", "a, b, c, d")]
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after it is done."""
+
+
+def kill_after(bench, lines):
+    """Apply the crossed topology, and be killed when host c has obeyed some lines of its batch, and no other host."""
+
+    def begin(session, design):
+        parts = forwarding_plan(session.lab, design.wiring, design.routes, read_macs(session.fleet))
+        if lines:
+            install(session.fleet, {"c": replace(parts["c"], batch=parts["c"].batch[:lines])})
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabSession, "install_routes", begin)
+        patch.setattr(Applying, "advance", lambda *_arguments: None)
+        with pytest.raises(Killed):
+            bench.session.bring_up(OTHER_RING)
+    with sqlite3.connect(bench.runs / "lightbed.sqlite") as connection:
+        connection.execute("update intents set owner = '1 gone/0' where applied_at is null")
+    connection.close()
+    return unfinished_operations(bench.runs, bench.lab.name)
+
+
+@pytest.mark.parametrize("lines", [0, 3, 8, 20, -1])
+def test_an_apply_that_was_killed_on_a_host_is_one_finding(ring, lines):
+    """The judge takes for the state after each line what the kernel holds then."""
+    left = kill_after(ring, lines)
+    (finding,) = ring.session.prove(OTHER_RING, left).findings
+    assert finding.kind == "unfinished"
+    words = " left them (a, b, d)" if lines else " left them (a, b, c, d)"
+    assert words in finding.detail
+    assert ("1 hosts are in between (c)" in finding.detail) == bool(lines)
+
+
+def test_a_fault_is_told_beside_the_apply_that_was_killed(ring):
+    left = kill_after(ring, 20)
+    ring.on("d", f"ip route replace blackhole {A}/32 proto 107")
+    ring.on("b", "ip link set dev nic1 mtu 1500")
+    ring.ask("plant", "loss", fibre="a/nic1:transmit", loss_db=3)
+    found = ring.session.prove(OTHER_RING, left).findings
+    kinds = sorted((finding.kind, finding.subject) for finding in found)
+    assert kinds[1:] == [("unfinished", left[0].operation), ("wrong_mtu", "b/nic1"), ("wrong_route", "d")]
+    assert kinds[0][0] == "excess_loss"
 
 
 def test_a_host_and_a_switch_that_are_off_are_one_finding_each(ring):
