@@ -21,7 +21,14 @@ FAMILIES = {
     "glimmerglass": ("tl1", "8x8", ()),
     "calient": ("rest", "8x8", ()),
     "polatis": ("scpi", "8x8", ()),
-    "rome": ("telnet", "8x8", ("--speed=1000",)),
+    "rome": (
+        "telnet",
+        "8x8",
+        (
+            "--speed=1000",
+            "--option=idle_s=1e9",
+        ),
+    ),
     "sonic": ("cli", "8x8", ("--option=idle_s=1e9",)),
     "dicon": ("scpi", "2x8", ()),
 }
@@ -174,7 +181,7 @@ def test_the_timeout_ends_a_move_and_names_what_is_unknown(start_twin, testbed):
 
 
 def test_a_jam_names_the_command_that_homes_the_robot(start_twin, testbed):
-    twin = start_twin("rome", "--size=8x8", "--speed=1000")
+    twin = start_twin("rome", "--size=8x8", "--speed=1000", "--option=idle_s=1e9")
     twin.do("set_fault", fault="jam")
 
     ran = testbed("switch", f"{twin.urls['telnet']}?poll_s=0.1", "connect", "1:10", "--json")

@@ -25,7 +25,7 @@ ROME_PORT = re.compile(
 
 @pytest.fixture(params=["ssh", "telnet"])
 def rome(request, shared_twin, cloudshell):
-    twin = shared_twin("rome", "--size=8x8", "--speed=1000")
+    twin = shared_twin("rome", "--size=8x8", "--speed=1000", "--option=idle_s=1e9")
     url = twin.urls["cli" if request.param == "ssh" else "telnet"]
     return twin, cloudshell(request.param, url, ROME_PROMPT)
 
@@ -89,7 +89,7 @@ def test_rome_says_what_the_driver_takes_for_an_error(rome):
 
 
 def test_rome_recovers_from_a_stuck_robot(start_twin, cloudshell):
-    twin = start_twin("rome", "--size=8x8", "--speed=1000", "--fault", "jam=0")
+    twin = start_twin("rome", "--size=8x8", "--speed=1000", "--option=idle_s=1e9", "--fault", "jam=0")
     client = cloudshell("telnet", twin.urls["telnet"], ROME_PROMPT)
     client.ask(["connection create E1 to W2", "(?i)Multiple Cross Connect Severe Failure"])
     client.ask(["homing run", "(?i)RECOVERY FINISHED SUCCESSFULLY"])
@@ -105,7 +105,7 @@ def test_rome_recovers_from_a_stuck_robot(start_twin, cloudshell):
 
 @pytest.fixture
 def afm(shared_twin, cloudshell):
-    twin = shared_twin("afm", "--size=8x8", "--speed=1000")
+    twin = shared_twin("afm", "--size=8x8", "--speed=1000", "--option=idle_s=1e9")
     return twin, cloudshell("telnet", twin.urls["telnet"], r".+\[OPER\]#")
 
 
@@ -164,7 +164,7 @@ def test_afm_maps_both_ways_and_clears(afm):
 
 @pytest.fixture
 def telescent(shared_twin, cloudshell):
-    twin = shared_twin("telescent", "--size=96x96", "--speed=1000")
+    twin = shared_twin("telescent", "--size=96x96", "--speed=1000", "--option=idle_s=1e9")
     return twin, cloudshell("ssh", twin.urls["cli"], r"[0-9a-zA-Z@]+>")
 
 
