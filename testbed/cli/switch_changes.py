@@ -253,7 +253,7 @@ def shutter(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
-    """Let light pass these ports, or not; circuits stay."""
+    """Open or close the shutters of these ports; circuits stay."""
     if what not in {"open", "close"}:
         raise typer.BadParameter("say open or close", param_hint="open|close")
     with opened(context, is_bounded=False) as device:

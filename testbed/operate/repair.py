@@ -180,7 +180,7 @@ def carry_out(
 
 
 def check_in_force(planned: LabRepair) -> None:
-    """Let pass a repair of what stands. Raises `DriftError` when another topology is in force."""
+    """Raise `DriftError` when another topology is in force than the repair is for."""
     if planned.strange:
         raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
 
