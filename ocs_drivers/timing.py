@@ -137,7 +137,7 @@ class Silence:
 
     @contextmanager
     def watched(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
-        """Keep questions inside from waiting beyond the limit; `tell` is called in a longer wait, as often as it returns."""
+        """Bound the wait of every question inside; `tell` is called in a longer wait, as often as it returns."""
         self.tell = tell
         before = _silence.set(self)
         try:
