@@ -12,7 +12,7 @@ import typer
 
 from lightbed.errors import with_former_keys
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
+from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_json, print_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,13 +35,10 @@ def register(app: typer.Typer) -> None:
     app.command("repair")(repair)
 
 
+@options.names_topology
 def repair(
     lab_file: options.LabFile,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: routes at once, then the circuits.")] = False,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
@@ -49,12 +46,11 @@ def repair(
     as_json: options.AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
-    from testbed.cli.designs import Named, running_design
+    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
     from testbed.operate.session import open_lab
 
-    named = Named.of(simplex, method, demand, plan_file, epoch)
     meant = running_design(lab_file, named, runs_dir, before_repair=True)
     lab = meant.lab
     if apply:
@@ -62,18 +58,20 @@ def repair(
     hosts_mode = hosts_of(lab, hosts)
     with (
         _journal(runs_dir, apply) as journal,
-        open_lab(lab, journal, model_hosts=hosts_mode == "model") as session,
+        open_lab(lab, journal, model_hosts=hosts_mode == "model", partial=not apply) as session,
     ):
         sight, planned = _plan_repair(session, meant, runs_dir)
         if not as_json:
-            print_lines([meant.heading(), *meant.lines(), *_lines(meant, sight, planned)])
+            off = finding_lines(asdict(finding) for finding in session.off_findings)
+            print_lines([meant.heading(), *meant.lines(), *off, *_lines(session, meant, sight, planned)])
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, meant, planned, hosts_mode, runs_dir, as_json=as_json)
     if as_json:
-        print_json(_document(meant, hosts_mode, sight, planned, repaired))
+        found = {"findings": [asdict(finding) for finding in session.off_findings]}
+        print_json(_document(meant, hosts_mode, sight, planned, repaired) | found)
     if repaired is None:
-        return CHANGES if planned or sight.unpatched else DONE
+        return CHANGES if planned or sight.unpatched or session.off else DONE
     return DONE if repaired.verified.ok else ERROR
 
 
@@ -85,11 +83,16 @@ def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | No
 
 
 def _plan_repair(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[Sight, LabRepair | None]:
-    """Return what is seen of the topology, and how to repair it; None when no fibre is lost."""
+    """Return what is seen of the topology, and how to repair it; None when no fibre is lost, or when not all answer.
+
+    A repair leads traffic over every host and is a change of circuits on all switches.
+    """
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import look_at, plan_lab_repair
 
     design, sight = meant.design, look_at(session, meant.design)
+    if session.off:
+        return sight, None
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
     sent = _sent_by_pairs(meant) if earlier or sight.losses else None
     return sight, plan_lab_repair(session.lab, design, sight, earlier, sent)
@@ -116,7 +119,7 @@ def _sent_by_pairs(meant: MeantDesign) -> NDArray[np.float64] | None:
 def _document(
     meant: MeantDesign, hosts_mode: str, sight: Sight, planned: LabRepair | None, repaired: Repaired | None
 ) -> dict[str, object]:
-    from testbed.operate.repair_report import repair_json
+    from testbed.operate.repair_report import losses_json, repair_json
 
     lab = meant.lab
     return with_former_keys(
@@ -125,14 +128,22 @@ def _document(
         | {"repair_record": planned is not None and planned.is_repaired}
         | {"strange": list(planned.strange) if planned else []}
         | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
-        | (repair_json(lab, planned) if planned else {"lost": []})
+        | (repair_json(lab, planned) if planned else {"lost": losses_json(lab, sight.losses)})
         | ({"repaired": with_former_keys(asdict(repaired))} if repaired else {})
     )
 
 
-def _lines(meant: MeantDesign, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
-    from testbed.operate.repair_report import describe_repair, describe_unpatched
+def _lines(session: LabSession, meant: MeantDesign, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
+    from testbed.operate.repair_report import describe_losses, describe_repair, describe_unpatched
 
+    if session.off:
+        yield from describe_losses(meant.lab, sight.losses)
+        yield f"links of {', '.join(session.off)} were not looked at"
+        if sight.losses:
+            yield "a repair is planned when the whole lab answers"
+        else:
+            yield "of the links that were looked at, no fibre is lost"
+        return
     if planned is None:
         yield from describe_unpatched(meant.lab, meant.design, sight)
         yield "no fibre is lost"
