@@ -196,10 +196,7 @@ def verify(
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
     report = with_unfinished(report, meant.lab, runs_dir)
-    findings = [
-        {key: meant.with_apply_command(text) for key, text in asdict(finding).items()}
-        for finding in report.findings
-    ]
+    findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
@@ -257,9 +254,9 @@ def path(
 
 def _ends(context: typer.Context, words: list[str], lab_file: Path) -> tuple[Path, str, str]:
     """Return the lab file and the two hosts of `[LAB] A B`. Raises `typer.BadParameter`."""
-    *labs, source, target = words if len(words) in (2, 3) else ("", "", "", "")
-    if len(labs) == 2:
+    if len(words) not in (2, 3):
         raise typer.BadParameter("write `testbed path [LAB] A B`: a lab file, and two of its hosts")
+    *labs, source, target = words
     given = context.get_parameter_source("lab_file")
     if labs and given is not None and given.name == "COMMANDLINE":
         raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: leave one of them out")
@@ -284,4 +281,5 @@ def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *,
     lines = [*_heading(meant, hosts), *finding_lines(document["findings"])]
     lines += [*describe_path(hops), *describe_kernel_path(way)]
     print_answer(document, lines, as_json=as_json)
-    return CHANGES if way and way.differs else DONE
+    is_unknown = any(hop.patched is None for hop in hops)
+    return CHANGES if is_unknown or (way and way.differs) else DONE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from testbed.operate.session import Design, design_for, design_of_intent, design
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
+    from testbed.operate.model import LinkFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,13 @@ class MeantDesign:
         """Return an advice with the command that applies this very design, not the default one."""
         words = f"--epoch {self.intent.epoch}" if self.intent else self.stated.words
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
+
+    def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, str]]:
+        """Return findings for programs, their advice to apply naming this design."""
+        return [
+            {key: self.with_apply_command(text) for key, text in asdict(finding).items()}
+            for finding in findings
+        ]
 
     def json(self) -> dict[str, Any]:
         """Return the keys of every document: the epoch that is meant, and the newest of the lab."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import asdict
 from datetime import UTC, datetime
 from time import sleep
 from typing import TYPE_CHECKING, Annotated
@@ -119,6 +118,7 @@ def _read_once(
 def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object], list[str]]:
     lab = meant.lab
     document = {"lab": lab.name, "simulated": lab.simulated, **meant.json(), **report.as_json()}
+    document["findings"] = found = meant.findings_json(report.findings)
     kinds = [stretch.verdict.kind for stretch in report.stretches]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     readings = max((stretch.verdict.readings for stretch in report.stretches), default=0)
@@ -130,5 +130,4 @@ def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object],
     lines = [heading, *meant.lines()]
     if report.not_kept:
         lines.append(f"this reading is judged, and not kept for the next ones: {report.not_kept}")
-    findings = list(finding_lines(asdict(found) for found in report.findings))
-    return document, [*lines, *(findings or ["no light is lost"])]
+    return document, [*lines, *(finding_lines(found) if found else ["no light is lost"])]
