@@ -230,7 +230,7 @@ def request_of(image: np.ndarray, *, binary: bool) -> bytes:
 
 
 def ask(server: Server, requests: list[bytes], connections: int, seconds: float) -> Turn:
-    """Let every connection ask again as soon as it has its answer."""
+    """Make every connection ask again as soon as it has its answer."""
     plugs = [socket.create_connection((HOST, server.port)) for _ in range(connections)]
     poll = select.epoll()
     for plug in plugs:

@@ -72,7 +72,7 @@ class Datapath:
         self.close()
 
     def close(self) -> None:
-        """Let go of the bus."""
+        """Release the bus."""
         self.bus.close()
 
     # ------------------------------------------------------------------------------------- programs

@@ -3,6 +3,7 @@
 | module | what it offers |
 |---|---|
 | `errors` | the root of every error, and who must act on it |
+| `wording` | numbers in sentences |
 | `lazy` | names of a package that are imported when they are used |
 | `moved` | modules that stay importable by their former paths |
 | `command_group` | command lines whose commands are imported when they are used |

@@ -55,7 +55,7 @@ class MovedModules(MetaPathFinder, Loader):
 
 
 def keep_importable(package: str, moved: Mapping[str, str]) -> None:
-    """Let modules of a package be imported as before: `moved` maps former paths below it to new ones.
+    """Make modules of a package importable as before: `moved` maps former paths below it to new ones.
 
     This finder is the first: folders that an upgrade left behind are not packages, and no module is imported twice.
     """

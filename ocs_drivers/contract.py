@@ -29,7 +29,7 @@ Guard = Callable[[], None]
 
 
 def unguarded() -> None:
-    """Let everything pass: the guard of whoever has none."""
+    """Allow every write: the guard of whoever has none."""
 
 
 class OpticalSwitch(Protocol):
@@ -125,7 +125,7 @@ class OpticalSwitch(Protocol):
         """Set the attenuator of an output port. Raises `Unsupported` where there are none."""
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
-        """Let light pass these ports or not; circuits stay. Raises `Unsupported` without shutters."""
+        """Open or close the shutters of these ports; circuits stay. Raises `Unsupported` without shutters."""
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Return the unsolicited messages after event number `since`; a bounded buffer keeps the latest.

@@ -27,7 +27,7 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let the thread rest."""
+        """Put the thread to sleep."""
         time.sleep(seconds)
 
 
@@ -137,7 +137,7 @@ class Silence:
 
     @contextmanager
     def watched(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
-        """Let no question inside wait beyond the limit; `tell` is called in a longer wait, as often as it returns."""
+        """Bound the wait of every question inside; `tell` is called in a longer wait, as often as it returns."""
         self.tell = tell
         before = _silence.set(self)
         try:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a name that nobody else has is made in it
-_READ_TIMEOUT_S = 30.0
+BUSY_TIMEOUT_S = 30.0
+"""Time that whoever reads or writes waits for another that holds the file."""
 
 
 def database_in(runs_dir: str | Path) -> Path:
@@ -68,7 +69,7 @@ def _open(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     import sqlite3
 
     address = f"{path.absolute().as_uri()}?{mode}"
-    with closing(sqlite3.connect(address, uri=True, timeout=_READ_TIMEOUT_S)) as connection:
+    with closing(sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
         yield connection
 
 

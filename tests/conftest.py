@@ -201,7 +201,7 @@ class World:
         return self.run(self._made(lambda: self.twin.attach(front)))
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Run everything that needs no time."""
         self._selector.stop = self.loop.stop
         try:
             self.loop.run_forever()
@@ -215,7 +215,7 @@ class World:
             self.settle()
 
     def pass_time(self, at_most_s: float) -> None:
-        """Let time pass until the next thing is due, and no longer than `at_most_s`."""
+        """Advance to the time at which the next thing is due, and no longer than `at_most_s`."""
         self.advance(min(at_most_s, max(self.virtual.next_s - self.virtual.now(), 0.0)))
 
     def transport(self, front: str) -> MemoryLine:
@@ -292,7 +292,7 @@ class TwinProcess:
         self._process.wait()
 
     def stop(self) -> None:
-        """Let it hang: connections stay, and nothing is answered. It is to be killed in the end."""
+        """Make it hang: connections stay, and nothing is answered. It is to be killed in the end."""
         self._process.send_signal(signal.SIGSTOP)
 
     def close(self) -> None:

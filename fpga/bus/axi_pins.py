@@ -89,7 +89,7 @@ class AxiPinsBus:
         return answers[0]
 
     def close(self) -> None:
-        """Let go of the simulator."""
+        """Release the simulator."""
         self._simulator.close()
 
     def _hand_over(self, requests: dict[str, dict[str, int]]) -> None:

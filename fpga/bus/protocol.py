@@ -50,7 +50,7 @@ class RegisterBus(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the other end; a second time does nothing."""
+        """Release the other end; a second time does nothing."""
         ...
 
 

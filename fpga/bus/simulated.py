@@ -57,7 +57,7 @@ class _Pins:
         self._seen = self._engine.run(self._row)[0].tolist()
 
     def set(self, port: str, value: int) -> None:
-        """Let an input carry a value. Most are as they were in the cycle before, and left alone."""
+        """Set an input to a value. Most are as they were in the cycle before, and left alone."""
         if self._shown[port] == value:
             return
         self._shown[port] = value
@@ -67,7 +67,7 @@ class _Pins:
             self._row[0, into.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
 
     def set_bits(self, bits: PortBits, value: int) -> None:
-        """Let some bits of an input carry a value."""
+        """Set some bits of an input to a value."""
         low = bits.low or 0
         mask = (1 << bits.width) - 1 << low
         self.set(bits.port, self._shown[bits.port] & ~mask | value << low & mask)
@@ -160,7 +160,7 @@ class SimulatedBus:
         return self._pins.get(register.signal.port) >> (register.signal.low or 0)
 
     def _drive(self, register: Register) -> None:
-        """Let the signal of a register carry what it holds, its words side by side."""
+        """Drive the signal of a register with what it holds, its words side by side."""
         value = 0
         for word in range(register.words):
             value |= self._kept[register.at(word)] << register.width * word
@@ -170,7 +170,7 @@ class SimulatedBus:
             self._pins.set_bits(register.signal, value)
 
     def _pulse(self, register: Register, value: int) -> None:
-        """Let the bits that are written as 1 act for one cycle."""
+        """Raise the bits that are written as 1 for one cycle."""
         if isinstance(register.signal, BlockPin) and value:
             self._block(register.signal).write(register.signal.pin, value)
         driven = [bits for bits in register.fields if bits.port]

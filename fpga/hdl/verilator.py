@@ -123,7 +123,7 @@ def build(
 
 @contextmanager
 def _sole_builder(library: Path) -> Iterator[None]:
-    """Let one process build a library; others that want the same one wait, and then find it."""
+    """Hold the lock under which one process builds a library; others that want the same one wait, and then find it."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with library.with_suffix(".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -231,7 +231,7 @@ class Simulator:
         self._run(np.zeros((2, self.design.ports.input_columns), np.uint64), reset=True)
 
     def close(self) -> None:
-        """Let go of the model's memory; a second time does nothing."""
+        """Free the model's memory; a second time does nothing."""
         self._finalizer()
 
     def _run(self, rows: Rows, *, reset: bool) -> Rows:

@@ -127,7 +127,7 @@ class _Loop:
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
     def _queue(self, is_open: bool, start: bool) -> None:
-        """Let beats that were sent wait until the detector is open; one leaves in a cycle."""
+        """Hold beats that were sent until the detector is open; one leaves in a cycle."""
         leaves = is_open and self._waiting > 0
         self._partial.push(leaves)
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves

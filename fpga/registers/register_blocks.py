@@ -24,7 +24,7 @@ class Pins(Protocol):
         ...
 
     def set(self, port: str, value: int) -> None:
-        """Let a port carry a value from the next cycle on."""
+        """Set a port to a value from the next cycle on."""
         ...
 
 

@@ -139,7 +139,7 @@ def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bo
 
 
 def _turn_paddles(brightness: Callable[[], float]) -> None:
-    """Let a person turn the polarisation controller, and read the light as often as wanted."""
+    """Ask a person to turn the polarisation controller, and read the light as often as wanted."""
     print("Turn the paddles of the polarisation controller until this is greatest.")
     best = 0.0
     while True:

@@ -76,5 +76,5 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of devices."""
+        """Release the devices."""
         ...

@@ -66,7 +66,7 @@ class Interpreter:
             self.run(np.zeros((images, *shape), np.uint8))
 
     def close(self) -> None:
-        """Let go of the multiplier's devices, if it has any."""
+        """Release the multiplier's devices, if it has any."""
         close = getattr(self.multiplier, "close", None)
         if close is not None:
             close()

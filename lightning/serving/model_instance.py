@@ -136,7 +136,7 @@ class ModelInstance:
         return time.perf_counter() - started
 
     def close(self) -> None:
-        """Let go of the executor and its thread. Nobody may be using them.
+        """Release the executor and its thread. Nobody may be using them.
 
         Hardware may be at another model's work for long, so its executors are let go of in their own thread.
         """

@@ -63,7 +63,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def listen(opened: socket.socket) -> None:
-    """Let clients connect. Raises `ServingError` where another has begun to listen since the socket was bound."""
+    """Listen for clients. Raises `ServingError` where another has begun to listen since the socket was bound."""
     try:
         opened.listen(BACKLOG)
     except OSError as error:

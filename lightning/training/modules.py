@@ -29,7 +29,7 @@ OTHERS = (
 
 @contextmanager
 def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
-    """Let the `Linear` and `Conv2d` layers of a module compute as light does, rounded and noisy, inside the `with`.
+    """Make the `Linear` and `Conv2d` layers of a module compute as light does, rounded and noisy, inside the `with`.
 
     The module, its class, its parameters and its optimiser stay what they are; gradients pass as if nothing had been
     rounded. While layers are in training their ranges follow the activations. Raises `CompileError` for layers that

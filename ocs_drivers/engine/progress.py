@@ -48,7 +48,7 @@ class Progress:
         return self._due_s()
 
     def sleep(self, seconds: float, pending: int = 0) -> None:
-        """Let time pass between two questions; log a line whenever it is time for one."""
+        """Wait between two questions; log a line whenever it is time for one."""
         while (due_s := self._due_s()) < seconds:
             self._clock.sleep(due_s)
             seconds -= due_s

@@ -44,7 +44,7 @@ class Session(Protocol):
 
 
 def with_new_names(session: Session) -> Session:
-    """Let a session of a third party have the names of the release before."""
+    """Give a session of a third party the names of the release before."""
     for former, name in (("turn", "lock"), ("hang_up", "disconnect")):
         if not hasattr(session, name):
             warnings.warn(

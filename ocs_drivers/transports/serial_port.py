@@ -48,7 +48,7 @@ class SerialTransport:
             raise refused(self._device, error) from error
 
     def close(self) -> None:
-        """Let go of the line; does nothing when closed."""
+        """Release the line; does nothing when closed."""
         port, self._port = self._port, None
         if port is not None:
             with contextlib.suppress(OSError):

@@ -2,7 +2,7 @@
 
     python -m sim.lab [--detached] [WIRING_FILE]   start; one JSON line when ready; ends with its input
     python -m sim.lab --status                     labs on this machine, as a JSON list
-    python -m sim.lab --down [LAB_ID ...] [--all]  remove debris; named ids and --all end live labs too
+    python -m sim.lab --down [LAB_ID ...] [--all]  remove debris; named ids end live labs too, and --all one's own
 
 Without WIRING_FILE the wiring document is one line of JSON on standard input.
 """
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--detached", action="store_true", help="do not end with the standard input")
     parser.add_argument("--status", action="store_true", help="list the labs on this machine")
     parser.add_argument("--down", nargs="*", metavar="LAB_ID", help="remove debris, or these labs")
-    parser.add_argument("--all", action="store_true", help="with --down: live labs too")
+    parser.add_argument("--all", action="store_true", help="with --down: one's own live labs too")
     return parser
 
 
@@ -69,8 +69,10 @@ def _print(value: object) -> int:
 
 
 def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
+    """Remove debris; end the labs that are named, and with `everything` those of this user."""
     if everything:
-        return list(end_labs(lab.id for lab in find_labs()))
+        own = [lab.id for lab in find_labs() if not lab.is_of_others]
+        return list(end_labs({*own, *lab_ids}))
     return list(end_labs(lab_ids) if lab_ids else remove_debris())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,14 +30,25 @@ def claims_folder() -> Path:
     return Path(private) / "lightbed" if private else Path.home() / ".local/state/lightbed/claims"
 
 
+def this_user() -> str:
+    """Return the name of who runs this process: of root by sudo, the one who asked for it."""
+    if os.geteuid() == 0 and (asked_by := os.environ.get("SUDO_USER")):
+        return asked_by
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a user without an entry, as in containers
+        return str(os.geteuid())
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a claim, in its own words; `rate_mbps` is that of the lab's links."""
+    """The holder of a claim, in its own words; `rate_mbps` is that of the lab's links, `user` who started it."""
 
     pid: int
     lab: str
     subnet: str
     rate_mbps: float = 0.0
+    user: str = ""
 
 
 class Claim:
@@ -118,7 +130,8 @@ def _parse(content: bytes) -> Holder:
     try:
         entry = json.loads(content)
         rate_mbps = float(entry.get("rate_mbps", 0.0))
-        return Holder(int(entry["pid"]), str(entry["lab"]), str(entry["subnet"]), rate_mbps)
+        user = str(entry.get("user", ""))
+        return Holder(int(entry["pid"]), str(entry["lab"]), str(entry["subnet"]), rate_mbps, user)
     except (ValueError, KeyError, TypeError):
         return Holder(0, "", "")
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.lab.claims import Claim, claim_names, holder_of
+from sim.lab.claims import Claim, claim_names, holder_of, this_user
 from sim.lab.errors import LabError
 from sim.twins.hosts import netns
 
@@ -54,7 +54,10 @@ class LabNames:
 
 @dataclass(frozen=True, slots=True)
 class FoundLab:
-    """One lab as it was found; `lab`, `pid`, `subnet` and `rate_mbps` (of its links) are known of live ones only."""
+    """One lab as it was found; of one that is not live only `id` and `namespaces` are known.
+
+    `rate_mbps` is that of its links, `user` who started it.
+    """
 
     id: str
     lab: str
@@ -64,6 +67,12 @@ class FoundLab:
     namespaces: int
     simulated: bool = True
     rate_mbps: float = 0.0
+    user: str = ""
+
+    @property
+    def is_of_others(self) -> bool:
+        """True if another user keeps it alive."""
+        return self.state == "live" and self.user not in ("", this_user())
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry of `--status`."""
@@ -101,6 +110,7 @@ def _look(lab_id: str) -> FoundLab:
         holder.subnet,
         count,
         rate_mbps=holder.rate_mbps,
+        user=holder.user,
     )
 
 

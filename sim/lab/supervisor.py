@@ -16,7 +16,7 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim
+from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim, this_user
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
 from sim.lab.management import build_management, check_free, subnet_taken
@@ -108,7 +108,7 @@ def _check_kernel(document: Document) -> dict[str, str]:
 def _claim(document: Document, stack: AsyncExitStack) -> str:
     """Claim a lab id and the subnet, and check that nobody else on the machine uses any part of the subnet."""
     lab_id = f"lb{secrets.token_hex(3)}"
-    holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps)
+    holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps, this_user())
     for name in (lab_id, subnet_claim(document.subnet)):
         claim = Claim.take(name)
         if claim is None:

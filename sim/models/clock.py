@@ -88,7 +88,7 @@ class VirtualClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let `seconds` pass, waking every sleeper at its own moment, earliest first.
+        """Advance by `seconds`, waking every sleeper at its own moment, earliest first.
 
         Sleepers with the same deadline wake in the order in which they went to sleep. What a woken
         task does, sleeping again included, happens before the clock moves on. Raises `ValueError`

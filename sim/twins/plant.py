@@ -134,7 +134,7 @@ class Plant:
         self._render()
 
     def set_extra_loss(self, fibre: str, loss_db: float) -> None:
-        """Let a fibre lose `loss_db` more than the document says (a dirty connector); 0 clears it."""
+        """Add `loss_db` to the loss that the document gives a fibre (a dirty connector); 0 clears it."""
         self._fibres.extra_loss_db[self._fibres.named(fibre).name] = loss_db
         self._render()
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightbed.errors import with_former_keys
+from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import CHANGES, DONE, ERROR, print_answer, print_lines
+from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines
 
 if TYPE_CHECKING:
     from testbed.cli.designs import MeantDesign
@@ -65,11 +66,11 @@ def _heading(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
     from testbed.lab.simulated.lifecycle import hosts_of
 
     lab, topology = meant.lab, topology_json(meant.design.topology)
-    kind = "one-way links" if topology["simplex"] else "links"
+    kind = "one-way link" if topology["simplex"] else "link"
     only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
     first = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
-        f"{', '.join(map(str, topology['strides']))}, {len(topology['links'])} {kind}, "
+        f"{', '.join(map(str, topology['strides']))}, {counted(len(topology['links']), kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
     return [f"{first}; {meant.heading()}", *meant.lines()]
@@ -83,13 +84,10 @@ def _about(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
     return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)} | meant.json()
 
 
+@options.names_topology
 def plan(
     lab_file: options.LabFile,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named,
     take_over: options.TakeOver = False,
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
@@ -98,7 +96,7 @@ def plan(
     as_json: options.AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished."""
-    from testbed.cli.designs import Named, meant_design
+    from testbed.cli.designs import meant_design
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
@@ -106,7 +104,7 @@ def plan(
     from testbed.operate.plan import describe, plan_json
     from testbed.operate.unfinished import unfinished_or_why_not
 
-    lab, named = load_lab(lab_file), Named.of(simplex, method, demand, plan_file, epoch)
+    lab = load_lab(lab_file)
     if patches:
         rows = patch_list(meant_design(lab, named, runs_dir).design.wiring)
         print_answer({"patch_list": rows}, rows, as_json=as_json)
@@ -129,13 +127,10 @@ def _to_apply(meant: MeantDesign, planned: LabPlan) -> list[str]:
     return [f"to patch it again: testbed apply {meant.lab.path} --epoch {meant.intent.epoch}"]
 
 
+@options.names_topology
 def apply(
     lab_file: options.LabFile,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named,
     take_over: options.TakeOver = False,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
@@ -143,11 +138,10 @@ def apply(
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
-    from testbed.cli.designs import Named, design_to_apply, meant_design, what_apply_does
+    from testbed.cli.designs import design_to_apply, meant_design, what_apply_does
     from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    named = Named.of(simplex, method, demand, plan_file, epoch)
     meant = design_to_apply(lab_file, named, runs_dir)
     lab, design = meant.lab, meant.design
     if not (lab.simulated or as_json or really_move == lab.name):
@@ -160,7 +154,7 @@ def apply(
         note(line)
     with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
-    meant = meant_design(lab, Named(epoch=brought.epoch), runs_dir)
+    meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
     lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
     print_answer(with_former_keys(document), lines, as_json=as_json)
@@ -180,13 +174,10 @@ def _applied(brought: BringUpReport) -> dict[str, Any]:
     }
 
 
+@options.names_topology
 def verify(
     lab_file: options.LabFile,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named,
     hosts: options.HostsMode = "auto",
     narrow: options.Narrow = False,
     really_move: options.ReallyMove = None,
@@ -194,12 +185,12 @@ def verify(
     as_json: options.AsJson = False,
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
-    from testbed.cli.designs import Named, running_design
+    from testbed.cli.designs import running_design
     from testbed.operate.apply import check_permission
     from testbed.operate.narrow import narrow as narrowed
     from testbed.operate.unfinished import unfinished_or_why_not
 
-    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    meant = running_design(lab_file, named, runs_dir)
     notes: list[str] = []
     if narrow:
         check_permission(meant.lab, really_move)
@@ -207,10 +198,7 @@ def verify(
         report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab.name))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
-    findings = [
-        {key: meant.with_apply_command(text) for key, text in asdict(finding).items()}
-        for finding in report.findings
-    ]
+    findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
@@ -221,50 +209,60 @@ def verify(
 
 
 def _looked_at(report: VerifyReport) -> str:
-    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    heard = f", {counted(report.links_received, 'link')} heard by probe" if report.links_received else ""
     heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
-    return f"{report.circuits} circuits looked at{heard}"
+    return f"{counted(report.circuits, 'circuit')} looked at{heard}"
 
 
 def _finding_lines(findings: list[dict[str, Any]], *, ok: bool) -> list[str]:
-    lines = []
-    for finding in findings:
-        lines.append(f"{finding['kind']}: {finding['subject']}: {finding['detail']}")
-        if finding["hint"] not in finding["detail"]:
-            lines.append(f"    {finding['hint']}")
-    return [*lines, "everything is as planned"] if ok else lines
+    return [*finding_lines(findings), *(["everything is as planned"] if ok else [])]
 
 
+@options.names_topology
 def path(
-    source: Annotated[str, typer.Argument(metavar="A", help="Host that sends.")],
-    target: Annotated[str, typer.Argument(metavar="B", help="Host that receives.")],
+    context: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LAB] A B",
+            help="Lab file, if not given by --lab; host that sends; host that receives.",
+            autocompletion=lab_files,
+        ),
+    ],
     lab_file: Annotated[
         Path,
         typer.Option(
             "--lab", metavar="LAB", help="Lab file.", envvar="LIGHTBED_LAB", autocompletion=lab_files
         ),
     ] = Path("labs/testbed12.yaml"),
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named = options.NOTHING_NAMED,
     hosts: options.HostsMode = "auto",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ."""
-    from testbed.cli.designs import Named, meant_design
+    from testbed.cli.designs import meant_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.path import node_named
 
+    lab_file, source, target = _ends(context, words, lab_file)
     lab = load_lab(lab_file)
     for name in (source, target):
         node_named(lab, name)  # told before any lab is looked for
-    named = Named.of(simplex, method, demand, plan_file, epoch)
     meant = meant_design(find_running(lab), named, runs_dir)
     return _follow(meant, source, target, hosts, as_json=as_json)
+
+
+def _ends(context: typer.Context, words: list[str], lab_file: Path) -> tuple[Path, str, str]:
+    """Return the lab file and the two hosts of `[LAB] A B`. Raises `typer.BadParameter`."""
+    if len(words) not in (2, 3):
+        raise typer.BadParameter("write `testbed path [LAB] A B`: a lab file, and two of its hosts")
+    *labs, source, target = words
+    given = context.get_parameter_source("lab_file")
+    if labs and given is not None and given.name == "COMMANDLINE":
+        raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: leave one of them out")
+    return Path(labs[0]) if labs else lab_file, source, target
 
 
 def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *, as_json: bool) -> int:
@@ -277,10 +275,13 @@ def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *,
     )
 
     design, ends = meant.design, (node_named(meant.lab, source), node_named(meant.lab, target))
-    with _session(meant.lab, hosts) as session:
+    with _session(meant.lab, hosts, partial=True) as session:
         hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
     document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
     document["kernel"] = asdict(way) if way else None
-    lines = [*_heading(meant, hosts), *describe_path(hops), *describe_kernel_path(way)]
+    document["findings"] = [asdict(finding) for finding in session.off_findings]
+    lines = [*_heading(meant, hosts), *finding_lines(document["findings"])]
+    lines += [*describe_path(hops), *describe_kernel_path(way)]
     print_answer(document, lines, as_json=as_json)
-    return CHANGES if way and way.differs else DONE
+    is_unknown = any(hop.patched is None for hop in hops)
+    return CHANGES if is_unknown or (way and way.differs) else DONE

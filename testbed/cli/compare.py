@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.wording import counted
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, counted, print_json, print_lines, print_table
+from testbed.cli.output import DONE, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.cli.options import parse_demands
+from testbed.cli.options import Named, parse_demands
 from testbed.design.topology.strides import Method
-from testbed.errors import IntentError, JournalError, PlanFileError
+from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
@@ -17,48 +18,7 @@ from testbed.operate.session import Design, design_for, design_of_intent, design
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Options that name a topology; of several commands, so that each says them in one word."""
-
-    simplex: bool = False
-    method: Method | None = None
-    demand: tuple[str, ...] = ()
-    plan_file: Path | None = None
-    epoch: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        simplex: bool,
-        method: Method | None,
-        demand: list[str] | None,
-        plan_file: Path | None,
-        epoch: int | None = None,
-    ) -> Named:
-        """Return the options of a command. Raises `PlanFileError` and `IntentError` for two that exclude each other."""
-        named = cls(simplex, method, tuple(demand or ()), plan_file, epoch)
-        drawn = simplex or demand or method
-        if plan_file and drawn:
-            raise PlanFileError(
-                f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
-            )
-        if epoch and (drawn or plan_file):
-            raise IntentError(
-                f"--epoch {epoch} says which topology is meant: leave out --simplex, --method, --demand and --plan"
-            )
-        return named
-
-    @property
-    def words(self) -> str:
-        """The options as they are written; empty when there are none."""
-        words = ["--simplex"] if self.simplex else []
-        words += [f"--method {self.method}"] if self.method else []
-        words += [f"--demand {one}" for one in self.demand]
-        words += [f"--plan {self.plan_file}"] if self.plan_file else []
-        return " ".join(words)
+    from testbed.operate.model import LinkFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +53,13 @@ class MeantDesign:
         """Return an advice with the command that applies this very design, not the default one."""
         words = f"--epoch {self.intent.epoch}" if self.intent else self.stated.words
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
+
+    def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, str]]:
+        """Return findings for programs, their advice to apply naming this design."""
+        return [
+            {key: self.with_apply_command(text) for key, text in asdict(finding).items()}
+            for finding in findings
+        ]
 
     def json(self) -> dict[str, Any]:
         """Return the keys of every document: the epoch that is meant with its state, and the newest of the lab."""

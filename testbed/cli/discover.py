@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, narrate, print_answer
 
@@ -127,7 +128,7 @@ def _lines(lab: Lab, found: Discovered, output: Path, *, kept_text: bool) -> lis
     heading = f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}: {len(found.fibres('found'))} of {fibres} fibres"
     left = [*found.busy_circuits, *("/".join(nic) for nic in found.busy_nics)]
     return [
-        f"{heading} found in {found.rounds} rounds, {found.circuit_changes} changes of circuits",
+        f"{heading} found in {counted(found.rounds, 'round')}, {counted(found.circuit_changes, 'change')} of circuits",
         *found.notes,
         *(f"dead: {fibre}" for fibre in found.fibres("dead")),
         *(f"uncertain: {fibre}" for fibre in found.fibres("uncertain")),

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightbed.errors import LightbedError
+from lightbed.wording import counted
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, counted, print_answer, report_error
+from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, report_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from testbed.cli.designs import MeantDesign, Named
+    from testbed.cli.designs import MeantDesign
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.drift.report import DriftReport
 
@@ -67,23 +68,17 @@ def register(app: typer.Typer) -> None:
     app.command("drift")(drift)
 
 
+@options.names_topology
 def drift(
     lab_file: options.LabFile,
     every: Every = None,
     since: Since = None,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named = options.NOTHING_NAMED,
     hosts: options.HostsMode = "auto",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost."""
-    from testbed.cli.designs import Named
-
-    named = Named.of(simplex, method, demand, plan_file, epoch)
     if every is None:
         meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
         print_answer(*_answer(meant, report), as_json=as_json)
@@ -100,7 +95,7 @@ def drift(
 
 
 def _read_once(
-    lab_file: Path, named: Named, hosts: HostsChoice, runs_dir: Path, since_s: float | None
+    lab_file: Path, named: options.Named, hosts: HostsChoice, runs_dir: Path, since_s: float | None
 ) -> tuple[MeantDesign, DriftReport]:
     """Open the lab, read it once and close it: nobody is kept from it between two readings."""
     from testbed.cli.designs import running_design
@@ -112,7 +107,10 @@ def _read_once(
 
     meant = running_design(lab_file, named, runs_dir)
     modelled = hosts_of(meant.lab, hosts) == "model"
-    with history_in(runs_dir) as history, open_lab(meant.lab, None, model_hosts=modelled) as session:
+    with (
+        history_in(runs_dir) as history,
+        open_lab(meant.lab, None, model_hosts=modelled, partial=True) as session,
+    ):
         planned = circuits_of(meant.lab, meant.design.wiring)
         return meant, read_drift(session, planned, history, time.time(), since_s)
 
@@ -120,6 +118,7 @@ def _read_once(
 def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object], list[str]]:
     lab = meant.lab
     document = {"lab": lab.name, "simulated": lab.simulated, **meant.json(), **report.as_json()}
+    document["findings"] = found = meant.findings_json(report.findings)
     kinds = [stretch.verdict.kind for stretch in report.stretches]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     readings = max((stretch.verdict.readings for stretch in report.stretches), default=0)
@@ -128,5 +127,7 @@ def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object],
         f"{counted(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {counted(readings, 'reading')}; "
         f"{meant.heading()}"
     )
-    findings = [f"{found.kind}: {found.subject}: {found.detail}" for found in report.findings]
-    return document, [heading, *meant.lines(), *(findings or ["no light is lost"])]
+    lines = [heading, *meant.lines()]
+    if report.not_kept:
+        lines.append(f"this reading is judged, and not kept for the next ones: {report.not_kept}")
+    return document, [*lines, *(finding_lines(found) if found else ["no light is lost"])]

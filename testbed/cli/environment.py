@@ -17,22 +17,19 @@ def register(app: typer.Typer) -> None:
     app.command("env")(env)
 
 
+@options.names_topology
 def env(
     lab_file: options.LabFile,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_shell: AsShell = False,
     as_json: options.AsJson = False,
 ) -> int:
     """Print variables, host file and order of ranks with which your own programs use the optical links."""
-    from testbed.cli.designs import Named, running_design
+    from testbed.cli.designs import running_design
     from testbed.lab.hosts.environment import program_environment
 
-    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    meant = running_design(lab_file, named, runs_dir)
     found = program_environment(meant.lab, meant.design.topology)
     if as_json:
         print_json(found.as_json())

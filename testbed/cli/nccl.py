@@ -49,16 +49,13 @@ def register(app: typer.Typer) -> None:
     app.command("nccl")(nccl)
 
 
+@options.names_topology
 def nccl(
     lab_file: MeasuredLab = None,
     import_file: ImportFile = None,
     program: Program = "auto",
     interfaces: Interfaces = "",
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named = options.NOTHING_NAMED,
     hosts: options.HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
     deadline_s: options.Deadline = 60.0,
@@ -66,7 +63,7 @@ def nccl(
     as_json: options.AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    from testbed.cli.designs import Named, running_design
+    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.measure.current_topology import measure_current
     from testbed.measure.nccl.reading import import_nccl
@@ -76,7 +73,7 @@ def nccl(
     if lab_file is None or import_file is not None:
         raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
     steps = parse_sizes(sizes)
-    meant = running_design(lab_file, Named.of(simplex, method, demand, plan_file, epoch), runs_dir)
+    meant = running_design(lab_file, named, runs_dir)
     lab, design, mode = meant.lab, meant.design, hosts_of(meant.lab, hosts)
     with _measuring(lab, mode, runs_dir) as (session, run), narrate() as narrator:
         if program == "nccl-tests":

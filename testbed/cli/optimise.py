@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lightbed.wording import counted
 from testbed.cli import options, workload_options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_answer
+from testbed.cli.output import DONE, INTERRUPTED, narrate, print_answer
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
             f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}"
         ) from error
     patches = len(patch_list(wiring))
-    return [f"{patches} patch{'' if patches == 1 else 'es'}"]
+    return [counted(patches, "patch")]
 
 
 def _lines(plan: Plan) -> list[str]:

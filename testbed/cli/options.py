@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from testbed.cli import completion
 from testbed.design.topology.strides import Method as StrideMethod
-from testbed.errors import TopologyError
+from testbed.errors import IntentError, PlanFileError, TopologyError
 
 if TYPE_CHECKING:
     from testbed.design.topology.circulants import AllReduceDemand
@@ -56,7 +60,8 @@ ReallyMove = Annotated[
 Narrow = Annotated[
     bool,
     typer.Option(
-        "--narrow", help="Tell which ends are swapped: takes circuits of findings down for a moment."
+        "--narrow",
+        help="Tell which ends are swapped or dark: moves circuits of findings, and free ones, for a moment.",
     ),
 ]
 HostsMode = Annotated[
@@ -86,6 +91,68 @@ Deadline = Annotated[
 ]
 
 DEFAULT_RUNS = Path("runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Options that name a topology; of several commands, so that each says them in one word."""
+
+    simplex: bool = False
+    method: StrideMethod | None = None
+    demand: tuple[str, ...] = ()
+    plan_file: Path | None = None
+    epoch: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        simplex: Simplex = False,
+        method: NamedMethod = None,
+        demand: Groups = None,
+        plan_file: PlanFile = None,
+        epoch: Epoch = None,
+    ) -> Named:
+        """Return the options of a command. Raises `PlanFileError` and `IntentError` for two that exclude each other."""
+        named = cls(simplex, method, tuple(demand or ()), plan_file, epoch)
+        drawn = simplex or demand or method
+        if plan_file and drawn:
+            raise PlanFileError(
+                f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
+            )
+        if epoch and (drawn or plan_file):
+            raise IntentError(
+                f"--epoch {epoch} says which topology is meant: leave out --simplex, --method, --demand and --plan"
+            )
+        return named
+
+    @property
+    def words(self) -> str:
+        """The options as they are written; empty when there are none."""
+        words = ["--simplex"] if self.simplex else []
+        words += [f"--method {self.method}"] if self.method else []
+        words += [f"--demand {one}" for one in self.demand]
+        words += [f"--plan {self.plan_file}"] if self.plan_file else []
+        return " ".join(words)
+
+
+NOTHING_NAMED = Named()
+
+
+def names_topology(command: Callable[..., int]) -> Callable[..., int]:
+    """Return a command whose parameter `named` is given by the options of `Named.of`."""
+    options = inspect.signature(Named.of, eval_str=True).parameters
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += options.values() if name == "named" else [parameter]
+
+    @wraps(command)
+    def with_options(**given: Any) -> int:
+        named = Named.of(**{name: given.pop(name) for name in options if name in given})
+        return command(**given, named=named)
+
+    vars(with_options)["__signature__"] = signature.replace(parameters=parameters)
+    return with_options
 
 
 def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:

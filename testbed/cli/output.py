@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -74,9 +74,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     console.print(table)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words: `1 link`, `4 links`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def finding_lines(findings: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """Yield findings as lines for people: what is found, and what to do unless the detail says so already."""
+    for finding in findings:
+        yield f"{finding['kind']}: {finding['subject']}: {finding['detail']}"
+        if finding["hint"] not in finding["detail"]:
+            yield f"    {finding['hint']}"
 
 
 def _is_number(cell: object) -> bool:

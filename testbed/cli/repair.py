@@ -12,7 +12,7 @@ import typer
 
 from lightbed.errors import with_former_keys
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
+from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_json, print_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,13 +36,10 @@ def register(app: typer.Typer) -> None:
     app.command("repair")(repair)
 
 
+@options.names_topology
 def repair(
     lab_file: options.LabFile,
-    simplex: options.Simplex = False,
-    method: options.NamedMethod = None,
-    demand: options.Groups = None,
-    plan_file: options.PlanFile = None,
-    epoch: options.Epoch = None,
+    named: options.Named,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: routes at once, then the circuits.")] = False,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
@@ -50,12 +47,11 @@ def repair(
     as_json: options.AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to do without them. Exit code 2 when one is lost, or an operation unfinished."""
-    from testbed.cli.designs import Named, running_design
+    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
     from testbed.operate.session import open_lab
 
-    named = Named.of(simplex, method, demand, plan_file, epoch)
     meant = running_design(lab_file, named, runs_dir, before_repair=True)
     lab = meant.lab
     if apply:
@@ -63,19 +59,23 @@ def repair(
     hosts_mode = hosts_of(lab, hosts)
     with (
         _journal(runs_dir, apply) as journal,
-        open_lab(lab, journal, model_hosts=hosts_mode == "model") as session,
+        open_lab(lab, journal, model_hosts=hosts_mode == "model", partial=not apply) as session,
     ):
         sight, planned, left = _plan_repair(session, meant, runs_dir)
         if not as_json:
-            print_lines([*_lines(meant, sight, planned, left)])
+            off = finding_lines(asdict(finding) for finding in session.off_findings)
+            print_lines(
+                [meant.heading(), *meant.lines(), *off, *_lines(session, meant, sight, planned, left)]
+            )
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, meant, planned, hosts_mode, runs_dir, as_json=as_json)
     if as_json:
-        print_json(_document(meant, hosts_mode, sight, planned, repaired, left))
+        found = {"findings": [asdict(finding) for finding in session.off_findings]}
+        print_json(_document(meant, hosts_mode, sight, planned, repaired, left) | found)
     if repaired:
         return DONE if repaired.verified.ok else ERROR
-    return CHANGES if planned or sight.unpatched or left else DONE
+    return CHANGES if planned or sight.unpatched or left or session.off else DONE
 
 
 def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | None]:
@@ -88,16 +88,23 @@ def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | No
 def _plan_repair(
     session: LabSession, meant: MeantDesign, runs_dir: Path
 ) -> tuple[Sight, LabRepair | None, Sequence[Unfinished]]:
-    """Return what is seen of the topology, how to repair it, None when no fibre is lost, and unfinished operations."""
+    """Return what is seen of the topology, how to repair it, and unfinished operations.
+
+    There is no repair when no fibre is lost, or when not all answer: it leads traffic over every host and is a change
+    of circuits on all switches.
+    """
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import look_at, plan_lab_repair
     from testbed.operate.unfinished import unfinished_or_why_not
 
     design, sight = meant.design, look_at(session, meant.design)
+    left = unfinished_or_why_not(runs_dir, session.lab.name)
+    if session.off:
+        return sight, None, left
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
     sent = _sent_by_pairs(meant) if earlier or sight.losses else None
     planned = plan_lab_repair(session.lab, design, sight, earlier, sent)
-    return sight, planned, unfinished_or_why_not(runs_dir, session.lab.name)
+    return sight, planned, left
 
 
 def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairRecord | None:
@@ -126,7 +133,7 @@ def _document(
     repaired: Repaired | None,
     left: Sequence[Unfinished],
 ) -> dict[str, object]:
-    from testbed.operate.repair_report import repair_json
+    from testbed.operate.repair_report import losses_json, repair_json
 
     lab = meant.lab
     return with_former_keys(
@@ -136,17 +143,29 @@ def _document(
         | {"strange": list(planned.strange) if planned else []}
         | {"unfinished": [one.json() for one in left]}
         | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
-        | (repair_json(lab, planned) if planned else {"lost": []})
+        | (repair_json(lab, planned) if planned else {"lost": losses_json(lab, sight.losses)})
         | ({"repaired": with_former_keys(asdict(repaired))} if repaired else {})
     )
 
 
 def _lines(
-    meant: MeantDesign, sight: Sight, planned: LabRepair | None, left: Sequence[Unfinished]
+    session: LabSession,
+    meant: MeantDesign,
+    sight: Sight,
+    planned: LabRepair | None,
+    left: Sequence[Unfinished],
 ) -> Iterator[str]:
-    from testbed.operate.repair_report import describe_repair, describe_unpatched
+    from testbed.operate.repair_report import describe_losses, describe_repair, describe_unpatched
 
-    yield from (meant.heading(), *meant.lines(), *(one.line() for one in left))
+    yield from (one.line() for one in left)
+    if session.off:
+        yield from describe_losses(meant.lab, sight.losses)
+        yield f"links of {', '.join(session.off)} were not looked at"
+        if sight.losses:
+            yield "a repair is planned when the whole lab answers"
+        else:
+            yield "of the links that were looked at, no fibre is lost"
+        return
     if planned is None:
         yield from map(meant.with_apply_command, describe_unpatched(meant.lab, meant.design, sight))
         yield "no fibre is lost"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.wording import counted
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, counted, print_answer
+from testbed.cli.output import DONE, print_answer
 from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -130,24 +130,30 @@ def down(
             metavar="[LAB]...", help="Labs to end: lab files, or ids.", autocompletion=completion.lab_ids
         ),
     ] = None,
-    all_labs: Annotated[bool, typer.Option("--all", help="Also labs whose supervisor is alive.")] = False,
+    all_labs: Annotated[bool, typer.Option("--all", help="Also living labs that you started.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove labs whose supervisor is gone; a living one only when named or with --all."""
+    """Remove labs whose supervisor is gone; a living one when named, those that you started with --all."""
     from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
     lab_ids = [_lab_id(word) for word in labs or ()]
     before = {entry["lab_id"] for entry in lab_status()}
     lab_down(lab_ids, all_labs=all_labs)
-    left = {entry["lab_id"] for entry in lab_status()}
+    left = {entry["lab_id"]: entry for entry in lab_status()}
     if as_json:
-        print_json({"removed": sorted(before - left), "left": sorted(left)})
+        print_json({"removed": sorted(before - left.keys()), "left": sorted(left)})
     else:
-        print_lines([f"removed {lab_id}" for lab_id in sorted(before - left)] or ["nothing to remove"])
+        print_lines([f"removed {lab_id}" for lab_id in sorted(before - left.keys())] or ["nothing to remove"])
         print_lines(
-            [f"left {lab_id}: its supervisor is alive (--all ends it too)" for lab_id in sorted(left)]
+            [f"left {lab_id}: {_why_left(entry, all_labs=all_labs)}" for lab_id, entry in left.items()]
         )
     return DONE
+
+
+def _why_left(entry: dict[str, Any], *, all_labs: bool) -> str:
+    if not all_labs:
+        return "its supervisor is alive (--all ends those that you started)"
+    return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to end it"
 
 
 def _lab_id(word: str) -> str:

@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
+from lightbed.wording import counted
 from ocs_drivers import CrossConnects, OpticalSwitch, Side, Status
 from ocs_drivers.engine.reports import describe_pairs, ports_of
 from ocs_drivers.errors import Conflict, PortBusy, Unsupported
 from ocs_drivers.model import ApplyReport, Snapshot
 from testbed.cli import completion
 from testbed.cli.options import AsJson
-from testbed.cli.output import CHANGES, DONE, counted, describe_report, print_json, print_lines
+from testbed.cli.output import CHANGES, DONE, describe_report, print_json, print_lines
 from testbed.cli.switch_device import about, heading, is_simulated, moving, opened
 from testbed.cli.switch_ports import PortNames, pairs_in_file
 from testbed.errors import RefusedToMove
@@ -90,7 +91,7 @@ def connect(
         dropped = _dropped(wanted, seen, device, replace=replace)
         target, scope = CrossConnects(wanted), frozenset(wanted)
         device.plan(target, seen, scope)  # what cannot be is refused before anything is announced
-        what = f"connect {len(wanted)} pairs"
+        what = f"connect {counted(len(wanted), 'pair')}"
         if dropped:
             what += f" and drop {describe_pairs(dropped.items())}"
             will = f"will drop {describe_pairs(dropped.items())}"
@@ -144,7 +145,7 @@ def disconnect(
     with opened(context, is_bounded=False) as device:
         names = PortNames(device.ports())
         named = [names.number(text, Side.IN) for text in inputs]
-        _check_consent(device, f"disconnect {len(named)} inputs", yes=yes)
+        _check_consent(device, f"disconnect {counted(len(named), 'input')}", yes=yes)
         held = device.read().connections
         with moving(device, {i: held[i] for i in named if i in held}):
             report = device.disconnect(named)
@@ -175,7 +176,7 @@ def apply(
             raise _changed_since(expect, seen, device)
         if dry_run:
             return _show_plan(device, target, within, as_json=as_json)
-        _check_consent(device, f"apply {len(target)} pairs", yes=yes)
+        _check_consent(device, f"apply {counted(len(target), 'pair')}", yes=yes)
         expected = seen.connections if expect is not None else None
         with moving(device, _in_question(target, seen, within)):
             report = device.apply(target, scope=within, expect=expected, require_light=require_light)
@@ -253,19 +254,19 @@ def shutter(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
-    """Let light pass these ports, or not; circuits stay."""
+    """Open or close the shutters of these ports; circuits stay."""
     if what not in {"open", "close"}:
         raise typer.BadParameter("say open or close", param_hint="open|close")
     with opened(context, is_bounded=False) as device:
         names = PortNames(device.ports())
         numbers = [names.number(text, None) for text in named]
-        _check_consent(device, f"{what} {len(numbers)} shutters", yes=yes)
+        _check_consent(device, f"{what} {counted(len(numbers), 'shutter')}", yes=yes)
         with moving(device):
             device.shutter(numbers, is_open=what == "open")
         if as_json:
             print_json({**about(device), "shutter": what, "ports": numbers})
         else:
-            print_lines([f"{heading(device)}: {len(numbers)} ports, shutters {what}"])
+            print_lines([f"{heading(device)}: {counted(len(numbers), 'port')}, shutters {what}"])
     return DONE
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lightbed.wording import counted
 from testbed.cli.options import AsJson, Groups, Method, Simplex, parse_demands
 from testbed.cli.output import DONE, print_json, print_lines
 
@@ -33,11 +34,11 @@ def topology(
     if as_json:
         print_json(document)
         return DONE
-    kind = "one-way links" if simplex else "duplex links"
+    links = counted(len(found.links), "one-way link" if simplex else "duplex link")
     print_lines(
         [
             f"{nodes} nodes, degree {degree}: strides {', '.join(map(str, found.strides))}",
-            f"{len(found.links)} {kind}, diameter {document['diameter']}, mean hops {document['mean_hops']:.3f}",
+            f"{links}, diameter {document['diameter']}, mean hops {document['mean_hops']:.3f}",
             *patch_list(wire(found)),
         ]
     )

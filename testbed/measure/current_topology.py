@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from lightbed.wording import counted
 from testbed.design.model import RingOrder
 from testbed.design.topology.rings import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
@@ -151,6 +152,6 @@ def check_in_force(session: LabSession, design: Design) -> None:
     if not verified.ok:
         first = verified.findings[0]
         raise VerifyFailed(
-            f"the topology is not in force, {len(verified.findings)} findings, the first: "
+            f"the topology is not in force, {counted(len(verified.findings), 'finding')}, the first: "
             f"{first.kind}: {first.subject}: {first.detail}. Apply this topology first, then measure"
         )

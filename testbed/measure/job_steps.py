@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lightbed.wording import counted
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.rings import rings_of
 from testbed.errors import VerifyFailed
@@ -102,13 +103,15 @@ class MainJob:
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = as_json(design.topology)
         self.narrator.note(
-            f"strides {', '.join(map(str, topology['strides']))}: {len(topology['links'])} links, "
+            f"strides {', '.join(map(str, topology['strides']))}: {counted(len(topology['links']), 'link')}, "
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
         )
         brought = self.session.bring_up(design, self.narrator.note)
         if not brought.verified.ok:
             findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in brought.verified.findings[:5])
-            raise VerifyFailed(f"{len(brought.verified.findings)} findings after patching: {findings}")
+            raise VerifyFailed(
+                f"{counted(len(brought.verified.findings), 'finding')} after patching: {findings}"
+            )
         links = tuple((a, b) for a, b in topology.pop("links"))
         strides = tuple(topology.pop("strides"))
         self.run_record.add_topology(

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def check_permission(lab: Lab, really_move: str | None) -> None:
-    """Let pass a simulated lab, and a real one whose name was given. Raises `RefusedToMove` otherwise."""
+    """Raise `RefusedToMove` for a real lab whose name was not given."""
     if lab.simulated or really_move == lab.name:
         return
     said = f"'--really-move {really_move}' names another lab" if really_move else "nobody said to move it"
@@ -96,7 +96,7 @@ def _each(plan: LabPlan, work: Callable[[SwitchPlan], T]) -> dict[str, T]:
 
 
 def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
-    """Let pass what each switch holds now, if it is what a plan was made for. Raises `DriftError` otherwise."""
+    """Raise `DriftError` unless each switch holds what a plan was made for."""
     owners = port_owners(lab)
     drifts = []
     for name, before in planned.items():

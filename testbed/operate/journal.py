@@ -22,12 +22,10 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.database_file import database_in
+from testbed.database_file import BUSY_TIMEOUT_S, database_in
 from testbed.errors import JournalError
 from testbed.operate.intent_log import INTENTS_TABLE
 from testbed.operate.owner import is_running, this_process
-
-BUSY_TIMEOUT_S = 30.0
 
 _metadata = sa.MetaData()
 

@@ -66,20 +66,36 @@ def look(
 ) -> Sight:
     """Ask hosts and switches, and judge. Without a fleet (hosts only modelled) receive fibres are not judged.
 
+    Links of hosts that a partial fleet does not reach, and circuits of switches that are not given, are not judged.
     Raises the drivers' errors and `HostError`.
     """
     carriers = read_carriers(fleet, lab) if fleet else {}
     # Light last: of a transmit fibre cut in between, the switch tells which it is, and an old carrier does no harm.
     readings = read_ports(own_ports(lab), switches)
     held = held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
-    return judge_losses(tuple(circuits), held, readings, carriers)
+    judged = [_judged(lab, some, readings, fleet) for some in (circuits, held)]
+    return judge_losses(judged[0], judged[1], readings, carriers)
+
+
+def _judged(
+    lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading], fleet: Fleet | None
+) -> tuple[Circuit, ...]:
+    """Return the circuits whose switch was read and of whose hosts none is off: their lasers may be dark."""
+    reached = {host.name for host in fleet.hosts} if fleet else {host.name for host in lab.hosts}
+    return tuple(
+        circuit
+        for circuit in circuits
+        if circuit.switch in readings and reached.issuperset(lab.hosts[nic.node].name for nic in circuit.link)
+    )
 
 
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
-    """Return whether each NIC has carrier, as the kernel says at this moment. Raises `HostError`."""
-    done = fleet.run({host.name: _carrier_command(host) for host in lab.hosts})
+    """Return whether each NIC of the hosts reached has carrier, as the kernel says now. Raises `HostError`."""
+    done = fleet.run({host.name: _carrier_command(host) for host in fleet.hosts})
     carriers: dict[Nic, bool] = {}
     for node, host in enumerate(lab.hosts):
+        if host.name not in done:
+            continue
         words = done[host.name].stdout.split()
         if len(words) != len(host.nics):
             said = done[host.name].stderr.strip() or "no answer"

@@ -11,18 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lightbed.wording import counted
+from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic
 from testbed.errors import TopologyError
 from testbed.lab.hosts.forwarding import read_macs
 from testbed.lab.model import Lab
 from testbed.operate.light import held_circuits
+from testbed.operate.model import Circuit
 from testbed.operate.plan import circuits_of
 from testbed.operate.session import Design, LabSession
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One link of a path; `patched` says whether the switch holds this cross-connect now.
+    """One link of a path; `patched` says whether the switch holds this cross-connect now; None if it does not answer.
 
     Powers are None where the switch has no monitor.
     """
@@ -32,7 +35,7 @@ class Hop:
     switch: str
     input_port: int
     output_port: int
-    patched: bool
+    patched: bool | None
     input_dbm: float | None
     output_dbm: float | None
 
@@ -47,10 +50,7 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
     links = design.routes.path(source, target)
     hops = []
     for circuit in (circuits[link] for link in links):
-        switch = session.switches[circuit.switch]
-        ports = (circuit.input_port, circuit.output_port)
-        power = switch.power(ports) if switch.capabilities.power_monitor else {}
-        readings = [power.get(port) for port in ports]
+        patched, input_dbm, output_dbm = _as_read(session.switches.get(circuit.switch), circuit)
         hops.append(
             Hop(
                 sender=lab.nic_label(circuit.link.source),
@@ -58,12 +58,25 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
                 switch=circuit.switch,
                 input_port=circuit.input_port,
                 output_port=circuit.output_port,
-                patched=switch.read().connections.get(circuit.input_port) == circuit.output_port,
-                input_dbm=readings[0].dbm if readings[0] else None,
-                output_dbm=readings[1].dbm if readings[1] else None,
+                patched=patched,
+                input_dbm=input_dbm,
+                output_dbm=output_dbm,
             )
         )
     return tuple(hops)
+
+
+def _as_read(
+    switch: OpticalSwitch | None, circuit: Circuit
+) -> tuple[bool | None, float | None, float | None]:
+    """Return whether a circuit is there, and the power at both its ports; None of what nobody says."""
+    if switch is None:
+        return None, None, None
+    ports = (circuit.input_port, circuit.output_port)
+    power = switch.power(ports) if switch.capabilities.power_monitor else {}
+    entering, leaving = (power.get(port) for port in ports)
+    is_there = switch.read().connections.get(circuit.input_port) == circuit.output_port
+    return is_there, entering.dbm if entering else None, leaving.dbm if leaving else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +145,8 @@ class _Asking:
     ) -> tuple[KernelHop | None, Nic | None, str]:
         """Return the link that a packet takes from a host, the NIC it arrives at, and why it goes no further."""
         lab, host = self.session.lab, self.session.lab.hosts[here]
+        if host.name in self.session.off:
+            return None, None, f"{host.name} does not answer: where it sends the packet is not known"
         address = str(lab.hosts[target].address)
         how = f"from {lab.hosts[source].address} iif {arrived_at}" if arrived_at else ""
         answer, neighbours, error = self._ask(host.name, f"ip -j -4 route get {address} {how}")
@@ -143,14 +158,22 @@ class _Asking:
             return None, None, f"{host.name} sends it out of {device}, which is no optical link"
         link = self.links.get(out)
         if link is None:
-            return None, None, f"no circuit leads on from {lab.nic_label(out)}"
+            switch = lab.nic(out).transmit.switch
+            silent = f": {switch} does not answer" if switch in self.session.off else ""
+            return None, None, f"no circuit leads on from {lab.nic_label(out)}{silent}"
         gateway = str(answer.get("gateway", address))
         hop = KernelHop(lab.nic_label(out), lab.nic_label(link.target), gateway)
-        mac = self.macs[lab.hosts[link.target.node].name][lab.nic(link.target).name]
-        found = neighbours.get((device, gateway))
-        if found != mac:
-            return hop, None, f"{host.name} has neighbour {gateway} at {found}, and {hop.receiver} is {mac}"
-        return hop, link.target, ""
+        end = self._not_taken(link.target, gateway, neighbours.get((device, gateway)), host.name)
+        return hop, None if end else link.target, end
+
+    def _not_taken(self, target: Nic, gateway: str, found: str | None, sender: str) -> str:
+        """Return why a NIC does not take a frame for a neighbour, or why that is not known; empty if it does."""
+        lab, name = self.session.lab, self.session.lab.nic_label(target)
+        host = lab.hosts[target.node].name
+        if host in self.session.off:
+            return f"{host} does not answer: whether the packet arrives there is not known"
+        mac = self.macs[host][lab.nic(target).name]
+        return "" if found == mac else f"{sender} has neighbour {gateway} at {found}, and {name} is {mac}"
 
     def _ask(self, host: str, command: str) -> tuple[dict[str, Any], dict[tuple[str, str], str], str]:
         """Return the route that a kernel chooses, its neighbours, and its error."""
@@ -186,10 +209,10 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
     """Return the hops as lines for people."""
-    lines = [f"{len(hops)} hop{'s' if len(hops) != 1 else ''}"]
+    lines = [counted(len(hops), "hop")]
     for number, hop in enumerate(hops, start=1):
         power = f"{_dbm(hop.input_dbm)} -> {_dbm(hop.output_dbm)}"
-        patched = "" if hop.patched else "  NOT PATCHED"
+        patched = {True: "", False: "  NOT PATCHED", None: f"  {hop.switch} DOES NOT ANSWER"}[hop.patched]
         lines.append(
             f"{number}. {hop.sender} -> {hop.receiver}  {hop.switch} {hop.input_port} -> {hop.output_port}  "
             f"{power}{patched}"

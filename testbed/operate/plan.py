@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lightbed.wording import counted
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import CrossConnects, Step
 from testbed.design.model import Link, Wiring
@@ -197,8 +198,6 @@ def _footer(plan: SwitchPlan, seen: frozenset[Pair]) -> str:
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
-    text += (
-        f"; {len(plan.steps)} step{'s' if len(plan.steps) > 1 else ''}, about {seconds:.2g} s of the device"
-    )
+    text += f"; {counted(len(plan.steps), 'step')}, about {seconds:.2g} s of the device"
     blinking = len((wanted & seen) & frozenset().union(*(step.disturbed for step in plan.steps)))
     return text + (f"; the {blinking} kept may lose light meanwhile" if blinking else "")

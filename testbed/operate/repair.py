@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lightbed.wording import counted
 from testbed.design.model import Link, Topology, Wiring
 from testbed.design.repair.plan import CurrentLinks, Repair, bought_pairs, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
@@ -180,7 +181,7 @@ def carry_out(
 
 
 def check_in_force(planned: LabRepair) -> None:
-    """Let pass a repair of what stands. Raises `DriftError` when another topology is in force."""
+    """Raise `DriftError` when another topology is in force than the repair is for."""
     if planned.strange:
         raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
 
@@ -190,10 +191,14 @@ def not_in_force(strange: tuple[str, ...]) -> str:
     missing = sum(word.startswith("-") for word in strange)
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
     return (
-        f"the switches hold neither this topology nor a repair of it on record: {missing} circuits are missing and "
-        f"{len(strange) - missing} others are there ({shown}). Give the --plan or options of the topology in force "
+        f"the switches hold neither this topology nor a repair of it on record: {_are(missing, 'circuit')} missing and "
+        f"{_are(len(strange) - missing, 'other')} there ({shown}). Give the --plan or options of the topology in force "
         "and the --runs-dir of its repair, or bring this one up with `testbed apply`"
     )
+
+
+def _are(number: int, noun: str) -> str:
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
@@ -223,5 +228,5 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
     findings = tuple(
         one for one in report.findings if one.kind != "extra_circuit" or one.subject not in known
     )
-    note(f"verified: {len(findings)} findings on {report.circuits} circuits left")
+    note(f"verified: {counted(len(findings), 'finding')} on {counted(report.circuits, 'circuit')} left")
     return replace(report, findings=findings)

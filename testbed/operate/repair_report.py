@@ -17,9 +17,7 @@ from testbed.operate.session import Design
 
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     """Yield what is lost and what would be done, as lines for people."""
-    for loss in planned.record.losses:
-        doubt = "" if loss.sure else " (or the one at the other end)"
-        yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+    yield from describe_losses(lab, planned.record.losses)
     if planned.strange:
         yield not_in_force(planned.strange)
         return
@@ -34,6 +32,26 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     yield from _not_patched(lab, (one for one in planned.sight.unpatched if one.link in held))
 
 
+def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
+    """Yield lost fibres as lines for people."""
+    for loss in losses:
+        doubt = "" if loss.sure else " (or the one at the other end)"
+        yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+
+
+def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
+    """Return lost fibres for programs."""
+    return [
+        {
+            "nic": lab.nic_label(loss.nic),
+            "fibre": loss.fibre,
+            "link": lab.link_label(loss.link),
+            "sure": loss.sure,
+        }
+        for loss in losses
+    ]
+
+
 def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     """Return the same for programs."""
 
@@ -41,15 +59,7 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
         return [lab.link_label(link) for link in links]
 
     return {
-        "lost": [
-            {
-                "nic": lab.nic_label(loss.nic),
-                "fibre": loss.fibre,
-                "link": lab.link_label(loss.link),
-                "sure": loss.sure,
-            }
-            for loss in planned.record.losses
-        ],
+        "lost": losses_json(lab, planned.record.losses),
         "detours": [
             {"link": lab.link_label(detour.lost), "path": labels(detour.path)} for detour in _detours(planned)
         ],

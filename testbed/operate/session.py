@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lightbed.wording import counted
 from ocs_drivers import OpticalSwitch, open_switch
 from ocs_drivers.errors import TransportError
 from testbed.design.model import Routes
@@ -33,7 +34,7 @@ from testbed.operate.design import (
 )
 from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
-from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
+from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab
 
 if TYPE_CHECKING:
@@ -155,6 +156,15 @@ class LabSession:
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
 
+    @property
+    def off_findings(self) -> tuple[LinkFinding, ...]:
+        """Findings of the switches and hosts that do not answer."""
+        switches = {switch.name for switch in self.lab.switches}
+        return tuple(
+            LinkFinding("switch_off" if name in switches else "host_off", name, reason)
+            for name, reason in self.off.items()
+        )
+
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
         """Read the switches and say what would change; `take_over` as in `plan_lab`."""
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
@@ -230,7 +240,9 @@ class LabSession:
 
         Raises what `apply` raises, and `HostError`.
         """
-        note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
+        note(
+            f"{counted(len(plan.circuits), 'circuit')} planned, {'some' if plan.has_changes else 'nothing'} to change"
+        )
         with self._applying(design, stated) as intent:
             started = time.monotonic()
             applied = self.apply(plan, intent.begin)
@@ -241,9 +253,9 @@ class LabSession:
             routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes)
-            found = f"{len(verified.findings)} findings"
+            found = counted(len(verified.findings), "finding")
             intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
-        note(f"verified: {found} on {verified.circuits} circuits")
+        note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch)
 
     def _applying(self, design: Design, stated: Stated) -> AbstractContextManager[Applying | NotKept]:

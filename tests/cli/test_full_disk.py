@@ -80,6 +80,7 @@ LOOKS = [
     ("verify", "lab.yaml"),
     ("path", "a", "c", "--lab", "lab.yaml"),
     ("repair", "lab.yaml"),
+    ("drift", "lab.yaml"),
 ]
 
 
@@ -92,6 +93,7 @@ def test_looking_works_where_nothing_can_be_written(place, disk, words):
     heading = done.stdout.splitlines()[0]
     assert "epoch 1 (verified, " in heading
     assert heading.endswith("): --simplex")
+    assert ("and not kept for the next ones" in done.stdout) == (words[0] == "drift")
 
 
 def test_applying_is_refused_before_anything_is_sent(place):

@@ -159,12 +159,12 @@ def test_a_real_switch_is_not_moved_without_consent(monkeypatch, capsys):
     real = SimpleNamespace(address="x://real", identity=lambda: SimpleNamespace(serial="002414"))
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
     with pytest.raises(RefusedToMove, match="--yes"):
-        command._check_consent(real, "connect 1 pairs", yes=False)
-    command._check_consent(real, "connect 1 pairs", yes=True)
+        command._check_consent(real, "connect 1 pair", yes=False)
+    command._check_consent(real, "connect 1 pair", yes=True)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     with pytest.raises(RefusedToMove, match="left as it is"):
-        command._check_consent(real, "connect 1 pairs", yes=False)
+        command._check_consent(real, "connect 1 pair", yes=False)
 
 
 # -- ports by name

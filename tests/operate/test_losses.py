@@ -43,6 +43,9 @@ def judged(*, held=((1, 12), (2, 11)), power=(), dark=()):
 class OneDarkNic:
     """Hosts whose kernels have carrier on all NICs of the command but the very first."""
 
+    def __init__(self, lab):
+        self.hosts = lab.hosts
+
     def run(self, commands):
         words = {
             host: ["1"] * command.partition(";")[0].count("/sys/class/net/")
@@ -53,7 +56,7 @@ class OneDarkNic:
 
 
 def test_a_nic_receives_light_where_the_kernel_says_1(testbed12):
-    carriers = read_carriers(OneDarkNic(), testbed12)
+    carriers = read_carriers(OneDarkNic(testbed12), testbed12)
     assert len(carriers) == 48
     assert [nic for nic, is_lit in carriers.items() if not is_lit] == [Nic(0, 0)]
 

@@ -148,7 +148,7 @@ def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then
     assert missing not in planned.running.routes.first_link.values()
     assert planned.strange == (f"-{testbed12.link_label(missing)}",)
     for act in (carry_out, reroute):
-        with pytest.raises(DriftError, match=r"1 circuits are missing.*`testbed apply`; nothing was done"):
+        with pytest.raises(DriftError, match=r"1 circuit is missing.*`testbed apply`; nothing was done"):
             act(LabSession(testbed12, {}, None, None), planned)
 
 

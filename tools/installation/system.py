@@ -29,6 +29,9 @@ TESTS = {
     "tclsh": "tcl",
     "g++": "g++",
     "make": "make",
+    "bash": "bash",
+    "unshare": "util-linux",
+    "ethtool": "ethtool",  # what simulated hosts call for all but the optical modules
     "/usr/bin:/usr/local/bin/python3": "python3",  # hosts are asked what their system's Python finds
     # Other people's programs, run on simulated hosts.
     "iperf3": "iperf3",

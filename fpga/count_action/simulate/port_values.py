@@ -51,7 +51,7 @@ def series_of(port: Port, rows: Rows) -> list[int]:
 
 
 def put_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
-    """Let one port carry `values` from the first cycle on. Raises ValueError for more values than cycles."""
+    """Set one port to `values` from the first cycle on. Raises ValueError for more values than cycles."""
     if len(values) > len(rows):
         raise ValueError(f"{port.name}: {len(values)} values for {len(rows)} cycles.")
     for word in range(port.words):

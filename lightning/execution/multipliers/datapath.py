@@ -98,7 +98,7 @@ class DatapathMultiplier:
             raise
 
     def close(self) -> None:
-        """Let go of the bus."""
+        """Release the bus."""
         self._driver.close()
 
     def _image(self, layer: PhotonicLayer, values: Whole) -> Whole:

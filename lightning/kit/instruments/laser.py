@@ -17,11 +17,11 @@ class TunableLaser(Protocol):
         ...
 
     def turn_on(self) -> None:
-        """Let light out, and return when it is steady."""
+        """Switch the light on, and return when it is steady."""
         ...
 
     def turn_off(self) -> None:
-        """Let no light out."""
+        """Switch the light off."""
         ...
 
     def is_on(self) -> bool:

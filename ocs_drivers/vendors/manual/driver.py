@@ -50,7 +50,7 @@ class PanelSession:
         self._in_use = True
 
     def close(self) -> None:
-        """Let him go."""
+        """Dismiss the person."""
         self._in_use = False
         self._operator.close()
 

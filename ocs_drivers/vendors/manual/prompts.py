@@ -37,7 +37,7 @@ class Operator(Protocol):
         """Find him. Raises `ConnectError`."""
 
     def close(self) -> None:
-        """Let him go."""
+        """Dismiss the person."""
 
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
         """Say something that needs no answer."""

@@ -157,7 +157,7 @@ class PolatisTl1(Tl1Driver):
             raise self._unsupported("attenuators", (port,))
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
-        """Let light pass these ports or not, and prove it by reading back; raises `DeviceError`."""
+        """Open or close the shutters of these ports, and prove it by reading back; raises `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return

@@ -19,7 +19,7 @@ def recover(session: CliSession, timeouts: Timeouts, clock: Clock, *, timeout_s:
 
 
 def enable(session: CliSession, timeouts: Timeouts, clock: Clock, *, timeout_s: float) -> None:
-    """Let the robot execute requests again. Raises `Timeout` when the device does not say that it does."""
+    """Make the robot execute requests again. Raises `Timeout` when the device does not say that it does."""
     deadline = Deadline(timeout_s, clock)
     _say_until(session, codec.ENABLE, codec.ENABLED, deadline, clock=clock, poll_s=timeouts.poll_s)
 

@@ -28,7 +28,7 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
             self.space.write32(address + place, int.from_bytes(data[place : place + 4], "little"))
 
     def close(self) -> None:
-        """Let go of the datapath."""
+        """Release the datapath."""
         self.space.close()
 
     def describe(self, name: str) -> dict[str, Any]:

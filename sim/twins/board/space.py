@@ -69,7 +69,7 @@ class AddressSpace:
             self._bus = self.slot.make()
 
     def close(self) -> None:
-        """Let go of the datapath."""
+        """Release the datapath."""
         with self._lock:
             self._bus.close()
 

@@ -54,7 +54,7 @@ class Plant(Protocol):
         ...
 
     def elapse(self, seconds: float) -> None:
-        """Let device time pass: biases drift, polarisation wanders."""
+        """Advance device time: biases drift, polarisation wanders."""
         ...
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:

@@ -182,7 +182,7 @@ class SwitchDevice:
         self.republish()
 
     def release(self, source: int) -> None:
-        """Let go of the fibre of an input; it is where the books say."""
+        """Release the fibre of an input; it is where the books say."""
         self._held.discard(source)
         self.republish()
 
@@ -271,7 +271,7 @@ class SwitchDevice:
         return motion
 
     async def _arrive(self, change: int, arrival_s: float) -> None:
-        """Let the light of one change through at its time, unless a later change moves the port again."""
+        """Pass the light of one change at its time, unless a later change moves the port again."""
         await self.clock.sleep(arrival_s - self.clock.now())
         for source in [source for source, mover in self._moving.items() if mover == change]:
             del self._moving[source]

@@ -125,7 +125,7 @@ class Robot:
         self._go()
 
     def jam_after(self, moves: int | None) -> None:
-        """Let the arm jam in the middle of a move, after `moves` more of them; None calls it off."""
+        """Jam the arm in the middle of a move, after `moves` more of them; None calls it off."""
         self._moves_before_jam = moves
 
     # -- for the control socket

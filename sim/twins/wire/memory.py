@@ -116,11 +116,11 @@ class MemoryListener:
         return sum(not client.closed for client in self._inside)
 
     def open(self) -> None:
-        """Let clients in from now on."""
+        """Accept clients from now on."""
         self._open = True
 
     async def refuse(self) -> None:
-        """Let nobody in from now on."""
+        """Refuse clients from now on."""
         self._open = False
 
     def drop_clients(self) -> int:

@@ -77,7 +77,7 @@ class SerialLine:
         self._link.unlink(missing_ok=True)
 
     def drop_clients(self) -> int:
-        """Let the line vanish under whoever has it open; where the path is there, a new line takes its place."""
+        """Remove the line under whoever has it open; where the path is there, a new line takes its place."""
         dropped = self.clients
         self._vanish()
         return dropped
@@ -171,7 +171,7 @@ class _Wire:
     # -- inside
 
     async def finish(self) -> None:
-        """Let the last words be read, for a while: a pseudo terminal forgets them when it is closed."""
+        """Wait a while for the last bytes to be read: a pseudo terminal forgets them when it is closed."""
         if self._master < 0:
             return
         with contextlib.suppress(TimeoutError):

@@ -79,7 +79,7 @@ def settle(state: State, top: int, now: int) -> None:
 
 @compiled
 def set_top(state: State, blossom: int, top: int) -> None:
-    """Let `top` be the outermost id of every node of a blossom (or node)."""
+    """Make `top` the outermost id of every node of a blossom (or node)."""
     node = state.leaf_head[blossom]
     while True:
         state.top[node] = top
@@ -90,7 +90,7 @@ def set_top(state: State, blossom: int, top: int) -> None:
 
 @compiled
 def join(state: State, one: int, other: int, here: int, there: int) -> None:
-    """Let `other` follow `one` on a ring of children, joined by the edge here -> there."""
+    """Put `other` behind `one` on a ring of children, joined by the edge here -> there."""
     state.ring_next[one] = other
     state.ring_previous[other] = one
     state.ring_here[one] = here

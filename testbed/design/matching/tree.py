@@ -32,7 +32,7 @@ def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: I
 
 @compiled
 def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Let the duals of a top fall, and note when its edges will be tight."""
+    """Lower the duals of a top, and note when its edges will be tight."""
     state.label[top] = EVEN
     state.since[top] = clock[NOW]
     tops.append(top)

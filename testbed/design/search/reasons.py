@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from lightbed.wording import counted
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.sharding.sharding import Sharding
@@ -74,7 +75,7 @@ def _percent(more: float) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+    return counted(number, noun) if number else f"no {noun}s"
 
 
 def _listed(parts: Sequence[str]) -> str:

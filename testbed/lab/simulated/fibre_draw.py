@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from lightbed.wording import counted
 from testbed.errors import LabStartError
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
@@ -37,7 +38,8 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
     names = sorted(ends)
     if 2 * crossed + dead > len(names):
         what = (
-            f"{crossed} crossed pairs and {dead} dead fibres are more than the {len(names)} fibres of the lab"
+            f"{counted(crossed, 'crossed pair')} and {counted(dead, 'dead fibre')} are more than the {len(names)} "
+            "fibres of the lab"
         )
         raise LabStartError(f"{what}; lower --crossed or --dead")
     pairs = []

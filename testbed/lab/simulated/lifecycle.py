@@ -216,7 +216,7 @@ def is_up(lab: Lab) -> bool:
 
 
 def lab_status() -> list[dict[str, Any]]:
-    """Return every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`.
+    """Return every simulated lab here: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`, `user`.
 
     One that is not live is what a killed supervisor left behind; only its id is known.
     """
@@ -229,13 +229,14 @@ def lab_status() -> list[dict[str, Any]]:
             "pid": entry["pid"],
             "subnet": entry["subnet"],
             "rate_mbps": entry["rate_mbps"],
+            "user": entry["user"],
         }
         for entry in ask(["--status"])
     ]
 
 
 def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
-    """Remove labs whose supervisor is gone, also live ones when named by id or with `all_labs`; returns their ids.
+    """Remove labs whose supervisor is gone and live ones named by id, with `all_labs` this user's; return their ids.
 
     Raises `LabStartError` for an id that no lab has.
     """

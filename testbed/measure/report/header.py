@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lightbed.wording import counted
 from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.results.records import LINK_RATE, Repatch, StoredRun
@@ -133,7 +134,14 @@ def _gain_tile(gain: RingGain) -> Markup:
 
 def _cost_tiles(repatch: Repatch) -> list[Markup]:
     dark, dark_unit = seconds_text(repatch.outage_s).split(" ", 1)
-    tiles = [_tile("Dark time of the re-patch", dark, dark_unit, f"{repatch.circuits_moved} circuits moved")]
+    tiles = [
+        _tile(
+            "Dark time of the re-patch",
+            dark,
+            dark_unit,
+            f"{counted(repatch.circuits_moved, 'circuit')} moved",
+        )
+    ]
     if repatch.stall_s is not None:
         stall, stall_unit = seconds_text(repatch.stall_s).split(" ", 1)
         tiles.append(_tile("TCP stall it cost", stall, stall_unit, "longest gap of a stream across it"))

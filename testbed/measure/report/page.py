@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from lightbed.wording import counted
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.header import header
 from testbed.measure.report.markup import Markup, join, tag
@@ -119,7 +120,7 @@ def _topology_section(stored: StoredRun) -> Markup:
 def _topology_figure(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
     kind = "one-way" if topology.simplex else "two-way"
     facts = (
-        f"{topology.nodes} nodes, degree {topology.degree}, {len(topology.links)} {kind} links; "
+        f"{topology.nodes} nodes, degree {topology.degree}, {counted(len(topology.links), f'{kind} link')}; "
         f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}. {topology.reason}"
     )
     return tag(

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import cast
 
+from lightbed.wording import counted
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.results.records import Json, StoredRun
@@ -53,7 +54,7 @@ def _timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Marku
     first = timings[0]
     about = (
         f"{key[0]}, {key[1]}: {first.collective}, {first.ranks} ranks, "
-        f"{first.rings} ring{'s' if first.rings > 1 else ''}, "
+        f"{counted(first.rings, 'ring')}, "
         f"link limit {number_text(first.limit_mbps)} Mbit/s"
     )
     head = tag(
@@ -149,7 +150,7 @@ def _circuit_details(stored: StoredRun, name: str) -> Markup:
         rows,
         text_columns=3,
     )
-    return tag("details", tag("summary", f"{name}: {len(circuits)} circuits"), body)
+    return tag("details", tag("summary", f"{name}: {counted(len(circuits), 'circuit')}"), body)
 
 
 def environment_table(stored: StoredRun) -> Markup:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin
 
+from lightbed.wording import counted
 from testbed.measure.report.markup import Markup, tag
 from testbed.measure.results.records import StoredTopology
 
@@ -61,7 +62,7 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
 def _describe(topology: StoredTopology, strides: Sequence[int]) -> str:
     kind = "one-way" if topology.simplex else "two-way"
     return (
-        f"{topology.nodes} nodes on a circle, {len(topology.links)} {kind} links, "
+        f"{topology.nodes} nodes on a circle, {counted(len(topology.links), f'{kind} link')}, "
         f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
         f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}."
     )

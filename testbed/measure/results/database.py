@@ -22,10 +22,8 @@ from typing import Any, TypeAlias, cast
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
-from testbed.database_file import read_rows
+from testbed.database_file import BUSY_TIMEOUT_S, read_rows
 from testbed.errors import ResultsError
-
-_LOCK_TIMEOUT_S = 30.0
 
 Row: TypeAlias = sa.Row[tuple[Any, ...]]
 """A row of a table; columns are its attributes."""
@@ -102,7 +100,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._engine = sa.create_engine(
-            f"sqlite:///{path}", poolclass=sa.NullPool, connect_args={"timeout": _LOCK_TIMEOUT_S}
+            f"sqlite:///{path}", poolclass=sa.NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}
         )
 
     def create(self) -> None:

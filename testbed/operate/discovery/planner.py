@@ -208,7 +208,7 @@ class _Joints:
         return True
 
     def speak_to(self, output: Port) -> bool:
-        """Let a known NIC speak to an output of which nobody knows who listens there."""
+        """Patch a known NIC to an output of which nobody knows who listens there."""
         for source, nic in list(self._sources.items()):
             own = self._evidence.output_of(nic)
             if source[0] != output[0] or own is None:
@@ -225,7 +225,7 @@ class _Joints:
         return light is not None
 
     def listen_at(self, source: Port) -> bool:
-        """Let a known NIC listen at an input of which nobody knows who speaks there."""
+        """Patch an input of which nobody knows who speaks there to a known NIC."""
         output = next((port for port in self._targets if port[0] == source[0]), None)
         if output is not None and source not in self.circuits:
             self._join(source, output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from lightbed.wording import counted
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.evidence import Evidence
@@ -72,7 +73,7 @@ def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple
         there, is_its_own = one.left_behind(devices.held())
         if there and is_its_own:
             devices.remove(there)
-            notes.append(f"removed {len(there)} circuits of a discovery that did not end")
+            notes.append(f"removed {counted(len(there), 'circuit')} of a discovery that did not end")
         elif there:
             named = ", ".join(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in sorted(there))
             notes.append(
@@ -124,5 +125,5 @@ def _search(
 
 
 def _told(count: int, round_: Round) -> str:
-    off = f", {len(round_.off)} NICs off" if round_.off else ""
-    return f"round {count} ({round_.purpose}): {len(round_.circuits)} circuits{off}"
+    off = f", {counted(len(round_.off), 'NIC')} off" if round_.off else ""
+    return f"round {count} ({round_.purpose}): {counted(len(round_.circuits), 'circuit')}{off}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +10,10 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from testbed.database_file import database_in
+from testbed.database_file import BUSY_TIMEOUT_S, database_in, read_rows
 from testbed.errors import ResultsError
 from testbed.operate.drift.losses import StretchLoss
 
-_BUSY_TIMEOUT_S = 30.0
 _metadata = sa.MetaData()
 
 _losses = sa.Table(
@@ -32,14 +32,14 @@ Series = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class LossHistory:
-    """Losses of all readings in one SQLite file. A context manager. Raises `ResultsError`."""
+    """Losses of all readings in one SQLite file. A context manager. Raises `ResultsError`.
+
+    The file is made by the first reading that is kept; looking at what was kept needs no right to write.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": _BUSY_TIMEOUT_S})
-        with self._errors():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            _metadata.create_all(self._engine)
+        self._engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": BUSY_TIMEOUT_S})
 
     def __enter__(self) -> Self:
         return self
@@ -61,20 +61,25 @@ class LossHistory:
             for loss in losses
         ]
         if rows:
-            with self._errors(), self._engine.begin() as connection:
-                connection.execute(sa.insert(_losses), rows)
+            with self._errors():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self._engine.begin() as connection:
+                    _metadata.create_all(connection)
+                    connection.execute(sa.insert(_losses), rows)
 
     def series(self, lab: str, since_s: float) -> dict[str, Series]:
         """Return the series of every place of a lab from a time on, in order of time."""
         query = (
-            sa.select(_losses.c.place, _losses.c.taken_s, _losses.c.loss_db)
-            .where((_losses.c.lab == lab) & (_losses.c.taken_s >= since_s))
-            .order_by(_losses.c.place, _losses.c.taken_s)
+            f"select place, taken_s, loss_db from {_losses.name} "  # noqa: S608 - a name of ours
+            "where lab = ? and taken_s >= ? order by place, taken_s"
         )
+        try:
+            rows_of_lab = read_rows(self.path, query, (lab, since_s))
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise ResultsError(f"losses cannot be read in {self.path} ({error})") from error
         found: dict[str, list[tuple[float, float]]] = {}
-        with self._errors(), self._engine.connect() as connection:
-            for place, taken_s, loss_db in connection.execute(query):
-                found.setdefault(place, []).append((taken_s, loss_db))
+        for row in rows_of_lab:
+            found.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
         return {
             place: (tuple(taken for taken, _ in rows), tuple(loss for _, loss in rows))
             for place, rows in found.items()

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lightbed.wording import counted
+from testbed.design.model import Nic
+from testbed.errors import ResultsError
 from testbed.lab.hosts.receivers import outside_window, read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
@@ -18,7 +21,7 @@ from testbed.operate.model import Circuit, LinkFinding
 from testbed.operate.plan import own_ports
 
 if TYPE_CHECKING:
-    from testbed.operate.drift.history import LossHistory
+    from testbed.operate.drift.history import LossHistory, Series
     from testbed.operate.session import LabSession
 
 HISTORY_S = 30 * 86400.0
@@ -57,11 +60,12 @@ class StretchReport:
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """One reading of a lab with its verdict."""
+    """One reading of a lab with its verdict; `not_kept` says why the reading could not be stored, if so."""
 
     taken_s: float
     stretches: tuple[StretchReport, ...]
     findings: tuple[LinkFinding, ...]
+    not_kept: str = ""
 
     @property
     def ok(self) -> bool:
@@ -73,6 +77,7 @@ class DriftReport:
         return {
             "taken": time_text(self.taken_s),
             "ok": self.ok,
+            "not_kept": self.not_kept,
             "series": [stretch.as_json() for stretch in self.stretches],
             "findings": [asdict(finding) for finding in self.findings],
         }
@@ -96,26 +101,58 @@ def read_drift(
 ) -> DriftReport:
     """Read the light of a lab once, keep it, and judge it with all that was kept from `since_s` on.
 
-    Raises the drivers' errors, `HostError` and `ResultsError`.
+    Looking needs no right to write: a reading that cannot be kept is judged all the same. Links of hosts that are off
+    are not judged. Raises the drivers' errors and `HostError`.
     """
     lab = session.lab
     switches = read_ports(own_ports(lab), session.switches)
     receivers = read_receivers(session.fleet, lab) if session.fleet else {}
     held = held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
     losses = losses_of(lab, held, switches, receivers)
-    history.append(lab.name, taken_s, losses)
-    series = history.series(lab.name, taken_s - HISTORY_S if since_s is None else since_s)
+    begin_s = taken_s - HISTORY_S if since_s is None else since_s
+    series, not_kept = _keep(history, lab.name, taken_s, losses, begin_s)
     stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
-    intent = (f for f in judge_circuits(lab, planned, switches) if f.kind != "excess_loss")
-    findings = (*intent, *judge_stretches(stretches), *judge_modules(lab, held, switches, receivers))
-    return DriftReport(taken_s, stretches, findings)
+    silent = [
+        Nic(node, index)
+        for node, host in enumerate(lab.hosts)
+        for index in range(len(host.nics))
+        if host.name in session.off
+    ]
+    intent = (f for f in judge_circuits(lab, planned, switches, silent) if f.kind != "excess_loss")
+    findings = (
+        *session.off_findings,
+        *intent,
+        *judge_stretches(stretches),
+        *judge_modules(lab, held, switches, receivers),
+    )
+    return DriftReport(taken_s, stretches, findings, not_kept)
+
+
+def _keep(
+    history: LossHistory, lab: str, taken_s: float, losses: Iterable[StretchLoss], since_s: float
+) -> tuple[dict[str, Series], str]:
+    """Store a reading; return the series of its places with it as their last, and why it could not be stored."""
+    not_kept = ""
+    earlier: dict[str, Series] = {}
+    now = {loss.place: loss.loss_db for loss in losses}
+    try:
+        earlier = history.series(lab, since_s)
+        history.append(lab, taken_s, losses)
+    except ResultsError as error:
+        not_kept = str(error)
+    series = {}
+    for place, loss_db in now.items():
+        times, values = earlier.get(place, ((), ()))
+        series[place] = ((*times, taken_s), (*values, loss_db))
+    return series, not_kept
 
 
 def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]:
     """Yield what loses more than it did, or than the lab file says; each stretch once. Pure."""
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
-        past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, {verdict.readings} readings"
+        past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
+        past += counted(verdict.readings, "reading")
         by_file = f"{loss.excess_db:.1f} dB more than the lab file says"
         excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
         since = time_text(verdict.since_s)

@@ -55,7 +55,7 @@ def _status(datapath):
 
 
 def _first_some_then_the_rest(datapath):
-    """Let beats of some streams wait for those of the others; what waits keeps its samples."""
+    """Hold beats of some streams until those of the others have come; what waits keeps its samples."""
     some = np.full((2, 3, 2), 99)
     some[0, 0] = (1, -1)
     some[1, 1:] = (2, -2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import socket
 import stat
@@ -211,6 +212,7 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
             "pid": up.pid,
             "subnet": str(up.lab.management),
             "rate_mbps": up.lab.link.rate_mbps,
+            "user": pwd.getpwuid(os.geteuid()).pw_name,
         }
         assert lab_down([up.lab_id]) == (up.lab_id,)
         assert not answers(up.control["ocs1"])

@@ -145,11 +145,11 @@ class Bench:
                 each.input_port: Power(budget.input_dbm),
                 each.output_port: Power(budget.output_dbm),
             }
-        self.history = history_in(runs)
+        self.history, self.off = history_in(runs), {}
 
     def read(self, after_s=3600.0, **options):
         self.now_s += after_s
-        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None)
+        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, off=self.off)
         return read_drift(session, self.circuits, self.history, self.now_s, **options)
 
 
@@ -227,16 +227,52 @@ def test_readings_of_labs_and_runs_stand_in_one_file_with_the_journal(bench, tmp
         assert again.series("testbed12", bench.now_s + 1) == {}
 
 
-def test_a_file_that_cannot_be_written_says_what_to_do(tmp_path):
+def test_a_reading_that_cannot_be_kept_is_judged_all_the_same_and_says_what_to_do(bench, tmp_path):
     (tmp_path / "runs").write_text("not a directory")
-    with pytest.raises(ResultsError, match="free disk space, or choose another directory"):
-        history_in(tmp_path / "runs")
+    bench.history = history_in(tmp_path / "runs")
+    bench.fleet.received["b", "nic1"] = -4.8
+    report = bench.read()
+    assert "free disk space, or choose another directory (--runs-dir)" in report.not_kept
+    assert report.as_json()["not_kept"] == report.not_kept
+    assert kinds(report) == [("excess_loss", "a/nic1 -> b/nic1")]
+    assert {each.verdict.readings for each in report.stretches} == {1}
 
 
-def test_a_damaged_file_is_an_error_and_not_a_traceback(tmp_path):
+def test_readings_kept_before_the_disk_was_full_are_judged_with_the_new_one(bench, monkeypatch):
+    for _ in range(12):
+        bench.read()
+
+    def full(*_):
+        raise ResultsError("no space left")
+
+    monkeypatch.setattr(bench.history, "append", full)
+    bench.fleet.received["b", "nic1"] = -2.8
+    report = bench.read()
+    assert (report.not_kept, kinds(report)) == ("no space left", [("sudden_loss", "a/nic1 -> b/nic1")])
+    assert {each.verdict.readings for each in report.stretches} == {13}
+
+
+def test_a_damaged_file_is_told_and_not_a_traceback(bench, tmp_path):
     (tmp_path / "lightbed.sqlite").write_bytes(b"no database" * 100)
+    report = bench.read()
+    assert "losses cannot be read in" in report.not_kept
+    assert report.ok
     with pytest.raises(ResultsError, match="losses cannot be kept in"):
-        history_in(tmp_path)
+        bench.history.append("testbed12", 0.0, [each.loss for each in report.stretches])
+
+
+def test_a_host_that_is_off_is_one_finding_and_its_dark_fibres_are_none(bench):
+    bench.off = {"b": "no session with 10.99.0.12: connection refused"}
+    bench.fleet.hosts = tuple(host for host in bench.lab.hosts if host.name != "b")
+    dark = [each for each in bench.circuits if each.link.source.node == 1]
+    for each in dark:
+        bench.switch.readings |= dict.fromkeys(
+            (each.input_port, each.output_port), Power(-60, below_floor=True)
+        )
+    assert len(dark) == 4
+    report = bench.read()
+    assert kinds(report) == [("host_off", "b")]
+    assert len(report.stretches) == 44 * 3 - 4, "light that leaves the switch for b is not measured there"
 
 
 def test_the_table_is_plain_enough_for_other_programs(bench, tmp_path):

@@ -7,7 +7,9 @@ import os
 
 import pytest
 
-from sim.lab.claims import Claim, Holder, holder_of
+from sim.lab import __main__ as command
+from sim.lab.claims import Claim, Holder, holder_of, this_user
+from sim.lab.found import FoundLab
 
 
 @pytest.fixture
@@ -39,3 +41,27 @@ def test_a_holder_that_has_not_written_yet_holds_all_the_same(own_claims):
     with (own_claims / "lb000000.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert holder_of("lb000000") == Holder(0, "", "")
+
+
+def test_a_lab_that_root_starts_by_sudo_is_of_who_asked(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "ada")
+    assert this_user() == "ada"
+    monkeypatch.delenv("SUDO_USER")
+    assert this_user() == "root"
+    monkeypatch.setenv("SUDO_USER", "ada")
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000)
+    assert this_user() == "4000000"
+
+
+def test_down_all_ends_ones_own_labs_and_those_named_but_none_of_others(monkeypatch):
+    found = (
+        FoundLab("lb000001", "mine", "live", 1, "10.1.0.0/24", 2, user=this_user()),
+        FoundLab("lb000002", "of another", "live", 2, "10.2.0.0/24", 2, user="somebody"),
+        FoundLab("lb000003", "", "debris", None, "", 2),
+        FoundLab("lb000004", "of a release that did not say", "live", 3, "10.4.0.0/24", 2),
+    )
+    monkeypatch.setattr(command, "find_labs", lambda: found)
+    monkeypatch.setattr(command, "end_labs", sorted)
+    assert command._down([], everything=True) == ["lb000001", "lb000003", "lb000004"]
+    assert "lb000002" in command._down(["lb000002"], everything=True)

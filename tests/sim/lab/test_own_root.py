@@ -138,11 +138,12 @@ for base, _, files in os.walk("/proc/sys"):
 
 
 @kernel
-def test_nothing_of_the_machine_changes_when_root_writes_on_every_host(kernel_labs):
+@pytest.mark.parametrize("hosts", ["abc", pytest.param("abcdefghijkl", marks=pytest.mark.long)])
+def test_nothing_of_the_machine_changes_when_root_writes_on_every_host(kernel_labs, hosts):
     """Files of /etc, /usr and /var/lib, modes of /dev, and sysctls are the same after as before."""
-    with kernel_labs.kernel(hosts=3) as up:
+    with kernel_labs.kernel(hosts=len(hosts)) as up:
         before = {tree: digest_of(tree) for tree in TREES}, modes_of_dev(), sysctls()
-        for host in "abc":
+        for host in hosts:
             up.ssh(host, f"bash -c {_quoted(WRITES)}", check=False)
             assert up.ssh(host, "cat /etc/lightbed-was-here /etc/hostname").split() == ["x", "other"]
             written = up.ssh(host, f"/usr/bin/python3 -c {_quoted(SET_ALL)}").split()

@@ -166,7 +166,7 @@ class Run:
         return bool(why == loop.FINISHED)
 
     def reroute(self, routes: Routes) -> None:
-        """Let messages take other links from now on; what moving flows have moved counts on those they took so far."""
+        """Send messages over other links from now on; what moving flows have moved counts on those they took so far."""
         from sim.models.network.engine import loop
 
         state = self.state

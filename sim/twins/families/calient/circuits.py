@@ -121,7 +121,7 @@ class CircuitConfiguration:
         self._device.change(after)
 
     def deactivate(self, circuit: Circuit) -> None:
-        """Let the mirrors go; the ports stay booked."""
+        """Release the mirrors; the ports stay booked."""
         if circuit.active:
             after = self._device.matrix.without([pair[0] for pair in self.pairs(circuit)])
             circuit.active = False

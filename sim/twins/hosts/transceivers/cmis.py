@@ -10,20 +10,19 @@ from collections.abc import Iterator
 from sim.twins.hosts.transceivers import text
 from sim.twins.hosts.transceivers.diagnostics import Diagnostics, Quantity
 from sim.twins.hosts.transceivers.memory import (
-    DATE_CODE,
     FIRST_ADDRESS,
     LOWER,
-    VENDOR,
     ModuleMemory,
+    VendorFields,
     ascii_field,
     check_sum,
     page,
-    serial_number,
 )
 
 LANES = 4
 _SHOWN_LANES = 8
 _TECHNOLOGIES = {0x06: "1310 nm EML"}
+_VENDOR = VendorFields(name=129, oui=145, part=148, revision=164, serial=166, date=182)
 _STATES = {0x03: "ModuleReady"}
 _ADVERTISED, _THRESHOLDS, _LANE_PAGE = 0x01, 0x02, 0x11
 # Of each quantity of a lane: its values and the first of its four flag bytes on page 11h, its thresholds on page 02h.
@@ -54,13 +53,9 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
 
 def _identity(nic: str) -> bytearray:
     identity = page(
-        {
+        _VENDOR.content("LB-400G-FR4", nic)
+        | {
             128: 0x18,
-            129: ascii_field(VENDOR, 16),
-            148: ascii_field("LB-400G-FR4", 16),
-            164: ascii_field("1", 2),
-            166: ascii_field(serial_number(nic), 16),
-            182: ascii_field(DATE_CODE, 8),
             190: ascii_field("", 10),
             200: bytes([0xA0, 48]),  # power class 6, 12 W
             203: 0x07,
@@ -126,17 +121,11 @@ def describe(module: ModuleMemory) -> Iterator[str]:
             is_there = module.byte(161 + at, _ADVERTISED) >> bit & 1
             yield text.line(f"{way} {name}", "Yes" if is_there else "No")
     yield text.coded("Transmitter technology", module.byte(212), _TECHNOLOGIES)
-    yield text.line("Laser wavelength", f"{module.word(138, _ADVERTISED) * 0.05:.3f}nm")
-    yield text.line("Laser wavelength tolerance", f"{module.word(140, _ADVERTISED) * 0.005:.3f}nm")
+    yield from text.wavelength(module, 138, _ADVERTISED)
     yield text.line("Length (SMF)", f"{module.byte(132, _ADVERTISED) & 0x3F:.2f}km")
     for at, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
         yield text.line(f"Length ({fibre})", f"{module.byte(133 + at, _ADVERTISED) * unit}m")
-    yield text.line("Vendor name", module.text(129, 16))
-    yield text.oui(module.read(offset=145, length=3))
-    yield text.line("Vendor PN", module.text(148, 16))
-    yield text.line("Vendor rev", module.text(164, 2))
-    yield text.line("Vendor SN", module.text(166, 16))
-    yield text.line("Date code", module.text(182, 8))
+    yield from text.vendor(module, _VENDOR)
     yield text.line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
     yield text.coded("Module State", module.byte(3) >> 1 & 7, _STATES)
     yield text.line("LowPwrAllowRequestHW", "Off")
@@ -148,25 +137,26 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield text.temperature("Module temperature", module.word(14))
     yield text.voltage("Module voltage", module.word(16))
     quantities = (
-        ("Laser tx bias current", text.bias, _BIAS),
-        ("Transmit avg optical power", text.power, _TRANSMIT),
-        ("Rcvr signal avg optical power", text.power, _RECEIVE),
+        ("Laser tx bias current ", text.bias, _BIAS),
+        ("Transmit avg optical power ", text.power, _TRANSMIT),
+        ("Rcvr signal avg optical power ", text.power, _RECEIVE),
     )
     for name, formatted, (value_at, _, _) in quantities:
-        for lane in range(_SHOWN_LANES):
-            value = module.word(value_at + 2 * lane, _LANE_PAGE)
-            yield formatted(f"{name} (Channel {lane + 1})", value)
+        yield from text.lanes(module, name, formatted, value_at, _SHOWN_LANES, _LANE_PAGE)
     for at, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
             yield text.flag(name, label, on=bool(module.byte(9) >> 4 * at + level & 1))
     for lane in range(_SHOWN_LANES):
         yield from _describe_lane(module, lane)
-    places = {"bias": _BIAS[2], "transmit": _TRANSMIT[2], "receive": _RECEIVE[2]}
-    places |= {"temperature": _TEMPERATURE_LIMITS, "voltage": _VOLTAGE_LIMITS}
-    blocks = {
-        f"{name}_at": module.read(page=_THRESHOLDS, offset=place, length=8) for name, place in places.items()
-    }
-    yield from text.thresholds(**blocks)
+    yield from text.thresholds(
+        module,
+        bias_at=_BIAS[2],
+        transmit_at=_TRANSMIT[2],
+        temperature_at=_TEMPERATURE_LIMITS,
+        voltage_at=_VOLTAGE_LIMITS,
+        receive_at=_RECEIVE[2],
+        page=_THRESHOLDS,
+    )
 
 
 def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:

@@ -74,6 +74,28 @@ def serial_number(nic: str) -> str:
     return f"SIM{zlib.crc32(nic.encode()):08X}"
 
 
+@dataclass(frozen=True, slots=True)
+class VendorFields:
+    """Offsets of what a module says of its maker, which QSFP and QSFP-DD modules say in the same order."""
+
+    name: int
+    oui: int
+    part: int
+    revision: int
+    serial: int
+    date: int
+
+    def content(self, part: str, nic: str) -> dict[int, bytes | int]:
+        """Return the fields of a module of ours in a NIC, for `page`."""
+        return {
+            self.name: ascii_field(VENDOR, 16),
+            self.part: ascii_field(part, 16),
+            self.revision: ascii_field("1", 2),
+            self.serial: ascii_field(serial_number(nic), 16),
+            self.date: ascii_field(DATE_CODE, 8),
+        }
+
+
 def check_sum(data: bytes | bytearray) -> int:
     """Return the low byte of a sum, as the standards have it."""
     return sum(data) & 0xFF

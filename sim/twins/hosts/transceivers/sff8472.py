@@ -120,11 +120,5 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
         for level, label in enumerate(text.LEVELS):
             flags = module.word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
             yield text.flag(name, label, on=bool(flags & 1 << 15 - 2 * at - level % 2))
-    blocks = [module.read(address=SECOND_ADDRESS, offset=8 * at, length=8) for at in range(len(_ORDER))]
-    yield from text.thresholds(
-        temperature_at=blocks[0],
-        voltage_at=blocks[1],
-        bias_at=blocks[2],
-        transmit_at=blocks[3],
-        receive_at=blocks[4],
-    )
+    places = {f"{name}_at": 8 * at for at, name in enumerate(_ORDER)}
+    yield from text.thresholds(module, **places, address=SECOND_ADDRESS)

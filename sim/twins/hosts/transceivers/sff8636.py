@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from sim.twins.hosts.transceivers import text
 from sim.twins.hosts.transceivers.diagnostics import Diagnostics, Quantity
 from sim.twins.hosts.transceivers.memory import (
-    DATE_CODE,
     FIRST_ADDRESS,
     LOWER,
-    VENDOR,
     ModuleMemory,
-    ascii_field,
+    VendorFields,
     check_sum,
     page,
-    serial_number,
 )
 
 LANES = 4
@@ -26,6 +23,7 @@ _TECHNOLOGIES = {0x40: "1310 nm DFB"}
 _REVISIONS = {0x07: "SFF-8636 Rev 2.5/2.6/2.7"}
 _DESCRIPTION = "Extended identifier description"
 _THRESHOLDS = 0x03
+_VENDOR = VendorFields(name=148, oui=165, part=168, revision=184, serial=196, date=212)
 # Places of values, flags and thresholds: in the lower half, in the lower half, on page 03h.
 _TEMPERATURE, _VOLTAGE = (22, 6, 128), (26, 7, 144)
 _RECEIVE, _BIAS, _TRANSMIT = (34, 9, 176), (42, 11, 184), (50, 13, 192)
@@ -58,21 +56,17 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
 
 def _identity(nic: str) -> bytearray:
     identity = page(
-        {
+        _VENDOR.content("LB-100G-CWDM4", nic)
+        | {
             128: bytes([0x11, 0xCC, 0x07, 0x80]),
             139: bytes([0x03, 0xFF]),  # NRZ; the nominal rate stands in byte 222 as well
             142: 2,
             147: 0x40,
-            148: ascii_field(VENDOR, 16),
-            168: ascii_field("LB-100G-CWDM4", 16),
-            184: ascii_field("1", 2),
             186: (1301 * 20).to_bytes(2, "big"),
             188: (1300).to_bytes(2, "big"),
             190: 70,
             192: _CWDM4,
             195: 0xC0,  # pages 01h and 02h are there
-            196: ascii_field(serial_number(nic), 16),
-            212: ascii_field(DATE_CODE, 8),
             220: 0x0C,  # average power, transmit power measured
             222: 103,
         }
@@ -109,14 +103,8 @@ def describe(module: ModuleMemory) -> Iterator[str]:
     for at, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
         yield text.line(f"Length ({fibre})", f"{module.byte(142 + at) * unit}{name}")
     yield text.coded("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
-    yield text.line("Laser wavelength", f"{module.word(186) * 0.05:.3f}nm")
-    yield text.line("Laser wavelength tolerance", f"{module.word(188) * 0.005:.3f}nm")
-    yield text.line("Vendor name", module.text(148, 16))
-    yield text.oui(module.read(offset=165, length=3))
-    yield text.line("Vendor PN", module.text(168, 16))
-    yield text.line("Vendor rev", module.text(184, 2))
-    yield text.line("Vendor SN", module.text(196, 16))
-    yield text.line("Date code", module.text(212, 8))
+    yield from text.wavelength(module, 186)
+    yield from text.vendor(module, _VENDOR)
     yield text.line("Revision Compliance", _REVISIONS[module.byte(1)])
     yield from _describe_diagnostics(module)
 
@@ -125,28 +113,23 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield text.temperature("Module temperature", module.word(_TEMPERATURE[0]))
     yield text.voltage("Module voltage", module.word(_VOLTAGE[0]))
     yield text.line("Alarm/warning flags implemented", "Yes")
-    lanes = range(LANES)
-    for lane in lanes:
-        yield text.bias(f"Laser tx bias current (Channel {lane + 1})", module.word(_BIAS[0] + 2 * lane))
-    for lane in lanes:
-        yield text.power(
-            f"Transmit avg optical power (Channel {lane + 1})", module.word(_TRANSMIT[0] + 2 * lane)
-        )
-    for lane in lanes:
-        yield text.power(
-            f"Rcvr signal avg optical power(Channel {lane + 1})", module.word(_RECEIVE[0] + 2 * lane)
-        )
+    yield from text.lanes(module, "Laser tx bias current ", text.bias, _BIAS[0], LANES)
+    yield from text.lanes(module, "Transmit avg optical power ", text.power, _TRANSMIT[0], LANES)
+    yield from text.lanes(module, "Rcvr signal avg optical power", text.power, _RECEIVE[0], LANES)
     yield from _describe_flags(module, "Laser bias current", _BIAS[1], "Chan", LANES)
     yield from _describe_flags(module, "Module temperature", _TEMPERATURE[1])
     yield from _describe_flags(module, "Module voltage", _VOLTAGE[1])
     yield from _describe_flags(module, "Laser tx power", _TRANSMIT[1], "Channel", LANES)
     yield from _describe_flags(module, "Laser rx power", _RECEIVE[1], "Channel", LANES)
-    places = {"temperature": _TEMPERATURE, "voltage": _VOLTAGE, "bias": _BIAS, "transmit": _TRANSMIT}
-    blocks = {
-        f"{name}_at": module.read(page=_THRESHOLDS, offset=place[2], length=8)
-        for name, place in (places | {"receive": _RECEIVE}).items()
-    }
-    yield from text.thresholds(**blocks)
+    yield from text.thresholds(
+        module,
+        bias_at=_BIAS[2],
+        transmit_at=_TRANSMIT[2],
+        temperature_at=_TEMPERATURE[2],
+        voltage_at=_VOLTAGE[2],
+        receive_at=_RECEIVE[2],
+        page=_THRESHOLDS,
+    )
 
 
 def _describe_flags(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from sim.twins.hosts.transceivers.memory import FIRST_ADDRESS, ModuleMemory, VendorFields
 
 IDENTIFIERS = {
     0x03: "SFP",
@@ -32,6 +34,22 @@ def coded(name: str, value: int, meanings: Mapping[int, str]) -> str:
 def oui(data: bytes) -> str:
     """Return the line of the vendor's number."""
     return line("Vendor OUI", data.hex(":"))
+
+
+def vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
+    """Yield the lines of the maker, the part and the serial number."""
+    yield line("Vendor name", module.text(fields.name, 16))
+    yield oui(module.read(offset=fields.oui, length=3))
+    yield line("Vendor PN", module.text(fields.part, 16))
+    yield line("Vendor rev", module.text(fields.revision, 2))
+    yield line("Vendor SN", module.text(fields.serial, 16))
+    yield line("Date code", module.text(fields.date, 8))
+
+
+def wavelength(module: ModuleMemory, at: int, page: int = 0) -> Iterator[str]:
+    """Yield the lines of the wavelength, in units of 0.05 nm, and of its tolerance two bytes on, in 0.005 nm."""
+    yield line("Laser wavelength", f"{module.word(at, page) * 0.05:.3f}nm")
+    yield line("Laser wavelength tolerance", f"{module.word(at + 2, page) * 0.005:.3f}nm")
 
 
 def power(name: str, value: int) -> str:
@@ -74,10 +92,31 @@ def flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
     return line(f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if on else "Off")
 
 
+def lanes(
+    module: ModuleMemory,
+    name: str,
+    formatted: Callable[[str, int], str],
+    at: int,
+    count: int,
+    page: int = 0,
+) -> Iterator[str]:
+    """Yield a line a lane of values that stand side by side; `name` ends where the lane is named."""
+    for lane in range(count):
+        yield formatted(f"{name}(Channel {lane + 1})", module.word(at + 2 * lane, page))
+
+
 def thresholds(
-    *, bias_at: bytes, transmit_at: bytes, temperature_at: bytes, voltage_at: bytes, receive_at: bytes
+    module: ModuleMemory,
+    *,
+    bias_at: int,
+    transmit_at: int,
+    temperature_at: int,
+    voltage_at: int,
+    receive_at: int,
+    page: int = 0,
+    address: int = FIRST_ADDRESS,
 ) -> Iterable[str]:
-    """Return the lines of all thresholds, each given as its eight bytes."""
+    """Yield the lines of all thresholds, those of a quantity being eight bytes at an offset."""
     quantities = (
         ("Laser bias current", bias, bias_at),
         ("Laser output power", power, transmit_at),
@@ -85,6 +124,7 @@ def thresholds(
         ("Module voltage", voltage, voltage_at),
         ("Laser rx power", power, receive_at),
     )
-    for name, formatted, data in quantities:
+    for name, formatted, offset in quantities:
         for at, level in enumerate(LEVELS):
-            yield formatted(f"{name} {level} threshold", int.from_bytes(data[2 * at : 2 * at + 2], "big"))
+            value = module.word(offset + 2 * at, page, address=address)
+            yield formatted(f"{name} {level} threshold", value)

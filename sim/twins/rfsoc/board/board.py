@@ -93,7 +93,7 @@ class Board:
         self.clock.spend(seconds)
 
     def elapse(self, seconds: float) -> None:
-        """Let device time pass, for everything that drifts."""
+        """Advance device time for everything that drifts."""
         self.clock.spend(seconds)
         self.settle()
         self.plant.elapse(self.clock.account())
@@ -200,7 +200,7 @@ class Board:
             one.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
 
     def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
-        """Let triggers from now on store sums, samples or both."""
+        """Choose whether triggers store sums, samples or both from now on."""
         self.settle(readout)
         one = self.readouts[readout]
         one.buffer.enable(avg=avg, buf=buf)
@@ -208,7 +208,7 @@ class Board:
             one.listen(since=self._running.tick(self.clock.now_s))
 
     def _age(self, running: Running) -> None:
-        """Let the plant get older by whole seconds, and store first what was received until then.
+        """Advance the plant by whole seconds, and store first what was received until then.
 
         Seconds in which no window ends pass in one go; what is left of a second waits.
         """

@@ -27,7 +27,7 @@ class DeviceClock:
         self._look_s = LOOK_S
 
     def spend(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now_s += seconds
         self._unaccounted_s += seconds
 

@@ -98,7 +98,7 @@ class PhotonicKit:
             self._bench.close()
 
     def elapse(self, seconds: float) -> None:
-        """Let device time pass. The kit moves in steps of a second: until one is full, the version stands."""
+        """Advance device time. The kit moves in steps of a second: until one is full, the version stands."""
         self._unspent_s += seconds
         if self._unspent_s >= DRIFT_STEP_S:
             spent_s, self._unspent_s = self._unspent_s, 0.0

@@ -91,7 +91,7 @@ class Readout:
         self.listen(since=0.0)
 
     def listen(self, *, since: float) -> None:
-        """Let triggers open windows for what is enabled, from tick `since` of the processor on."""
+        """Open windows at triggers for what is enabled, from tick `since` of the processor on."""
         self._done = 0
         self._starts = np.zeros(0, np.int64)
         if self.buffer.length and self._scene is not None:

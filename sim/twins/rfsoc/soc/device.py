@@ -55,7 +55,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
             closed()
 
     def elapse(self, seconds: float) -> None:
-        """Let device time pass, for everything that drifts."""
+        """Advance device time for everything that drifts."""
         self._board.elapse(seconds)
 
     def pulse_start_pin(self) -> None:

@@ -113,7 +113,7 @@ class SimulatedSoc(TwinDevice):
         self._board.readouts[ch].buffer.config_buf(address, length)
 
     def enable_buf(self, ch: int, enable_avg: bool = True, enable_buf: bool = True) -> None:
-        """Let triggers store sums, samples or both."""
+        """Choose whether triggers store sums, samples or both."""
         self._board.touch()
         self._board.enable(ch, avg=enable_avg, buf=enable_buf)
 

@@ -31,7 +31,7 @@ def tick(state: Cells) -> int:
 
 
 def wait_until(time: int, state: Cells) -> None:
-    """Let the core stand still until a tick; nothing happens when that has passed."""
+    """Stall the core until a tick; nothing happens when that has passed."""
     state[CYCLE] = max(state[CYCLE], -(-time * state[CYCLES] // state[TICKS]))
 
 

@@ -123,7 +123,7 @@ class _Iteration:
         return pipeline_stages(self._workload, self._strategy, self._steps, taking_part)
 
     def _close_gates(self, stages: Sequence[Stage], microbatch: int, *, direction: int) -> None:
-        """Let the first steps of each stage wait until its servers are through with the microbatch before."""
+        """Hold the first steps of each stage until its servers are through with the microbatch before."""
         self._gates = {}
         for stage in stages if microbatch else ():
             waits: Tasks = {}

@@ -75,7 +75,7 @@ def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
 def disaggregated_strategy(
     workload: Workload, cluster: Cluster, prefill_nodes: int | None = None
 ) -> Strategy:
-    """Let the first `prefill_nodes` servers, half by default, read prompts, and the others write answers.
+    """Make the first `prefill_nodes` servers, half by default, read prompts, and the others write answers.
 
     Each side is spread over its servers as `fitting_strategy` spreads what has no sides; between them pass keys and
     values. Raises `StrategyError` for a workload without both sides, and for a side without servers.

@@ -37,7 +37,7 @@ QUICK_S = 0.15
 
 
 def hurry(instrument):
-    """Let this connection, but not the next, wait for so long only."""
+    """Limit the wait of this connection, but not of the next."""
     instrument._session._line._timeout_s = QUICK_S
 
 
