@@ -80,7 +80,7 @@ def schedule(
     jobs, lab = read_jobs(jobs_file), load_bare_lab(lab_file)
     links = _links(lab, spread=spread)
     request = placement.PlacementRequest(jobs, links, candidates, jobs_per_host)
-    scheduler = Scheduler(jobs, links, Rounding(quantum_ms, bins, most_ticks), time_limit_s)
+    scheduler = Scheduler(jobs, links, Rounding(quantum_ms, bins, most_ticks), time_limit_s, 8 * time_limit_s)
     found = scheduler.schedule(placement.candidates(host_scheduler, request))
     pictures = _draw(scheduler, found, out, picture) if out else []
     document = schedule_json(found) | {"pictures": [str(path) for path in pictures]}

@@ -9,7 +9,7 @@ hosts: [a, b]      # or `workers: 2`, which leaves the placement open
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +96,14 @@ def _hosts(
                 (*where, "workers"), f"workers of job {name!r} is {workers!r}", "give 1 or more"
             )
         return (), workers
-    if not _are_names(hosts) or len(set(hosts)) < len(hosts):
+    if not isinstance(hosts, list) or not _are_names(hosts) or len(set(hosts)) < len(hosts):
         hint = "give different names of hosts of the lab"
         raise document.error((*where, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
     return tuple(hosts), len(hosts)
 
 
-def _are_names(hosts: Any) -> bool:
-    return isinstance(hosts, Sequence) and bool(hosts) and all(isinstance(host, str) for host in hosts)
+def _are_names(hosts: list[Any]) -> bool:
+    return bool(hosts) and all(isinstance(host, str) for host in hosts)
 
 
 def _number(document: Document, where: Location, value: Any, what: str) -> float:

@@ -89,7 +89,15 @@ def simulate(
     begins = np.full((size, iterations + 1), np.nan)
     trace = np.zeros((setting.trace_rows, size + 1))
     state = State(
-        *(np.zeros(size, kind) for kind in (np.int64, *(np.float64,) * 4, *(np.int64,) * 3, np.bool_))
+        phase=np.zeros(size, np.int64),
+        left_ms=np.zeros(size),
+        left=np.zeros(size),
+        sent=np.zeros(size),
+        rate=np.zeros(size),
+        iteration=np.zeros(size, np.int64),
+        slot=np.zeros(size, np.int64),
+        aligned=np.zeros(size, np.int64),
+        active=np.zeros(size, np.bool_),
     )
     holding = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,11 @@ from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, best_rotation
 from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, placed_jobs
 from testbed.errors import WorkloadError
 
+SEARCH_S = 4.0
+"""Time for the searches of all links together; then each gets `LEAST_S`."""
+LEAST_S = 0.005
+SHARE_OF_ONE = 8
+"""One link gets at most this part of the time that is left."""
 CYCLIC = "loop in the affinity graph"
 
 
@@ -65,6 +71,7 @@ class Scheduler:
     links: LabLinks
     rounding: Rounding = field(default_factory=Rounding)
     time_limit_s: float = TIME_LIMIT_S
+    search_s: float = SEARCH_S
     _known: dict[tuple[str, ...], LinkSchedule] = field(default_factory=dict)
 
     def schedule(self, placements: Sequence[Placement]) -> Schedule:
@@ -125,7 +132,10 @@ class Scheduler:
     def _solved(self, names: tuple[str, ...]) -> LinkSchedule:
         if names not in self._known:
             circle = self._circle(names)
-            found = best_rotation(circle, self.time_limit_s)
+            begin = time.process_time()
+            limit_s = max(min(self.time_limit_s, self.search_s / SHARE_OF_ONE), LEAST_S)
+            found = best_rotation(circle, limit_s, time.process_time)
+            self.search_s -= time.process_time() - begin
             shifts = dict(zip(names, (round(turn * circle.tick) for turn in found.turns), strict=True))
             score = circle.score(found.excess)
             self._known[names] = LinkSchedule("", names, score, found.proven, circle.approximate, shifts)
