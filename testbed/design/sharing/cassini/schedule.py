@@ -14,7 +14,7 @@ from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, best_rotation
 from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, placed_jobs
 from testbed.errors import WorkloadError
 
-SEARCH_S = 4.0
+SEARCH_S = 3.0
 """Time for the searches of all links together; then each gets `LEAST_S`."""
 LEAST_S = 0.005
 SHARE_OF_ONE = 8
