@@ -59,6 +59,11 @@ VIOLATIONS = [
         "import sim.models.network.execution.flows",
     ),
     (
+        "inside sim.models.contention: sweeps over simulation over engine and jobs",
+        "sim/models/contention/job.py",
+        "import sim.models.contention.simulation",
+    ),
+    (
         "inside sim.twins: devices over frontends over switches over the wire",
         "sim/twins/wire/line.py",
         "import sim.twins.switch.device",
@@ -241,6 +246,7 @@ WIRES = {
     "testbed/design/search/chains/worker_pool.py": {"distributed"},
     "testbed/design/workloads/imports/onnx_model.py": {"onnx"},
     "testbed/design/workloads/imports/torch_module.py": {"torch"},
+    "testbed/design/sharing/pictures.py": {"matplotlib"},
     "testbed/design/workloads/heat_map.py": {"matplotlib"},
     "testbed/design/reproductions/drawing.py": {"matplotlib"},
 }

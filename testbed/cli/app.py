@@ -50,6 +50,10 @@ COMMANDS = {
         "compare",
         "Simulate one iteration of a workload on several fabrics and compare time and cost.",
     ),
+    "schedule": (
+        "schedule",
+        "Say where jobs that share a lab run and when each starts, and predict what that brings.",
+    ),
     "reproduce": (
         "reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +15,6 @@ from testbed.errors import WorkloadError
 if TYPE_CHECKING:
     from testbed.design.reproductions.figure import Figure
     from testbed.design.reproductions.table import Table
-    from testbed.design.reproductions.topoopt.setup import Scale
 
 Narrator = PlainNarrator | RichNarrator
 
@@ -25,10 +25,12 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    paper: Annotated[Literal["topoopt"], typer.Argument(metavar="PAPER", help="topoopt")],
+    paper: Annotated[
+        Literal["topoopt", "unfairness"], typer.Argument(metavar="PAPER", help="topoopt or unfairness")
+    ],
     numbers: Annotated[
         list[int] | None,
-        typer.Option("--figure", metavar="NUMBER", help="One figure, 10 to 17 (repeatable)."),
+        typer.Option("--figure", metavar="NUMBER", help="One figure (repeatable): 10 to 17 of topoopt."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that all runs.")] = False,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path(
@@ -39,17 +41,16 @@ def reproduce(
 ) -> int:
     """Make figures of a paper again: CSV, plot, and a table of published and own numbers."""
     from testbed.design.reproductions.comparison import HEADER
-    from testbed.design.reproductions.topoopt import MODULES
-    from testbed.design.reproductions.topoopt.setup import PAPER, QUICK
 
-    figures = [_figure(number) for number in numbers or MODULES]
+    package, setup = (import_module(f"testbed.design.reproductions.{paper}{part}") for part in ("", ".setup"))
+    figures = [_figure(package, number) for number in numbers or package.MODULES]
     folder = out / paper
     folder.mkdir(parents=True, exist_ok=True)
     documents = []
     with narrate() as narrator:
         for wanted in figures:
             narrator.phase(f"figure {wanted.number}: {wanted.title}")
-            table = wanted.make(QUICK if quick else PAPER, narrator.tick)
+            table = wanted.make(setup.QUICK if quick else setup.PAPER, narrator.tick)
             documents.append(_write(wanted, table, folder, plot, narrator))
     if as_json:
         print_json({"paper": paper, "quick": quick, "figures": documents})
@@ -60,17 +61,16 @@ def reproduce(
     return DONE
 
 
-def _figure(number: int) -> Figure[Scale]:
-    from testbed.design.reproductions.topoopt import figure
-
+def _figure(package: Any, number: int) -> Figure[Any]:
     try:
-        return figure(number)
+        found: Figure[Any] = package.figure(number)
+        return found
     except ValueError as error:
         raise WorkloadError(str(error)) from error
 
 
 def _write(
-    wanted: Figure[Scale], table: Table, folder: Path, ending: str, narrator: Narrator
+    wanted: Figure[Any], table: Table, folder: Path, ending: str, narrator: Narrator
 ) -> dict[str, Any]:
     """Return the files of a figure, and the document of it."""
     from testbed.design.reproductions.comparison import HEADER

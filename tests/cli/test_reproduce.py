@@ -33,10 +33,22 @@ def test_people_get_a_table(testbed_here, tmp_path):
     assert (tmp_path / "topoopt" / "figure10.png").exists()
 
 
-@pytest.mark.parametrize("arguments", [("topoopt", "--figure", 9), ("nopaper",)])
+@pytest.mark.parametrize(
+    "arguments", [("topoopt", "--figure", 9), ("unfairness", "--figure", 7), ("nopaper",)]
+)
 def test_what_is_not_reproduced_is_told(testbed_here, tmp_path, arguments):
     ran = testbed_here("reproduce", *arguments, "--out", tmp_path)
 
     assert ran.code == 1
     assert str(arguments[-1]) in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_study_of_unfairness_has_the_same_keys(testbed_here, tmp_path):
+    ran = testbed_here("reproduce", "unfairness", "--quick", "--out", tmp_path, "--json")
+
+    assert (ran.code, ran.json["paper"]) == (0, "unfairness")
+    assert [found["figure"] for found in ran.json["figures"]] == [1, 2]
+    for found in ran.json["figures"]:
+        assert {"quantity", "published", "ours", "difference", "note"} == set(found["comparison"][0])
+    assert (tmp_path / "unfairness" / "figure2.svg").exists()

@@ -1,0 +1,239 @@
+"""The event loop: every change of a rate is an event, and between events rates are constant.
+
+Fair, weighted and priority sharing are so exact; the rising weight of MLTCP is constant over `1 / steps` of a job's
+traffic.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightbed.compiled import compiled
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+LATE = 1e-9
+
+
+class Program(NamedTuple):
+    """Jobs as arrays: phases `first[j]` to `first[j + 1]` of job j compute, then send `volume` at `level` at most."""
+
+    first: Integers
+    compute_ms: Floats
+    volume: Floats
+    level: Floats
+    total: Floats
+    first_link: Integers
+    links: Integers
+    capacity: Floats
+    weight: Floats
+    priority: Integers
+    slope: Floats
+    intercept: Floats
+    start_ms: Floats
+    slot_ms: Floats
+    noise: Floats
+
+
+class State(NamedTuple):
+    """The jobs in time: phase (-1 waits for its slot), time and volume left of it, sent in this iteration, counts."""
+
+    phase: Integers
+    left_ms: Floats
+    left: Floats
+    sent: Floats
+    rate: Floats
+    iteration: Integers
+    slot: Integers
+    aligned: Integers
+    active: NDArray[np.bool_]
+
+
+@compiled
+def run(
+    program: Program,
+    state: State,
+    begins: Floats,
+    trace: Floats,
+    steps: int,
+    tolerance: float,
+    most_aligned: int,
+    horizon_ms: float,
+) -> tuple[float, int]:
+    """Run until every job has begun as often as `begins` has columns; return the time and the rows of `trace` used."""
+    jobs, rounds, rows, now, going = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
+    state.phase[:], state.left_ms[:] = -1, program.start_ms
+    room = np.empty_like(program.capacity)
+    crowd = np.empty_like(program.capacity)
+    while going and now <= horizon_ms:
+        share_links(program, state, room, crowd)
+        if rows < trace.shape[0]:
+            trace[rows, 0] = now
+            trace[rows, 1:] = state.rate
+            rows += 1
+        step_ms = next_event_ms(program, state, steps)
+        now += step_ms
+        for job in range(jobs):
+            if not advance(program, state, job, step_ms):
+                continue
+            going -= finish(program, state, begins, job, now, rounds, tolerance, most_aligned)
+    return now, rows
+
+
+@compiled
+def next_event_ms(program: Program, state: State, steps: int) -> float:
+    """Return the time until the first phase ends, or a weight has risen by a step."""
+    first_ms = np.inf
+    for job in range(state.phase.size):
+        if state.left_ms[job] > 0 or not state.active[job]:
+            first_ms = min(first_ms, state.left_ms[job])
+        elif state.rate[job] > 0:
+            first_ms = min(first_ms, state.left[job] / state.rate[job])
+            if program.slope[job] > 0:
+                first_ms = min(first_ms, program.total[job] / steps / state.rate[job])
+    return first_ms
+
+
+@compiled
+def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
+    """Let time pass for a job; return True when what it does now has ended."""
+    if not state.active[job]:
+        state.left_ms[job] -= step_ms
+        if state.left_ms[job] > LATE:
+            return False
+        state.left_ms[job] = 0.0
+        return True
+    moved = min(state.rate[job] * step_ms, state.left[job])
+    state.left[job] -= moved
+    state.sent[job] += moved
+    return bool(state.left[job] <= LATE * max(program.total[job], state.rate[job]))
+
+
+@compiled
+def finish(
+    program: Program,
+    state: State,
+    begins: Floats,
+    job: int,
+    now: float,
+    rounds: int,
+    tolerance: float,
+    most_aligned: int,
+) -> int:
+    """Go on to what a job does next; return 1 when it has now begun its last iteration that is asked for."""
+    if state.phase[job] >= 0 and not state.active[job] and state.left[job] > 0:
+        state.active[job] = True
+        return 0
+    state.active[job] = False
+    ended = state.phase[job] >= 0
+    state.phase[job] += 1
+    if ended and state.phase[job] < program.first[job + 1] - program.first[job]:
+        begin_phase(program, state, job)
+        return 0
+    if ended:
+        wait_ms = until_slot_ms(program, state, job, now, tolerance, most_aligned)
+        if wait_ms > 0:
+            state.phase[job], state.left_ms[job] = -1, wait_ms
+            return 0
+    count = state.iteration[job]
+    state.iteration[job] = count + 1
+    state.sent[job] = 0.0
+    state.phase[job] = 0
+    if count < rounds:
+        begins[job, count] = now
+    begin_phase(program, state, job)
+    return 1 if count + 1 == rounds else 0
+
+
+@compiled
+def begin_phase(program: Program, state: State, job: int) -> None:
+    """Begin the computation of a phase, which its traffic follows."""
+    place = program.first[job] + state.phase[job]
+    columns = program.noise.shape[1]
+    noise = program.noise[job, (state.iteration[job] - 1) % columns]
+    state.left_ms[job] = program.compute_ms[place] * noise
+    state.left[job] = program.volume[place]
+
+
+@compiled
+def until_slot_ms(
+    program: Program, state: State, job: int, now: float, tolerance: float, most_aligned: int
+) -> float:
+    """Return how long a job that holds its period waits; one that is too late waits for a later slot."""
+    slot_ms = program.slot_ms[job]
+    if slot_ms <= 0:
+        return 0.0
+    state.slot[job] += 1
+    wait_ms = program.start_ms[job] + state.slot[job] * slot_ms - now
+    if -wait_ms > tolerance * slot_ms and state.aligned[job] < most_aligned:
+        skipped = np.int64(np.ceil(-wait_ms / slot_ms - LATE))
+        state.slot[job] += skipped
+        state.aligned[job] += 1
+        wait_ms += skipped * slot_ms
+    return float(wait_ms) if wait_ms > LATE else 0.0
+
+
+@compiled
+def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> None:
+    """Set the rates: max-min over weights, the highest class of priority first, none above the level of its burst."""
+    room[:] = program.capacity
+    waiting = 0
+    for job in range(state.phase.size):
+        state.rate[job] = -1.0 if state.active[job] else 0.0
+        waiting += state.active[job]
+    while waiting:
+        highest = -(2**62)
+        for job in range(state.phase.size):
+            if state.rate[job] < 0:
+                highest = max(highest, program.priority[job])
+        waiting -= fill(program, state, room, crowd, highest)
+
+
+@compiled
+def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: int) -> int:
+    """Fix the rates of those jobs of a class that are limited first; return how many."""
+    crowd[:] = 0.0
+    for job in range(state.phase.size):
+        if state.rate[job] < 0 and program.priority[job] == priority:
+            for place in range(program.first_link[job], program.first_link[job + 1]):
+                crowd[program.links[place]] += weight(program, state, job)
+    lowest = np.inf
+    for job in range(state.phase.size):
+        if state.rate[job] < 0 and program.priority[job] == priority:
+            lowest = min(lowest, limit(program, state, room, crowd, job))
+    fixed = 0
+    for job in range(state.phase.size):
+        if state.rate[job] >= 0 or program.priority[job] != priority:
+            continue
+        if limit(program, state, room, crowd, job) <= lowest * (1 + 1e-12):
+            state.rate[job] = -2.0 - lowest * weight(program, state, job)
+            fixed += 1
+    for job in range(state.phase.size):
+        if state.rate[job] <= -2.0:
+            state.rate[job] = -2.0 - state.rate[job]
+            for place in range(program.first_link[job], program.first_link[job + 1]):
+                link = program.links[place]
+                room[link] = max(room[link] - state.rate[job], 0.0)
+    return fixed
+
+
+@compiled
+def weight(program: Program, state: State, job: int) -> float:
+    """Return the weight of a job now: its static one times MLTCP's function of what it has sent."""
+    sent = min(state.sent[job] / program.total[job], 1.0)
+    return float(program.weight[job] * (program.slope[job] * sent + program.intercept[job]))
+
+
+@compiled
+def limit(program: Program, state: State, room: Floats, crowd: Floats, job: int) -> float:
+    """Return the level (rate over weight) at which a job is limited by its burst or by a link."""
+    place = program.first[job] + state.phase[job]
+    level = program.level[place] / weight(program, state, job)
+    for at in range(program.first_link[job], program.first_link[job + 1]):
+        link = program.links[at]
+        level = min(level, room[link] / crowd[link])
+    return float(level)

@@ -1,0 +1,166 @@
+"""Jobs simulated on links that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.contention.engine import Floats, Program, State, run
+from sim.models.contention.job import FAIR, PeriodicJob, Sharing, check_lengths
+
+MLTCP_STEPS = 200
+HORIZON = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Jobs that hold their periods: iteration k begins at its start plus k of `slots_ms`, and not before.
+
+    Who comes later begins at once, unless it is late by more than `tolerance` of its slot: then it waits for the
+    next slot, at most `most_alignments` times.
+    """
+
+    slots_ms: tuple[float, ...]
+    tolerance: float = 0.05
+    most_alignments: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The conditions of a simulation: when jobs start, whether they hold their periods, how far computation varies.
+
+    `jitter` is the standard deviation of each iteration's computation over its mean.
+    """
+
+    starts_ms: tuple[float, ...] = ()
+    holding: Holding | None = None
+    jitter: float = 0.0
+    seed: int = 0
+    trace_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contention:
+    """Outcome of a simulation: `begins_ms` (jobs, iterations + 1), alignments of each job, rates in time.
+
+    Row i of `rates_gbps` holds from `times_ms[i]` to the next.
+    """
+
+    begins_ms: Floats
+    alignments: NDArray[np.int64]
+    times_ms: Floats = field(repr=False)
+    rates_gbps: Floats = field(repr=False)
+
+    @property
+    def iteration_ms(self) -> Floats:
+        """Time of each iteration, (jobs, iterations): waiting for a slot counts."""
+        times: Floats = np.diff(self.begins_ms, axis=1)
+        return times
+
+    def mean_ms(self, warm_up: int = 0) -> Floats:
+        """Return the mean iteration time of each job after so many iterations."""
+        means: Floats = self.iteration_ms[:, warm_up:].mean(axis=1)
+        return means
+
+    def p99_ms(self, warm_up: int = 0) -> Floats:
+        """Return the 99th percentile of each job's iteration times."""
+        high: Floats = np.percentile(self.iteration_ms[:, warm_up:], 99, axis=1)
+        return high
+
+
+def simulate(
+    jobs: Sequence[PeriodicJob],
+    capacities_gbps: Sequence[float],
+    iterations: int,
+    sharing: Sharing = FAIR,
+    setting: Setting | None = None,
+) -> Contention:
+    """Simulate jobs until each has done so many iterations; the others go on meanwhile.
+
+    Raises `ValueError` for columns of another length than the jobs, and for jobs that get no bandwidth.
+    """
+    setting = setting or Setting()
+    program = _program(jobs, capacities_gbps, sharing, setting, iterations)
+    size = len(jobs)
+    begins = np.full((size, iterations + 1), np.nan)
+    trace = np.zeros((setting.trace_rows, size + 1))
+    state = State(
+        phase=np.zeros(size, np.int64),
+        left_ms=np.zeros(size),
+        left=np.zeros(size),
+        sent=np.zeros(size),
+        rate=np.zeros(size),
+        iteration=np.zeros(size, np.int64),
+        slot=np.zeros(size, np.int64),
+        aligned=np.zeros(size, np.int64),
+        active=np.zeros(size, np.bool_),
+    )
+    holding = setting.holding or Holding(())
+    longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
+    horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (iterations + 1) * longest_ms
+    limits = (MLTCP_STEPS, holding.tolerance, holding.most_alignments, horizon_ms)
+    _, rows = run(program, state, begins, trace, *limits)
+    starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row).any()]
+    if starved:
+        raise ValueError(f"job {starved[0]!r} gets no bandwidth: give it a higher class of priority")
+    return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])
+
+
+def _program(
+    jobs: Sequence[PeriodicJob],
+    capacities_gbps: Sequence[float],
+    sharing: Sharing,
+    setting: Setting,
+    iterations: int,
+) -> Program:
+    slots = setting.holding.slots_ms if setting.holding else ()
+    check_lengths(jobs, weights=sharing.weights, priorities=sharing.priorities)
+    check_lengths(jobs, starts=setting.starts_ms, slots=slots)
+    phases = [_phases(job) for job in jobs]
+    columns = np.array([phase for group in phases for phase in group], float).reshape(-1, 3).T
+    used = [job.links if job.bursts else () for job in jobs]
+    noise = np.random.default_rng(setting.seed).normal(1.0, setting.jitter, (len(jobs), iterations))
+    return Program(
+        first=_offsets(phases),
+        compute_ms=columns[0].copy(),
+        volume=columns[1].copy(),
+        level=columns[2].copy(),
+        total=np.array([job.volume_mbit or 1.0 for job in jobs]),
+        first_link=_offsets(used),
+        links=np.array([link for links in used for link in links], np.int64),
+        capacity=np.array(capacities_gbps, np.float64),
+        weight=np.array(sharing.weights or (1.0,) * len(jobs), np.float64),
+        priority=np.array(sharing.priorities or (0,) * len(jobs), np.int64),
+        slope=np.full(len(jobs), sharing.slope),
+        intercept=np.full(len(jobs), sharing.intercept),
+        start_ms=np.array(setting.starts_ms or (0.0,) * len(jobs), np.float64),
+        slot_ms=np.array(slots or (0.0,) * len(jobs), np.float64),
+        noise=np.maximum(noise, 0.0) if setting.jitter else np.ones((len(jobs), 1)),
+    )
+
+
+def _phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
+    """Return computation, volume and level of each phase; what follows the last burst is a phase without traffic."""
+    edges = [0.0, *(burst.end_ms for burst in job.bursts)]
+    bursts = zip(edges, job.bursts, strict=False)
+    phases = [(max(burst.start_ms - end, 0.0), burst.volume_mbit, burst.gbps) for end, burst in bursts]
+    rest_ms = job.period_ms - edges[-1]
+    return [*phases, (rest_ms, 0.0, 0.0)] if rest_ms > 1e-9 * job.period_ms or not phases else phases
+
+
+def _offsets(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
+
+
+def link_rates(done: Contention, users: Sequence[int]) -> list[tuple[float, float, Floats]]:
+    """Return begin, end and the rates of these jobs, for each stretch of time in which rates are constant."""
+    spans = pairwise(done.times_ms)
+    return [
+        (begin, end, row[list(users)])
+        for (begin, end), row in zip(spans, done.rates_gbps, strict=False)
+        if end > begin
+    ]

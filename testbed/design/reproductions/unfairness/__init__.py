@@ -1,0 +1,28 @@
+"""Unfairness between training jobs (HotNets 2022): its table and its time line, made again with our contention model.
+
+| figure | module | what it shows |
+|---|---|---|
+| 1 | `speed_ups` | speed-up of jobs on one link when bandwidth is shared unfairly |
+| 2 | `time_line` | two jobs on a link shared 50/50 and 60/40 |
+
+Periods, communication fractions and weights are calibrated: the paper's measured ones are not public.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from testbed.design.reproductions.figure import Figure
+from testbed.design.reproductions.unfairness.setup import Scale
+
+MODULES = {1: "speed_ups", 2: "time_line"}
+
+
+def figure(number: int) -> Figure[Scale]:
+    """Return a figure. Raises `ValueError` for one that is not reproduced."""
+    if number not in MODULES:
+        raise ValueError(
+            f"figure {number} of unfairness is not reproduced: choose {', '.join(map(str, MODULES))}"
+        )
+    found: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return found

@@ -1,0 +1,71 @@
+"""Figure 1: the table of speed-ups. A group of jobs is compatible when each of them is faster."""
+
+from __future__ import annotations
+
+from sim.models.contention.sweep import sweep
+from testbed.design.reproductions.comparison import Comparison, Published
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.plot import Panel, Plot, Series
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.unfairness.setup import ROWS, Row, Scale
+
+_COLUMNS = ("jobs", "job", "model", "length", "fair_ms", "unfair_ms", "speed_up")
+_ALIKE = 0.01
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    lengths = {"main": scale.iterations, "check": scale.check_iterations}
+    for number, row in enumerate(ROWS, 1):
+        for length, iterations in lengths.items():
+            rows += _measured(row, length, iterations, scale.warm_up)
+        progress(number, len(ROWS), row.name)
+    return Table.of(_COLUMNS, rows)
+
+
+def _measured(row: Row, length: str, iterations: int, warm_up: int) -> list[tuple[Cell, ...]]:
+    weights = [[1.0] * len(row.models), row.weights]
+    fair, unfair = sweep(row.periods_ms, row.fractions, weights, iterations=iterations, warm_up=warm_up)
+    return [
+        (row.name, place, model, length, float(even), float(uneven), float(even / uneven))
+        for place, (model, even, uneven) in enumerate(zip(row.models, fair, unfair, strict=True), 1)
+    ]
+
+
+def speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:
+    """Return the speed-up of each job of a row."""
+    return table.where(jobs=row.name, length=length).numbers("speed_up")
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(line for row in ROWS for line in _compare_row(table, row))
+
+
+def _compare_row(table: Table, row: Row) -> list[Comparison]:
+    ours = speed_ups(table, row)
+    check = speed_ups(table, row, "check")
+    lines = []
+    for place, (model, published) in enumerate(zip(row.models, row.published, strict=True)):
+        note = f"calibrated; a longer run gives {check[place]:.3f}"
+        if abs(check[place] - ours[place]) > _ALIKE:
+            note += ", so phases still drift"
+        quantity = f"{row.name}: speed-up of job {place + 1}, {model}"
+        lines.append(
+            Comparison(quantity, Published(f"{published:g} x", "S", published), ours[place], note, " x")
+        )
+    said = Published("yes" if row.compatible else "no", "S", float(row.compatible) or None)
+    compatible = float(all(one > 1 for one in ours))
+    return [*lines, Comparison(f"{row.name}: compatible", said, compatible, "1: each job is faster, 0: not")]
+
+
+def _draw(table: Table) -> Plot:
+    panels = tuple(Panel(row.name, "job", "speed-up", _bars(table, row), "bars") for row in ROWS)
+    return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, wide=2)
+
+
+def _bars(table: Table, row: Row) -> tuple[Series, ...]:
+    names = tuple(f"{place} {model}" for place, model in enumerate(row.models, 1))
+    return Series("published", names, row.published), Series("ours", names, speed_ups(table, row))
+
+
+FIGURE = Figure(1, "Speed-up from unfairness", _make, _compare, _draw)

@@ -1,0 +1,72 @@
+"""Figure 2: two DLRM jobs on one link, shared 50/50 and 60/40: their bursts stay together, or move apart."""
+
+from __future__ import annotations
+
+from sim.models.contention.job import Sharing, compute_then_send
+from sim.models.contention.simulation import Contention, Setting, simulate
+from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.plot import Panel, Plot, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.unfairness.setup import ROWS, Scale
+
+SHARES = {"50/50": (1.0, 1.0), "60/40": (1.5, 1.0)}
+RATE_GBPS = 50.0
+_SHOWN = 5
+_COLUMNS = ("shares", "job", "ms", "gbps", "iteration_ms")
+_DLRM = ROWS[1]
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for number, (shares, weights) in enumerate(SHARES.items(), 1):
+        done = _simulated(weights, _SHOWN + 1, trace_rows=1000)
+        long = _simulated(weights, scale.iterations).mean_ms(scale.warm_up)
+        rows += _rows(shares, done, [float(mean) for mean in long])
+        progress(number, len(SHARES), shares)
+    return Table.of(_COLUMNS, rows)
+
+
+def _simulated(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> Contention:
+    pairs = zip(_DLRM.periods_ms, _DLRM.fractions, strict=True)
+    jobs = [compute_then_send(f"job {n}", *pair, RATE_GBPS) for n, pair in enumerate(pairs, 1)]
+    return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(trace_rows=trace_rows))
+
+
+def _rows(shares: str, done: Contention, means_ms: list[float]) -> list[tuple[Cell, ...]]:
+    until_ms = (_SHOWN - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
+    return [
+        (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
+        for job in range(len(means_ms))
+        for time, rate in zip(done.times_ms, done.rates_gbps[:, job], strict=True)
+        if time <= until_ms
+    ]
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    lines = []
+    for job, published in zip(("job 1", "job 2"), _DLRM.published, strict=True):
+        fair, unfair = (table.where(shares=shares, job=job).numbers("iteration_ms")[0] for shares in SHARES)
+        said = Published(f"{published:g} x", "S", published)
+        lines.append(Comparison(f"{job}: 50/50 over 60/40", said, fair / unfair, "calibrated", " x"))
+        lines.append(
+            Comparison(f"{job}: iteration at 60/40", NOTHING, unfair, "alone 183 ms, calibrated", " ms")
+        )
+    return tuple(lines)
+
+
+def _draw(table: Table) -> Plot:
+    panels = tuple(
+        Panel(
+            f"bandwidth shared {shares}",
+            "ms",
+            "Gb/s",
+            series_of(table.where(shares=shares), "job", "ms", "gbps"),
+            "steps",
+        )
+        for shares in SHARES
+    )
+    return Plot("SIMULATED: two DLRM jobs on one link", panels, wide=1)
+
+
+FIGURE = Figure(2, "Two jobs at 50/50 and 60/40", _make, _compare, _draw)

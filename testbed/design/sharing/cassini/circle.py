@@ -1,0 +1,157 @@
+"""Jobs of a link as demands around one circle, whose perimeter is the least common multiple of their periods.
+
+Ticks are the greatest time that divides every period and every edge of a burst. The least excess is reached with
+edges upon edges, so nothing is lost on them: what is found is exact for the rounded times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.contention.job import PeriodicJob
+from testbed.errors import WorkloadError
+
+Floats = NDArray[np.float64]
+
+QUANTUM_MS = 1.0
+MOST_TICKS = 100_000
+KBPS = 1e6
+"""Demands are whole numbers of kb/s, so that sums are exact and ties are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """Rounding of times to multiples of `quantum_ms`; `bins` divide the circle as in the paper (72), if not 0."""
+
+    quantum_ms: float = QUANTUM_MS
+    bins: int = 0
+    most_ticks: int = MOST_TICKS
+
+    def period(self, job: PeriodicJob) -> int:
+        """Return the period in quanta. Raises `WorkloadError` for one that rounds to nothing."""
+        count = round(job.period_ms / self.quantum_ms)
+        if count < 1:
+            raise WorkloadError(
+                f"the period of job {job.name!r} ({job.period_ms:g} ms) is less than half the quantum of "
+                f"{self.quantum_ms:g} ms: give a smaller --quantum-ms"
+            )
+        return count
+
+    def edges(self, job: PeriodicJob) -> list[tuple[int, int, int]]:
+        """Return begin and end of each burst in quanta, and its rate in kb/s."""
+        last = self.period(job)
+        times = [(burst.start_ms, burst.end_ms, burst.gbps) for burst in job.bursts]
+        return [
+            (min(round(a / self.quantum_ms), last), min(round(b / self.quantum_ms), last), round(rate * KBPS))
+            for a, b, rate in times
+        ]
+
+    def is_exact(self, job: PeriodicJob) -> bool:
+        """Return True when no time of the job is moved."""
+        times = [job.period_ms, *(time for burst in job.bursts for time in (burst.start_ms, burst.end_ms))]
+        return all(abs(time / self.quantum_ms - round(time / self.quantum_ms)) < 1e-6 for time in times)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Circle:
+    """The unified circle of a link: a demand (kb/s) at each tick for each job, `repeats` of it around the circle.
+
+    `shifts` are the ticks by which each job can be turned before its demand comes again.
+    """
+
+    tick: float
+    demands: tuple[Floats, ...]
+    repeats: tuple[int, ...]
+    shifts: tuple[int, ...]
+    capacity: float
+    approximate: bool
+    periodic: bool
+
+    @property
+    def ticks(self) -> int:
+        """Perimeter."""
+        return len(self.demands[0])
+
+    def score(self, excess: float) -> float:
+        """Return Cassini's score of a total excess: 1 is fully compatible; it may be negative."""
+        return 1.0 - float(excess) / (self.ticks * self.capacity)
+
+    def turned(self, turns: Sequence[int]) -> list[Floats]:
+        """Return the demands, each so many ticks later."""
+        return [np.roll(demand, turn) for demand, turn in zip(self.demands, turns, strict=True)]
+
+    def excess(self, turns: Sequence[int]) -> float:
+        """Return the total demand above the capacity, with jobs so many ticks later."""
+        total = np.sum(self.turned(turns), axis=0)
+        return float(np.maximum(total - self.capacity, 0.0).sum())
+
+
+def unified_circle(
+    jobs: Sequence[PeriodicJob], capacity_gbps: float, rounding: Rounding | None = None
+) -> Circle:
+    """Return the circle of a link's jobs. Raises `WorkloadError` when it has more ticks than `most_ticks`."""
+    rounding = rounding or Rounding()
+    periods = [rounding.period(job) for job in jobs]
+    edges = [rounding.edges(job) for job in jobs]
+    whole = math.lcm(*periods)
+    exact = all(rounding.is_exact(job) for job in jobs)
+    capacity = float(round(capacity_gbps * KBPS))
+    if rounding.bins:
+        return _binned(periods, edges, whole, capacity, rounding.bins)
+    tick = math.gcd(*periods, *(time for spans in edges for span in spans for time in span[:2]))
+    if whole // tick > rounding.most_ticks:
+        raise _too_long(jobs, whole // tick, rounding)
+    demands = tuple(
+        np.tile(_pattern(spans, period, tick), whole // period)
+        for spans, period in zip(edges, periods, strict=True)
+    )
+    repeats = tuple(whole // period for period in periods)
+    shifts = tuple(period // tick for period in periods)
+    return Circle(float(tick), demands, repeats, shifts, capacity, not exact, periodic=True)
+
+
+def _pattern(spans: Sequence[tuple[int, int, int]], period: int, tick: int) -> Floats:
+    demand = np.zeros(period // tick)
+    for begin, end, rate in spans:
+        demand[begin // tick : end // tick] += rate
+    return demand
+
+
+def _binned(
+    periods: Sequence[int],
+    edges: Sequence[Sequence[tuple[int, int, int]]],
+    whole: int,
+    capacity: float,
+    bins: int,
+) -> Circle:
+    """Return the circle of so many equal bins, each with its mean demand: approximate unless all edges fall on bins."""
+    borders = np.arange(bins + 1) * (whole / bins)
+    demands = []
+    for period, spans in zip(periods, edges, strict=True):
+        sent = np.zeros(bins + 1)
+        for begin, end, rate in spans:
+            full, part = np.divmod(borders, period)
+            sent += rate * (full * (end - begin) + np.clip(part - begin, 0, end - begin))
+        demands.append(np.rint(np.diff(sent) / (whole / bins)))
+    repeats = tuple(whole // period for period in periods)
+    aligned = all(
+        (time * bins) % whole == 0
+        for period, spans in zip(periods, edges, strict=True)
+        for time in (period, *(edge for span in spans for edge in span[:2]))
+    )
+    shifts = tuple(max(bins // turns, 1) for turns in repeats)
+    periodic = all(bins % turns == 0 for turns in repeats)
+    return Circle(whole / bins, tuple(demands), repeats, shifts, capacity, not aligned, periodic)
+
+
+def _too_long(jobs: Sequence[PeriodicJob], ticks: int, rounding: Rounding) -> WorkloadError:
+    names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
+    return WorkloadError(
+        f"the least common multiple of the periods of {names} is {ticks} ticks, above the cap of "
+        f"{rounding.most_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
+    )

@@ -1,0 +1,119 @@
+"""Pictures of a schedule: the circles of a link, and the link's time line before and after. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.models.contention.engine import Floats
+from sim.models.contention.job import PeriodicJob
+from sim.models.contention.simulation import Contention
+
+_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c", "#ccb974")
+TRACE_ROWS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLink:
+    """A link, its rate, its jobs and their starts."""
+
+    link: str
+    rate_gbps: float
+    jobs: Sequence[PeriodicJob]
+    starts_ms: Sequence[float]
+
+
+def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
+    """Draw each job's bursts around the unified circle, without shifts and with them.
+
+    Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
+    """
+    figure = _figure(9.2, 5.4)
+    figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # titles of polar axes are left out of the layout
+    before = [0.0] * len(shown.jobs)
+    titles = ("all start at once", "shifted as scheduled")
+    for place, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
+        axis = figure.add_subplot(1, 2, place, projection="polar")
+        for number, (job, start) in enumerate(zip(shown.jobs, starts, strict=True)):
+            _ring(axis, job, start, perimeter_ms, number, len(shown.jobs))
+        _label_circle(axis, f"link {shown.link}: {title}", perimeter_ms)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
+    return _save(figure, path)
+
+
+def _ring(axis: Any, job: PeriodicJob, start: float, perimeter_ms: float, number: int, jobs: int) -> None:
+    inner, height = 1.0 + number, 0.86
+    colour = _COLOURS[number % len(_COLOURS)]
+    axis.bar(np.pi, height, 2 * np.pi, inner, color=colour, alpha=0.12)
+    most = max((burst.gbps for burst in job.bursts), default=1.0)
+    label: str | None = f"{job.name}, {job.period_ms:g} ms"
+    for turn in range(round(perimeter_ms / job.period_ms)):
+        for burst in job.bursts:
+            width = 2 * np.pi * burst.length_ms / perimeter_ms
+            middle = 2 * np.pi * (turn * job.period_ms + start + burst.start_ms) / perimeter_ms + width / 2
+            axis.bar(middle, height * burst.gbps / most, width, inner, color=colour, label=label)
+            label = None
+    axis.set_ylim(0, jobs + 1.2)
+
+
+def _label_circle(axis: Any, title: str, perimeter_ms: float) -> None:
+    axis.set_theta_zero_location("N")
+    axis.set_theta_direction(-1)
+    axis.set_yticks([])
+    axis.grid(visible=False)
+    angles = np.arange(0, 360, 45)
+    axis.set_thetagrids(angles, [f"{perimeter_ms * angle / 360:g}" for angle in angles])
+    axis.set_title(f"{title}\n({perimeter_ms:g} ms around)", fontsize=9)
+
+
+def draw_time_line(
+    shown: DrawnLink, before: Contention, after: Contention, length_ms: float, path: Path
+) -> Path:
+    """Draw the rates of the link's jobs by the model, sharing fairly and as scheduled, from the first start on."""
+    figure = _figure(9.2, 4.6)
+    axes = figure.subplots(2, 1, sharex=True)
+    for axis, done, title in zip(
+        axes, (before, after), ("fair, all start at once", "as scheduled"), strict=True
+    ):
+        _stack(axis, shown, done, length_ms)
+        axis.set(ylabel="Gb/s", title=f"SIMULATED: link {shown.link}, {title}", xlim=(0, length_ms))
+        axis.set_ylim(0, shown.rate_gbps * 1.08)
+        axis.axhline(shown.rate_gbps, color="black", linewidth=0.6, linestyle=":")
+    axes[1].set_xlabel("ms")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
+    return _save(figure, path)
+
+
+def _stack(axis: Any, shown: DrawnLink, done: Contention, length_ms: float) -> None:
+    kept = done.times_ms <= length_ms
+    times: Floats = np.append(done.times_ms[kept], length_ms)
+    low = np.zeros(len(times))
+    for number, job in enumerate(shown.jobs):
+        rates = np.append(done.rates_gbps[kept, number], 0.0)
+        colour = _COLOURS[number % len(_COLOURS)]
+        axis.fill_between(times, low, low + rates, step="post", color=colour, label=job.name, linewidth=0)
+        low = low + rates
+
+
+def _figure(wide: float, high: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "drawing needs matplotlib: pip install 'lightbed[testbed]'", name=error.name
+        ) from error
+    return Figure(figsize=(wide, high), layout="constrained")
+
+
+def _save(figure: Any, path: Path) -> Path:
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.hashsalt": "lightbed"}):
+        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path

@@ -1,0 +1,160 @@
+"""Candidate placements of jobs whose hosts are open, by two host schedulers.
+
+A host scheduler is a plain function from a `PlacementRequest` to candidates, best first. Others are added by the entry
+point `testbed.host_schedulers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import entry_points
+
+from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, ring_pairs
+from testbed.errors import WorkloadError
+
+ENTRY_POINTS = "testbed.host_schedulers"
+CANDIDATES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRequest:
+    """Jobs, some with hosts; the lab; how many candidates are wanted; how many jobs a host takes (0: as few as fit)."""
+
+    jobs: tuple[SharedJob, ...]
+    links: LabLinks
+    count: int = CANDIDATES
+    jobs_per_host: int = 0
+
+    @property
+    def most_per_host(self) -> int:
+        """Jobs that a host takes at most."""
+        workers = sum(len(job.hosts) or job.workers for job in self.jobs)
+        return self.jobs_per_host or -(-workers // len(self.links.hosts))
+
+
+HostScheduler = Callable[[PlacementRequest], Sequence[Placement]]
+
+
+def candidates(scheduler: str, request: PlacementRequest) -> list[Placement]:
+    """Return different candidates of a host scheduler; the one placement there is when all hosts are fixed.
+
+    Raises `WorkloadError` for an unknown scheduler, for jobs that need more hosts than there are, and for hosts that
+    the lab does not have.
+    """
+    check_hosts(request)
+    if all(job.hosts for job in request.jobs):
+        return [{job.name: job.hosts for job in request.jobs}]
+    found: dict[tuple[tuple[str, ...], ...], Placement] = {}
+    for placement in host_scheduler(scheduler)(request):
+        found.setdefault(tuple(placement[job.name] for job in request.jobs), placement)
+    if not found:
+        raise WorkloadError(f"host scheduler {scheduler!r} found no placement: raise --jobs-per-host")
+    return list(found.values())[: request.count]
+
+
+def host_scheduler(name: str) -> HostScheduler:
+    """Return a host scheduler by its name. Raises `WorkloadError` that lists those there are."""
+    if name in SCHEDULERS:
+        return SCHEDULERS[name]
+    others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if name not in others:
+        known = ", ".join(sorted({*SCHEDULERS, *others}))
+        raise WorkloadError(
+            f"no host scheduler {name!r}: choose {known}, or install one that offers {ENTRY_POINTS}"
+        )
+    loaded: HostScheduler = others[name].load()
+    return loaded
+
+
+def check_hosts(request: PlacementRequest) -> None:
+    """Raise `WorkloadError` for hosts that the lab does not have, and for more workers than it has hosts."""
+    known = request.links.hosts
+    for job in request.jobs:
+        missing = [host for host in job.hosts if host not in known]
+        if missing:
+            raise WorkloadError(
+                f"job {job.name!r} is to run on host {missing[0]!r}, which the lab does not have: "
+                f"its hosts are {', '.join(known)}"
+            )
+        if job.workers > len(known):
+            raise WorkloadError(
+                f"job {job.name!r} needs {job.workers} hosts, and the lab has {len(known)}: give fewer workers"
+            )
+
+
+def shared_over_ideal(job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob]) -> float:
+    """Return a job's iteration time when it shares its links fairly, over that alone: Themis' finish-time fairness.
+
+    An estimate that is exact for two identical jobs: on its worst link a job waits for the communication of each
+    other job, at most as long as it communicates itself.
+    """
+    own = set(ring_pairs(placement[job.name]))
+    waits = dict.fromkeys(own, 0.0)
+    for name, hosts in placement.items():
+        if name != job.name:
+            for pair in own.intersection(ring_pairs(hosts)):
+                waits[pair] += min(_fraction(job), _fraction(jobs[name]))
+    return 1.0 + max(waits.values(), default=0.0)
+
+
+def finish_time_fairness(request: PlacementRequest) -> list[Placement]:
+    """Return placements in which the worst ratio of shared to ideal time is least, as Themis bids for it."""
+    return _greedy(request, lambda ratios: (max(ratios), sum(ratios)))
+
+
+def goodput(request: PlacementRequest) -> list[Placement]:
+    """Return placements in which the jobs' throughputs add up to most, as Pollux maximises goodput.
+
+    Batch sizes stay as they are, so that statistical efficiency is the same for all placements.
+    """
+    return _greedy(request, lambda ratios: (-sum(1 / ratio for ratio in ratios), max(ratios)))
+
+
+SCHEDULERS: dict[str, HostScheduler] = {"themis": finish_time_fairness, "pollux": goodput}
+
+Cost = Callable[[Sequence[float]], tuple[float, float]]
+
+
+def _greedy(request: PlacementRequest, cost: Cost) -> list[Placement]:
+    """Place one open job after another where the cost is least; candidates differ in where the search begins."""
+    placements = (_place_all(request, cost, first) for first in range(len(request.links.hosts)))
+    return [placement for placement in placements if placement]
+
+
+def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement | None:
+    jobs = {job.name: job for job in request.jobs}
+    placed = {job.name: job.hosts for job in request.jobs if job.hosts}
+    waiting = sorted((job for job in request.jobs if not job.hosts), key=lambda job: -_fraction(job))
+    for job in waiting:
+        windows = _free_windows(request, placed, job.workers, first)
+        if not windows:
+            return None
+        rank = partial(_cost_of, job=job, placed=placed, jobs=jobs, cost=cost)
+        placed[job.name] = min(windows, key=rank)
+    return {job.name: placed[job.name] for job in request.jobs}
+
+
+def _cost_of(
+    hosts: tuple[str, ...], job: SharedJob, placed: Placement, jobs: Mapping[str, SharedJob], cost: Cost
+) -> tuple[float, float]:
+    trial = {**placed, job.name: hosts}
+    return cost([shared_over_ideal(jobs[name], trial, jobs) for name in trial])
+
+
+def _free_windows(
+    request: PlacementRequest, placed: Placement, workers: int, first: int
+) -> list[tuple[str, ...]]:
+    """Return the rows of neighbouring hosts that have room, those from `first` on before the others."""
+    hosts = request.links.hosts
+    load = {host: sum(host in used for used in placed.values()) for host in hosts}
+    rows = (
+        tuple(hosts[(first + begin + step) % len(hosts)] for step in range(workers))
+        for begin in range(len(hosts))
+    )
+    return [row for row in rows if all(load[host] < request.most_per_host for host in row)]
+
+
+def _fraction(job: SharedJob) -> float:
+    return sum(burst.length_ms for burst in job.bursts) / job.period_ms

@@ -1,0 +1,40 @@
+"""The recurrence of MLTCP against the vectors of the reference, section 3."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.models.contention.mltcp import gaps, iterations_until_apart, shift
+
+STARTS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
+ITERATIONS = {
+    (1.75, 0.25): (6, 5, 4, 4, 3, 3),
+    (4.0, 0.25): (5, 4, 3, 3, 3, 2),
+    (1.0, 1.0): (17, 14, 11, 10, 9, 7),
+    (0.5, 1.0): (29, 23, 19, 17, 15, 12),
+}
+
+
+def test_the_gaps_of_the_trace():
+    assert [round(gap, 4) for gap in gaps(0.01, 1.0, 1.75, 0.25, 5)] == [
+        0.01,
+        0.0748,
+        0.3926,
+        0.838,
+        0.9764,
+        0.997,
+    ]
+
+
+@pytest.mark.parametrize(("constants", "expected"), ITERATIONS.items())
+def test_iterations_until_the_jobs_are_apart(constants, expected):
+    assert tuple(iterations_until_apart(start, *constants) for start in STARTS) == expected
+
+
+def test_fixed_points_and_their_gains():
+    slope, intercept, burst, small = 1.75, 0.25, 3.0, 1e-7
+
+    assert shift(0.0, burst, slope, intercept) == shift(burst, burst, slope, intercept) == 0.0
+    assert 1 + shift(small, burst, slope, intercept) / small == pytest.approx(1 + slope / intercept, rel=1e-5)
+    error = small + shift(burst - small, burst, slope, intercept) * -1
+    assert error / small == pytest.approx(intercept / (intercept + slope), rel=1e-5)
