@@ -16,9 +16,12 @@ COMMANDS = {
     "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
     "plan": (
         "circuits",
-        "Say what would change on the switches. Exit code 2 when something would, 0 when nothing.",
+        "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
     ),
-    "apply": ("circuits", "Patch the topology, install the hosts' routes, and prove both."),
+    "apply": (
+        "circuits",
+        "Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant.",
+    ),
     "verify": (
         "circuits",
         "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
@@ -33,7 +36,7 @@ COMMANDS = {
     ),
     "repair": (
         "repair",
-        "Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost.",
+        "Look for lost fibres and say how to do without them. Exit code 2 when one is lost, or an operation unfinished.",
     ),
     "env": (
         "environment",

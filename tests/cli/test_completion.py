@@ -55,7 +55,7 @@ def test_every_program_brings_its_completion(program):
 @pytest.mark.parametrize(
     ("program", "begin", "commands"),
     [
-        ("testbed", "s", ["simulate", "switch", "sim"]),
+        ("testbed", "s", ["simulate", "schedule", "switch", "sim"]),
         ("lightning", "inf", ["infer"]),
         ("countaction", "pr", ["prove"]),
     ],
@@ -73,7 +73,9 @@ def test_installing_writes_to_the_home_of_the_user(tmp_path):
 def test_schemes_families_and_labs_are_completed():
     assert completed("switch", "cal") == ["calient+tl1://", "calient+rest://"]
     assert completed("sim", "switch", "ro") == ["rome"]
-    assert completed("apply", "labs/") == ["labs/testbed12.yaml"]
+    assert set(completed("apply", "labs/")) == {
+        f"labs/testbed12{end}.yaml" for end in ("", "-panel", "-planes")
+    }
 
 
 def test_ports_of_a_switch_are_completed_where_bash_goes_on(shared_twin):

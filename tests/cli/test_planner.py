@@ -245,7 +245,8 @@ def test_two_jobs_share_a_lab_and_no_link(testbed, testbed_here):
         path = testbed_here("path", "g", "j", "--lab", lab, "--plan", "two.json", "--json")
         foreign = testbed_here("path", "a", "j", "--lab", lab, "--plan", "two.json")
         measured = testbed_here("nccl", lab, "--plan", "one.json", "--sizes", "1MiB:1MiB", "--json")
-        whole = testbed_here("apply", lab, "--json")
+        stored = testbed_here("apply", lab, "--json")
+        whole = testbed_here("apply", lab, "--method", "geometric", "--json")
         again = testbed_here("verify", lab, "--plan", "one.json")
         busy = testbed_here("apply", lab, "--plan", "one.json")
         taken = testbed_here("apply", lab, "--plan", "one.json", "--take-over", "--json")
@@ -259,6 +260,7 @@ def test_two_jobs_share_a_lab_and_no_link(testbed, testbed_here):
     assert {hop["sender"][0] for hop in path.json["hops"]} <= set("ghijkl")
     assert "no host 'a'; hosts are g, h" in foreign.err
     assert {row["ranks"] for row in measured.json["results"]} == {6}
+    assert stored.json["circuits"] == 24, "without a name the stored plan is meant"
     assert whole.json["circuits"] == 48, "without a plan all hosts are one job"
     assert again.code == 2
     assert (busy.code, "held by input" in busy.err) == (1, True)
