@@ -15,6 +15,7 @@
 
 from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic
+from fpga.count_action.json_form import datapath_from_json
 from fpga.count_action.load import Checked, load, parse_text
 from fpga.count_action.model import (
     Action,
@@ -29,7 +30,6 @@ from fpga.count_action.model import (
     Signal,
     SignalKind,
     Target,
-    datapath_from_json,
 )
 
 __all__ = [

@@ -50,10 +50,11 @@ PROPERTIES = (
     ),
     Property(
         "data",
-        "a beat holds the samples, or the sum of the samples, of its fire (R6, R11)",
+        "a beat holds the samples of its fire, or the sum, the largest or the smallest of those counted (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.adds",
-            "count_action_sum.sums",
+            "count_action_sum.sums", "count_action_extreme.keeps", "count_action_extreme.numbers",
+            "count_action_extreme.chooses",
         ),
     ),
     Property(

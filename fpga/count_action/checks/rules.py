@@ -9,7 +9,17 @@ from collections.abc import Iterator
 
 from fpga.count_action.diagnostics import Diagnostic, note, quoted
 from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
-from fpga.count_action.model import Action, ActionKind, Count, CountKind, Module, Ref, SignalKind, Target
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Module,
+    Ref,
+    SignalKind,
+    Target,
+    is_value,
+)
 
 Diagnostics = Iterator[Diagnostic]
 
@@ -131,7 +141,7 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
         yield note(count.at, message, f"Write `width {need}`." if need <= 32 else "Add less at a time.")
         return
     target = module.target(count.target)
-    if target.reset:
+    if target.reset and count.aim is None:
         yield from _reach_target(count, target, most)
 
 
@@ -199,9 +209,13 @@ def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str
 
 
 def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
-    """Return whether a signal can ever be other than 0."""
-    return ref.module is None or any(
-        (module.name, action.on) in alive
-        for module, action in graph.drivers[ref.module, ref.name]
-        if action.kind is not ActionKind.CLEAR_FLAG
+    """Return whether a signal can ever be other than 0; of a formula that is not looked into."""
+    return (
+        ref.module is None
+        or is_value(ref)
+        or any(
+            (module.name, action.on) in alive
+            for module, action in graph.drivers[ref.module, ref.name]
+            if action.kind is not ActionKind.CLEAR_FLAG
+        )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
 from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.expressions import leaves
 from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
 from fpga.count_action.model import ActionKind, Count, CountKind, Module
 
@@ -33,9 +34,10 @@ def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:
 
 def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
-        if can_stall(module) and graph.is_pulse(condition.ref):
+        pulses = [ref for ref in graph.signals(condition.ref) if graph.is_pulse(ref)]
+        if can_stall(module) and pulses:
             message = (
-                f"count {quoted(count.name)} waits for the pulse {quoted(shown(condition.ref))}, and module"
+                f"count {quoted(count.name)} waits for the pulse {quoted(shown(pulses[0]))}, and module"
                 f" {quoted(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
             )
             yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
@@ -45,8 +47,8 @@ def _uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.actions:
             taken = {stream_of(term) for term in module.count(action.on).terms}
-            for ref in action.refs:
-                if graph.is_stream(ref) and stream_of(ref) not in taken:
+            for ref in (stream for each in action.refs for stream in graph.streams(each)):
+                if stream_of(ref) not in taken:
                     message = (
                         f"{quoted(action.output)} sends samples of {quoted(shown(ref))}, whose beats"
                         f" {quoted(action.on)} does not count"
@@ -68,10 +70,17 @@ def _unused(graph: Graph) -> Diagnostics:
                 f"nothing looks at input {quoted(signal.name)}",
                 "Leave it away if it is not needed.",
             )
+    compared = {
+        (ref.module, ref.name)
+        for module in graph.datapath.modules
+        for value in module.values
+        for operator, ref in leaves(value)
+        if operator == "target"
+    }
     for module in graph.datapath.modules:
         wanted = {count.target for count in module.counts}
         for target in module.targets:
-            if target.name not in wanted:
+            if target.name not in wanted and (module.name, target.name) not in compared:
                 yield note(target.at, f"no count has the target {quoted(target.name)}", "Leave it away.")
 
 

@@ -6,18 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, note, quoted
-from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, names_in
+from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in
 from fpga.count_action.language.defaults import DEFAULT_PARAMETER
-from fpga.count_action.language.syntax import (
-    ActionText,
-    CountText,
-    FileText,
-    Index,
-    ModuleText,
-    Number,
-    Use,
-    Wire,
-)
+from fpga.count_action.language.operands import Index, Number, Operand, Ranged, Reference
+from fpga.count_action.language.syntax import ActionText, CountText, FileText, ModuleText, Use, Wire
 from fpga.count_action.model import Location
 
 MAX_MODULES = 1024
@@ -162,6 +154,9 @@ def _bounds(text: ModuleText) -> Iterator[Number]:
     for target in text.targets:
         if target.value is not None:
             yield target.value
+    for table in text.tables:
+        yield from (table.range.low, table.range.high)
+        yield from (each for each in table.entries if each is not None)
     for index in _indices(text):
         yield from (index.low, index.high)
 
@@ -169,8 +164,12 @@ def _bounds(text: ModuleText) -> Iterator[Number]:
 def _indices(text: ModuleText) -> Iterator[Index]:
     for count in text.counts:
         yield from _present(count.each, *(term.over for term in count.terms))
+        for condition in count.gate:
+            yield from indices_in(condition.holds)
     for action in text.actions:
-        yield from _present(action.each, *(term.over for term in action.does.samples))
+        yield from _present(action.each)
+        for sample in action.does.samples:
+            yield from indices_in(sample)
 
 
 def _present(*indices: Index | None) -> Iterator[Index]:
@@ -199,7 +198,7 @@ def _names_of_count(count: CountText) -> Iterator[str]:
     for term in count.terms:
         yield from names_in(term.value)
     for condition in count.gate:
-        yield from names_in(condition.reference)
+        yield from _names_by_themselves(condition.holds)
     yield from names_in(count.width)
 
 
@@ -209,7 +208,15 @@ def _names_of_action(action: ActionText) -> Iterator[str]:
         if label:
             yield label.name
             yield from names_in(label.index)
-    for term in does.samples:
-        yield from names_in(term.value)
+    for sample in does.samples:
+        yield from _names_by_themselves(sample)
     for number in (does.shift, does.width, does.modulo, does.cleared):
         yield from names_in(number)
+
+
+def _names_by_themselves(operand: Operand) -> Iterator[str]:
+    """Return the names in a reference; those in a formula may be parameters, or targets that are called so."""
+    if isinstance(operand, Ranged):
+        yield from _names_by_themselves(operand.value)
+    elif isinstance(operand, Reference):
+        yield from names_in(operand)

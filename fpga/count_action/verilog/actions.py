@@ -93,6 +93,9 @@ def _emit(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
     """Return a sum of samples, and the beat in which it leaves (R11)."""
     name = f"{module.name}_{action.output}"
     count = module.count(action.on)
+    if action.reduction != "sum":
+        yield from _extreme(wiring, module, action)
+        return
     width, signed = _sample_type(wiring, action)
     yield declared(f"{name}_sum", action.width)
     yield from instance(
@@ -118,6 +121,36 @@ def _emit(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
         },
     )
     yield from _beat(wiring, module, action, f"{name}_sum")
+
+
+def _extreme(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
+    """Return the largest or smallest sample, and the beat in which it leaves (R14)."""
+    name = f"{module.name}_{action.output}"
+    count = module.count(action.on)
+    yield declared(f"{name}_extreme", wiring.ports.output(f"{name}_data_o").width)
+    yield from instance(
+        "count_action_extreme",
+        f"u_{name}_extreme",
+        {
+            "Samples": len(action.refs),
+            "Width": action.width,
+            "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
+            "Shift": action.shift,
+            "Signed": bit(action.signed),
+            "Minimum": bit(action.reduction == "min"),
+            "WithIndex": bit(action.with_index),
+        },
+        {
+            **CLOCKED,
+            "clear_i": any_of(
+                [wiring.fire(module.name, count.name), *_not_never(clear(wiring, module, count))]
+            ),
+            "take_i": _taken(wiring, module, count, action),
+            "samples_i": _samples(wiring, action),
+            "beat_o": f"{name}_extreme",
+        },
+    )
+    yield from _beat(wiring, module, action, f"{name}_extreme")
 
 
 def _not_never(condition: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.graph import STREAMS, stream_of
-from fpga.count_action.model import Count, CountKind, Module, Ref, Signal, SignalKind
+from fpga.count_action.model import VALUE, Count, CountKind, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import WORD_BITS, consumed_streams
 from fpga.count_action.simulate.bit_slices import stall_order
 from fpga.count_action.simulate.compiled.expressions import (
@@ -21,6 +21,7 @@ from fpga.count_action.simulate.compiled.expressions import (
     whole,
     zeros,
 )
+from fpga.count_action.simulate.compiled.formulas import formula_lines
 from fpga.count_action.simulate.compiled.names import Names
 
 Lines = Iterator[str]
@@ -35,6 +36,9 @@ class Decisions:
     def lines(self) -> Lines:
         """Return the statements, in order."""
         datapath = self.names.datapath
+        for module in datapath.modules:
+            for place in range(len(module.values)):
+                yield from formula_lines(self.names, Ref(f"{VALUE}{place}", module.name))
         for module, count in datapath.counts():
             yield from self._enable(module, count)
         for module in stall_order(self.names.graph):
@@ -111,7 +115,10 @@ class Decisions:
         yield f"s{place} = (x{place} > {(1 << count.width) - 1}) & (f{place} ^ 1)"
 
     def _place_and_target(self, module: Module, count: Count) -> tuple[int, str]:
-        return self.names.count(module.name, count.name), self.names.target(module.name, count.target)
+        aimed = self.names.value(count.aim) if count.aim else ""
+        return self.names.count(module.name, count.name), aimed or self.names.target(
+            module.name, count.target
+        )
 
     def _increment(self, count: Count) -> str:
         """Return what a count adds; different bits of one word are counted together."""
