@@ -141,12 +141,17 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A number to reach; `reset` is what it is until a driver writes another. 0: never (R3)."""
+    """A number to reach; `reset` is what it is until a driver writes another. 0: never (R3).
+
+    With `at_least` a count that is above it fires as well; with `carry` what is above it stays in the count (R16).
+    """
 
     name: str
     reset: int
     width: int = 16
     at: Location | None = field(default=None, compare=False)
+    at_least: bool = field(default=False, metadata=ADDED)
+    carry: bool = field(default=False, metadata=ADDED)
 
 
 class ActionKind(enum.Enum):

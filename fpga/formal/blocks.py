@@ -55,6 +55,11 @@ PROVEN = (
     Proven("count_action", {"Accumulate": "1'b1", "Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
     Proven("count_action", {"Accumulate": "1'b1", "Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
     Proven("count_action", {"Accumulate": "1'b0", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
+    Proven(
+        "count_action",
+        {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},
+    ),
+    Proven("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
     Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
     Proven("count_action_ones", {"Bits": 16, "Width": 5}),
     Proven("count_action_beat", {"Width": 16}),

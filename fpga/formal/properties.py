@@ -25,7 +25,7 @@ PROPERTIES = (
         "a count goes on by its increment, begins again after a fire, and stays at its largest value (R2, R10)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
-            "count_action.keeps_nothing", "count_action_ones.counts",
+            "count_action.keeps_nothing", "count_action.carries", "count_action_ones.counts",
         ),
     ),
     Property("clear", "a clear empties its count in the next cycle (R5)", ("count_action.clears",)),

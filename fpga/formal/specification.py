@@ -119,6 +119,8 @@ class Specification:
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
             "TargetWidth": target.width,
+            "AtLeast": _bit(module.target(count.target).at_least),
+            "Carry": _bit(module.target(count.target).carry),
         }
         ports = {
             **_CLOCKED,

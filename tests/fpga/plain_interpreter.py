@@ -134,7 +134,8 @@ class Plain:
         found = set()
         for module, count in self.datapath.counts():
             step = self.increment(module, count)
-            if step and self.base[module.name, count.name] + step == self.goal(module, count):
+            value, goal = self.base[module.name, count.name] + step, self.goal(module, count)
+            if step and goal and (value == goal or (module.target(count.target).at_least and value > goal)):
                 found.add((module.name, count.name))
         return found
 
@@ -205,15 +206,17 @@ class Plain:
         key, largest = (module.name, count.name), (1 << count.width) - 1
         step, target = self.increment(module, count), self.goal(module, count)
         value, keeps = self.base[key] + step, count.kind is CountKind.ACCUMULATE
+        rest = value
+        if key in self.fires:
+            rest = value - target if module.target(count.target).carry else 0
         events = {
-            "overshoot": keeps and step and target and value > target,
-            "saturated": keeps and key not in self.fires and value > largest,
+            "overshoot": keeps and step and target and value > target and key not in self.fires,
+            "saturated": keeps and rest > largest,
         }
         for what, event in events.items():
             kept = self.sticky[(what, *key)] and not self.inputs["clear_status_i"]
             self.sticky[(what, *key)] = int(bool(event or kept))
-        begins = not keeps or key in self.fires or key in cleared
-        return 0 if begins else min(value, largest)
+        return 0 if not keeps or key in cleared else min(rest, largest)
 
     def next_driven(self, key):
         """Return what an output is in the next cycle (R6, R9, R11, R14)."""

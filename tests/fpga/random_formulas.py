@@ -27,6 +27,8 @@ def constructs(datapath: Datapath) -> Counter[str]:
     found: Counter[str] = Counter()
     for module in datapath.modules:
         found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update("at least" for each in module.targets if each.at_least)
+        found.update("carry" for each in module.targets if each.carry)
         found.update("with index" for each in module.actions if each.with_index)
         open_ = list(module.values)
         while open_:
@@ -50,11 +52,18 @@ class _Maker:
         self.streams = [t for count in module.counts for t in count.terms if self.graph.is_stream(t)]
         counts = [replace(count, aim=self.aim(count), gate=self.gate(count)) for count in module.counts]
         actions = [self.action(action) for action in module.actions]
-        return replace(module, counts=tuple(counts), actions=tuple(actions), values=tuple(self.values))
+        targets = tuple(map(self.target, module.targets))
+        return replace(
+            module, targets=targets, counts=tuple(counts), actions=tuple(actions), values=tuple(self.values)
+        )
 
     def kept(self, formula):
         self.values.append(formula)
         return Ref(f"#{len(self.values) - 1}", self.here.name)
+
+    def target(self, target):
+        at_least = self.likely(0.3)
+        return replace(target, at_least=at_least, carry=at_least and self.likely(0.5))
 
     def aim(self, count):
         """Return a table of targets for a count, now and then: its own first."""

@@ -152,13 +152,13 @@ def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
         if target.reset > most:
             message = f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
             yield note(at, message, "Lower the target, or write `over cycles`.")
-        elif target.reset < count.constant:
+        elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is never below {count.constant}: it is never reached (R1)"
             yield note(at, message, "Raise the target.")
     elif target.reset > 2**count.width - 1 + most:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
-    elif not count.terms and target.reset % count.constant:
+    elif not count.terms and target.reset % count.constant and not target.at_least:
         message = (
             f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
         )

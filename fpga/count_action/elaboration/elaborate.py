@@ -161,7 +161,10 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
     ):
         name = text.value.plain
     name = name or _numbered("target", len(before))
-    return FlatTarget(name, reset, None if text.width is None else evaluate(text.width, values), text.at)
+    if text.carry and not text.at_least:
+        raise Refused(text.at, "`carry` without `at least`: nothing is above the target", "Write `at least`.")
+    width = None if text.width is None else evaluate(text.width, values)
+    return FlatTarget(name, reset, width, text.at, text.at_least, text.carry)
 
 
 def _input(text: InputText, values: Values) -> FlatInput:

@@ -92,6 +92,8 @@ class FlatTarget:
     reset: int
     width: int | None
     at: Location
+    at_least: bool = False
+    carry: bool = False
     in_table: bool = False
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, note, quoted
+from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quoted
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in
+from fpga.count_action.elaboration.externals import one_slip
 from fpga.count_action.language.defaults import DEFAULT_PARAMETER
 from fpga.count_action.language.operands import Index, Number, Operand, Ranged, Reference
 from fpga.count_action.language.syntax import ActionText, CountText, FileText, ModuleText, Use, Wire
@@ -128,12 +129,24 @@ def _bind(
             given_how = "as given" if inferred in outside else "unless it is given"
             message = f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
             report.inferences.append(note(place, message))
+            _suspect(inferred, text, values, place, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
                 at, f"parameter {quoted(key)} is {value}; nothing here is as large as that", "Take less."
             )
     return Instance(name, text, values, wires, at)
+
+
+def _suspect(
+    inferred: str, text: ModuleText, values: Mapping[str, int], at: Location, report: Report
+) -> None:
+    """Warn of an inferred parameter that is much like another name in numbers: it may be misspelt."""
+    close = near(inferred, [*values, *_inferred(text)])
+    if close and one_slip(inferred, close):
+        message = f"{quoted(inferred)} is taken to be a parameter and is much like {quoted(close)}"
+        hint = f"Write {quoted(close)} if that is meant; otherwise declare `module {text.name} ({inferred} = ...)`."
+        report.warnings.append(note(at, message, hint))
 
 
 def _inferred(text: ModuleText) -> dict[str, Location]:

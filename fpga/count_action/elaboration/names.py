@@ -213,6 +213,11 @@ class Names:
     def output(self, reference: FlatReference) -> Output:
         """Return the output of another module that a reference names. Raises `Refused` when there is none."""
         assert reference.module is not None
+        if reference.module not in self.modules and reference.name in {"last", "keep"}:
+            message = f"`.{reference.name}` is not in the language: streams have no packet ends"
+            raise Refused(
+                reference.at, message, "Send the end of a packet as a sample of its beats, or as a flag."
+            )
         if reference.module not in self.modules:
             hint = did_you_mean(reference.module, self.modules)
             raise Refused(reference.at, f"there is no module {quoted(reference.module)}", hint)

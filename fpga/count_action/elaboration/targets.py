@@ -69,4 +69,5 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
 
 def resolved_target(target: FlatTarget, module: FlatModule) -> Target:
     """Return a target of the datapath."""
-    return Target(target.name, target.reset, width_of_target(target, module), target.at)
+    width = width_of_target(target, module)
+    return Target(target.name, target.reset, width, target.at, target.at_least, target.carry)

@@ -47,13 +47,9 @@ class FormulaBuilder(NumberBuilder):
         operator = _FUNCTIONS.get(function.plain or "")
         if operator is None:
             message = f"{quoted(str(function))} is not a function of the language"
-            self.report.error(
-                note(
-                    at,
-                    message,
-                    "There are `max(a, b, ...)`, `min(a, b, ...)` and `table(index, first, second, ...)`.",
-                )
-            )
+            hint = "There are `max(a, b, ...)`, `min(a, b, ...)` and `table(index, first, second, ...)`."
+            hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
+            self.report.error(note(at, message, hint))
             return Integer(0, at)
         return self._formula(at, operator, *arguments)
 

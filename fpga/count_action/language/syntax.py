@@ -73,6 +73,8 @@ class TargetText:
 
     name: str | None
     value: Number | None
+    at_least: bool
+    carry: bool
     width: Number | None
     at: Location
 

@@ -39,7 +39,7 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import Location, SignalKind
 
-_MEANT = frozenset({"NAME", "INTEGER", "STRING", "RELATION"})
+_MEANT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
 
 
 class TreeBuilder(FormulaBuilder):
@@ -191,10 +191,20 @@ class TreeBuilder(FormulaBuilder):
     def _width(self, at: Location, width: Number) -> Number:
         return width
 
-    def _target(self, at: Location, name: Part | None, value: Any, width: Number | None) -> TargetText:
+    def _target(
+        self, at: Location, name: Part | None, reach: Any, value: Any, carry: Any, width: Number | None
+    ) -> TargetText:
+        number = None if isinstance(value, Location) else value
+        label = name.name if name else None
         return TargetText(
-            name.name if name else None, None if isinstance(value, Location) else value, width, at
+            label, number, reach is not None and reach.name == "at least", carry is not None, width, at
         )
+
+    def _at_least(self, at: Location, word: Any) -> Part:
+        return Part(" ".join(str(word).split()), None, self._location(word))
+
+    def _carry(self, at: Location) -> Location:
+        return at
 
     def _own_name(self, at: Location, name: Any) -> Part:
         return Part(self._name(name), None, at)

@@ -228,7 +228,9 @@ def input_text(signal: Signal) -> str:
 def _target(module: Module, target: Target) -> str:
     widths = [count.width for count in module.counts if count.target == target.name]
     width = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
-    return f"{target.name}: {target.reset or 'never'}{width}"
+    reach = "at least " if target.at_least else ""
+    carry = " carry" if target.carry else ""
+    return f"{target.name}: {reach}{target.reset or 'never'}{carry}{width}"
 
 
 def _paired(module: Module) -> bool:

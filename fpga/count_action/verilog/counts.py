@@ -25,6 +25,9 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     if count.aim is not None:
         target = wiring.source(count.aim).value(0)
     width = increment_width(wiring, count)
+    how = module.target(count.target)
+    flags = {"AtLeast": how.at_least, "Carry": how.carry}
+    reach = {name: bit(1) for name, wanted in flags.items() if wanted}
     yield declared(f"{prefix}_increment", width)
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
@@ -37,6 +40,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
+            **reach,
         },
         {
             **CLOCKED,

@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant("count_action", "enable_i && !stall_i &&", "!stall_i &&", "fires", 1),
     Mutant(
         "count_action",
-        "else if (saturates) count_q <= '1;\n      else count_q",
+        "else if (saturates) count_q <= '1;\n        else count_q",
         "else count_q",
         "counts_on",
         1,
@@ -45,6 +45,9 @@ MUTANTS = (
     Mutant("count_action", "rst_i || clear_i || fire_o", "rst_i || clear_i || counts", "conserves", 1),
     Mutant("count_action", "(overshoot_q && !clear_status_i)", "1'b0", "overshoots", 1),
     Mutant("count_action", "(saturated_q && !clear_status_i)", "1'b0", "saturates", 1),
+    Mutant("count_action", "Carry && fire_o ? value - target", "Carry && fire_o ? '0", "carries", 4),
+    Mutant("count_action", "(value >= target)", "(value > target)", "fires", 5),
+    Mutant("count_action", "counts && !fire_o && (target", "counts && (target", "overshoots", 5),
     Mutant("count_action", "assign base        = '0;", "assign base        = '1;", "keeps_nothing", 3),
     Mutant(
         "count_action_targets",

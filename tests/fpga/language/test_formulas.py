@@ -119,6 +119,8 @@ M = "module m { inputs: { stream x of 2 lanes of 8 bits; flag f } counts: { n: s
     ("rest", "message", "hint"),
     [
         (" while x.data == 3 } targets: { 1 } }", "`x.data` has 2 lanes; which one is meant?", "Write x.data[1]"),
+        (" while relu(x.data[1]) > 1 } targets: { 1 } }", "`relu` is not a function", "max(x, 0)"),
+        (" while x.last } targets: { 1 } }", "`.last` is not in the language", "as a sample"),
         (" while abs(f) } targets: { 1 } }", "`abs` is not a function", "max(a, b, ...)"),
         (" while x == 3 } targets: { 1 } }", "`x` is a stream; its samples", "Write x.data"),
         (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` of nothing", "Give it one value"),
@@ -198,3 +200,49 @@ def test_tables_refused(count, message):
     with pytest.raises(CountActionError) as caught:
         in_table(count, "")
     assert message in caught.value.errors[0].message
+
+
+def test_how_a_target_is_reached_is_said_by_two_words_that_take_no_name_away():
+    text = """module m (at = 2, exactly = 9) { counts: { sum least; sum x; sum y; sum z over cycles; sum w over cycles }
+      targets: { at; exactly width 8; exactly at; at least exactly; big: at least 70 carry } }"""
+    targets = parse_text(text, "t.ca").datapath.modules[0].targets
+    assert [(each.name, each.reset, each.at_least, each.carry) for each in targets] == [
+        ("at", 2, False, False), ("exactly", 9, False, False), ("target_3", 2, False, False),
+        ("target_4", 9, True, False), ("big", 70, True, True),
+    ]  # fmt: skip
+
+
+PAIR = """module m {{ inputs: {{ stream x[1 to 2] of 8 bits }} counts: {{ n: {count} }} targets: {{ {target} }}
+  actions: {{ {action} }} }}"""
+SEND_BOTH = "stream x[i].data (i = 1 to 2)"
+BOTH = "sum x[i].valid (i = 1 to 2)"
+
+
+@pytest.mark.parametrize(
+    ("count", "target", "action", "messages"),
+    [
+        (BOTH, "1", SEND_BOTH, ["never fires again once x[0].valid, x[1].valid are 1 together"]),
+        (BOTH, "at least 1", SEND_BOTH, ["fires with 1 of 2 beats"]),
+        (BOTH, "at least 1", "pulse p", []),
+        (BOTH, "2", SEND_BOTH, []),
+        (
+            "sum x[1].valid over cycles while f and not f",
+            "2",
+            "pulse p",
+            ["waits for `f` to be 1 and 0 at once"],
+        ),
+        (f"{BOTH} over cycles", "5", "pulse p", ["jump over its target"]),
+        (f"{BOTH} over cycles", "at least 5", "pulse p", []),
+        (
+            "sum y[i] (i = 1 to num_DACs)",
+            "num_DAC",
+            "pulse p",
+            ["`num_DAC` is taken to be a parameter and is much"],
+        ),
+    ],
+)
+def test_warned_of(count, target, action, messages):
+    checked = parse_text(PAIR.format(count=count, target=target, action=action), "t.ca")
+    shown = [each.message for each in checked.warnings if "nothing looks at" not in each.message]
+    assert [any(message in each for each in shown) for message in messages] == [True] * len(messages)
+    assert bool(shown) == bool(messages)

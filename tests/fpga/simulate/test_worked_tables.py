@@ -190,6 +190,7 @@ def test_every_table_of_the_page_is_tested():
         "R13",
         "R14",
         "R15",
+        "R16",
     ]
 
 
@@ -250,3 +251,15 @@ def test_tables():
     assert seen(cycles, "m", "target") == numbers(rows["entry in force: `lengths[layer]`, lengths 2, 1"])
     assert seen(cycles, "m", "value") == numbers(rows["v"])
     assert seen(cycles, "m", "fires") == fires(rows["v"])
+
+
+def test_at_least():
+    pytest.importorskip("lark")
+    rows = table("R16")
+    text = """module m { inputs: { number x of 2 bits } counts: { sum x over cycles; sum x over cycles }
+      targets: { at least 3; at least 3 carry } }"""
+    cycles = run(parse_text(text).datapath, x_i=numbers(rows["increment"]))
+    for place, label in enumerate(["v (target at least 3)", "v (target at least 3 carry)"]):
+        assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
+        assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
+    assert port(cycles, "overshoot_o") == [0] * 4

@@ -103,16 +103,31 @@ class Decisions:
     def _level(self, module: Module, count: Count) -> Lines:
         place, target = self._place_and_target(module, count)
         yield f"x{place} = {self._increment(count)}"
-        yield f"f{place} = (x{place} == {target}) & ({target} != 0) & {self.names.on(module, count)}"
+        yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & {self.names.on(module, count)}"
 
     def _accumulate(self, module: Module, count: Count) -> Lines:
         place, target = self._place_and_target(module, count)
         on, increment = self.names.on(module, count), self._increment(count)
         yield f"p{place} = {increment}" if on == "1" else f"p{place} = ({increment}) & {negative(on)}"
         yield f"x{place} = c{place} + p{place}"
-        yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
-        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
-        yield f"s{place} = (x{place} > {(1 << count.width) - 1}) & (f{place} ^ 1)"
+        reach, largest = module.target(count.target), (1 << count.width) - 1
+        if not reach.at_least:
+            yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
+            yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
+        else:
+            yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & (p{place} != 0)"
+            yield f"b{place} = 0"
+        if reach.carry:
+            yield f"x{place} = x{place} - ({target} & -f{place})"
+            yield f"s{place} = (x{place} > {largest}) & 1"
+        else:
+            yield f"s{place} = (x{place} > {largest}) & (f{place} ^ 1)"
+
+    def _reached(self, module: Module, count: Count) -> str:
+        place, target = self._place_and_target(module, count)
+        if module.target(count.target).at_least:
+            return f"(({target} > x{place}) ^ 1)"
+        return f"(x{place} == {target})"
 
     def _place_and_target(self, module: Module, count: Count) -> tuple[int, str]:
         aimed = self.names.value(count.aim) if count.aim else ""

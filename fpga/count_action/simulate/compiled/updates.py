@@ -179,7 +179,8 @@ class Updates:
             over.append(zeros(1) if level else whole(f"b{place}", 1))
             full.append(zeros(1) if level else whole(f"s{place}", 1))
             if not level:
-                begins = any_of([f"f{place}", *self.names.clears(module.name, count.name)])
+                fires = [] if module.target(count.target).carry else [f"f{place}"]
+                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
                 yield f"c{place} = (x{place} | -s{place}) & {_mask(count.width)} & (({begins}) - 1)"
         yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):

@@ -78,8 +78,14 @@ class Evaluation:
         aimed = None if count.aim is None else self.sample(count.aim)
         target = self.state.targets[module.name, count.target] if aimed is None else aimed
         value = base + increment
+        how = module.target(count.target)
         fires = increment != 0 and value == target
+        if how.at_least:
+            fires = increment != 0 and 0 < target <= value
         accumulates = count.kind is CountKind.ACCUMULATE
+        rest = value
+        if fires:
+            rest = value - target if how.carry else 0
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -90,8 +96,9 @@ class Evaluation:
             value=value,
             target=target,
             fires=fires,
-            overshoots=accumulates and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and not fires and value >= 1 << count.width,
+            rest=rest,
+            overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
+            saturates=accumulates and rest >= 1 << count.width,
         )
 
     def _enabled(self, count: Count) -> bool:

@@ -48,9 +48,9 @@ class _NextState:
     def _next_count(self, key: Key) -> int:
         now = self._now.counts[key]
         count = self._now.wiring.datapath.module(key[0]).count(key[1])
-        if count.kind is CountKind.LEVEL or now.fires or self._cleared(key):
+        if count.kind is CountKind.LEVEL or self._cleared(key):
             return 0
-        return min(now.value, (1 << count.width) - 1)
+        return min(now.rest, (1 << count.width) - 1)
 
     def _next_targets(self) -> dict[Key, int]:
         if not self._now.inputs.get("commit_i", 0):

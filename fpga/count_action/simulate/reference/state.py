@@ -53,6 +53,8 @@ class CountCycle:
     target: int
     """The target in force."""
     fires: bool
+    rest: int
+    """What the count is after this cycle, were it not cleared and its register wide enough (R2, R16)."""
     overshoots: bool
     saturates: bool
 
