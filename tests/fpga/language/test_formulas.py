@@ -203,7 +203,8 @@ def test_tables_refused(count, message):
 
 
 def test_how_a_target_is_reached_is_said_by_two_words_that_take_no_name_away():
-    text = """module m (at = 2, exactly = 9) { counts: { sum least; sum x; sum y; sum z over cycles; sum w over cycles }
+    text = """module m (at = 2, exactly = 9) { counts: { sum least over cycles;
+      sum x over cycles; sum y over cycles; sum z over cycles; sum w over cycles }
       targets: { at; exactly width 8; exactly at; at least exactly; big: at least 70 carry } }"""
     targets = parse_text(text, "t.ca").datapath.modules[0].targets
     assert [(each.name, each.reset, each.at_least, each.carry) for each in targets] == [
