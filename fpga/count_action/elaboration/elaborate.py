@@ -41,7 +41,7 @@ class Elaborator(FormulaElaborator):
         made = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.part():
-                made.wires[name] = (flat_reference(wire.reference, {}), wire)
+                made.wires[name] = (flat_reference(wire.reference, instance.index), wire)
         made.inputs = self.inputs(instance.text.inputs, values)
         for target in instance.text.targets:
             with self.report.part():

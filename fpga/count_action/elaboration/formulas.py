@@ -153,12 +153,11 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
     if len(parts) > 2 or parts[-1][0] in {"valid", "data"}:
         message = f"{quoted(str(reference))} is not a signal"
         raise Refused(reference.at, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream.")
-    module = parts.pop(0) if len(parts) == 2 else (None, None)
-    if module[1] is not None:
-        raise Refused(
-            reference.at, f"{quoted(str(module[0]))} is a module and has no elements", "Leave `[...]` away."
-        )
-    return FlatReference(parts[0][0], module[0], parts[0][1], suffix, lane, reference.at)
+    owner = None
+    if len(parts) == 2:
+        name, replica = parts.pop(0)
+        owner = name if replica is None else f"{name}_{replica}"
+    return FlatReference(parts[0][0], owner, parts[0][1], suffix, lane, reference.at)
 
 
 def element(number: Number, values: Values) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quoted
-from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in
+from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
 from fpga.count_action.elaboration.externals import one_slip
 from fpga.count_action.language.defaults import DEFAULT_PARAMETER
 from fpga.count_action.language.operands import Index, Number, Operand, Ranged, Reference
@@ -25,6 +25,8 @@ class Instance:
     values: Mapping[str, int]
     wires: Mapping[str, Wire]
     at: Location
+    index: Mapping[str, int] = field(default_factory=dict)
+    """The value of the index of a replicated instance."""
 
 
 def make_instances(
@@ -36,18 +38,18 @@ def make_instances(
     unused = dict.fromkeys(given)
     for statement in tree.statements:
         with report.part():
+            several: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
-                made = _bind(statement, statement.name, {}, {}, given, statement.at, report)
+                several = [_bind(statement, statement.name, {}, {}, given, statement.at, report)]
             elif isinstance(statement, Use):
-                made = _use(statement, {**imported, **local}, given, report)
-            else:
-                continue
-            if made.name in instances and instances[made.name].at != made.at:
-                message = f"there is already a module {quoted(made.name)} at {instances[made.name].at}"
-                raise Refused(made.at, message, "Give this one another name.")
-            instances[made.name] = made
-            for name in made.values:
-                unused.pop(name, None)
+                several = _replicated(statement, {**imported, **local}, given, report)
+            for made in several:
+                if made.name in instances and instances[made.name].at != made.at:
+                    message = f"there is already a module {quoted(made.name)} at {instances[made.name].at}"
+                    raise Refused(made.at, message, "Give this one another name.")
+                instances[made.name] = made
+                for name in made.values:
+                    unused.pop(name, None)
     _complain(unused, instances, tree, report)
     return list(instances.values())
 
@@ -72,7 +74,27 @@ def _complain(
         report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Leave it away."))
 
 
-def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report) -> Instance:
+def _replicated(
+    use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+) -> Iterator[Instance]:
+    """Return the instances that a `use` makes: one, or one for every value of its index."""
+    if use.over is None:
+        yield _use(use, modules, given, {}, report)
+        return
+    if use.over.name not in names_in(use.instance.index):
+        message = f"the index {quoted(use.over.name)} does not stand in the name of the instances"
+        raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
+    for value in span_of(use.over, {}):
+        yield _use(use, modules, given, {use.over.name: value}, report)
+
+
+def _use(
+    use: Use,
+    modules: Mapping[str, ModuleText],
+    given: Mapping[str, int],
+    index: Mapping[str, int],
+    report: Report,
+) -> Instance:
     text = modules.get(use.module)
     if text is None:
         hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
@@ -83,13 +105,16 @@ def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], 
     for argument in use.arguments:
         if argument.name in arguments:
             raise Refused(argument.at, f"{quoted(argument.name)} is given twice", "Leave one away.")
-        arguments[argument.name] = evaluate(argument.value, {})
+        arguments[argument.name] = evaluate(argument.value, index)
     wires: dict[str, Wire] = {}
     for wire in use.wires:
         if wire.name in wires:
             raise Refused(wire.at, f"{quoted(wire.name)} is wired twice", "Leave one away.")
         wires[wire.name] = wire
-    made = _bind(text, use.instance, arguments, wires, given, use.at, report)
+    name = use.instance.name
+    if use.instance.index is not None:
+        name = f"{name}_{evaluate(use.instance.index, index)}"
+    made = replace(_bind(text, name, arguments, wires, given, use.at, report), index=index)
     for argument in use.arguments:
         if argument.name not in made.values:
             hint = did_you_mean(argument.name, made.values) or "It has no parameters."

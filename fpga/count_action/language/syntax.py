@@ -183,11 +183,12 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An instance of a module."""
+    """An instance of a module, or one for every value of an index."""
 
     module: str
     arguments: tuple[Argument, ...]
-    instance: str
+    instance: Label
+    over: Index | None
     wires: tuple[Wire, ...]
     at: Location
 

@@ -62,8 +62,10 @@ class TreeBuilder(FormulaBuilder):
     def _import(self, at: Location, path: Any) -> Import:
         return Import(str(path)[1:-1], self._location(path))
 
-    def _use(self, at: Location, module: Any, arguments: Any, instance: Any, wires: Any) -> Use:
-        return Use(str(module), arguments or (), self._name(instance), wires or (), self._location(module))
+    def _use(
+        self, at: Location, module: Any, arguments: Any, instance: Label, over: Index | None, wires: Any
+    ) -> Use:
+        return Use(str(module), arguments or (), instance, over, wires or (), self._location(module))
 
     def _arguments(self, at: Location, *arguments: Argument) -> tuple[Argument, ...]:
         return arguments
