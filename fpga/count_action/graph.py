@@ -198,6 +198,11 @@ def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
     yield from (each for operator, each in leaves(module.value(ref)) if operator not in STORED)
 
 
+def clear_wins(module: Module, flag: str) -> bool:
+    """Return whether a flag that is set and cleared in one cycle becomes 0 (R9)."""
+    return any(each.wins and each.output == flag for each in module.drives(ActionKind.CLEAR_FLAG))
+
+
 def can_stall(module: Module) -> bool:
     """Return whether a module can be held up by somebody who is not ready (R7)."""
     return any(action.kind in STREAMS for action in module.actions)

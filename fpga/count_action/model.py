@@ -198,6 +198,8 @@ class Action:
     """Of EMIT: `sum`, `max` or `min`."""
     with_index: bool = field(default=False, metadata=ADDED)
     """Of EMIT: the beat has the index of the largest or smallest sample, too."""
+    wins: bool = field(default=False, metadata=ADDED)
+    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
     at: Location | None = field(default=None, compare=False)
 
 

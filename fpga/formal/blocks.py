@@ -69,6 +69,7 @@ PROVEN = (
     _extreme(Samples=3, Width=4, Accumulate="1'b1", Shift=1, Signed="1'b1", Minimum="1'b0", WithIndex="1'b1"),
     _extreme(Samples=2, Width=4, Accumulate="1'b1", Shift=0, Signed="1'b0", Minimum="1'b1", WithIndex="1'b0"),
     _extreme(Samples=4, Width=3, Accumulate="1'b0", Shift=0, Signed="1'b1", Minimum="1'b1", WithIndex="1'b1"),
+    Proven("count_action_flag", {"ClearWins": "1'b1"}),
     Proven("count_action_flag"),
     Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
     Proven("adder_tree", {"Stages": 2, "Width": 4}),

@@ -247,7 +247,8 @@ class Specification:
             "clear_i": ALWAYS if action.kind is ActionKind.PULSE else self.meaning.any_fire(clears),
             "flag_o": f"{module.name}_{action.output}_o",
         }
-        return Check("count_action_flag", module.name, action.output, {}, ports)
+        wins = any(each.wins for _, each in clears)
+        return Check("count_action_flag", module.name, action.output, {"ClearWins": _bit(wins)}, ports)
 
 
 def _targets(datapath: Datapath) -> Check:

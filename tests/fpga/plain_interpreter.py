@@ -236,7 +236,9 @@ class Plain:
             )
         if kind is ActionKind.ADVANCE:
             return (self.driven[key] + 1) % action.modulo
-        return int(any(each.kind is ActionKind.SET for _, each in fired))
+        is_set = any(each.kind is ActionKind.SET for _, each in fired)
+        is_cleared = any(each.kind is ActionKind.CLEAR_FLAG for _, each in fired)
+        return int(is_set and not (is_cleared and any(each.wins for _, each in mine)))
 
     def counted(self, module, action):
         """Return the samples that are counted in this cycle."""

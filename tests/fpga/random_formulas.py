@@ -27,6 +27,7 @@ def constructs(datapath: Datapath) -> Counter[str]:
     found: Counter[str] = Counter()
     for module in datapath.modules:
         found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update("wins" for each in module.actions if each.wins)
         found.update("at least" for each in module.targets if each.at_least)
         found.update("carry" for each in module.targets if each.carry)
         found.update("with index" for each in module.actions if each.with_index)
@@ -125,6 +126,8 @@ class _Maker:
         return self.kept(Operation("+", (self.number(1), self.number(1))))
 
     def action(self, action):
+        if action.kind is ActionKind.CLEAR_FLAG:
+            return replace(action, wins=self.likely(0.5))
         if action.kind not in STREAMS:
             return action
         refs = tuple(self.sample() if self.likely(0.4) else ref for ref in action.refs)

@@ -117,6 +117,7 @@ class Elaborator(FormulaElaborator):
             modulo=_optional(does.modulo, values, 0),
             reduction=does.reduction,
             with_index=does.with_index,
+            wins=does.wins,
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )

@@ -113,6 +113,7 @@ class FlatAction:
     reduction: str
     with_index: bool
     cleared: FlatReference | None
+    wins: bool
     at: Location
 
 

@@ -22,7 +22,6 @@ from fpga.count_action.model import (
     Condition,
     Count,
     Datapath,
-    Location,
     Module,
     Operand,
     Operation,
@@ -123,7 +122,7 @@ class _Resolver:
     def _action(self, module: FlatModule, action: FlatAction, place: int, values: list[Operand]) -> Action:
         on = _count_of(module, action, place)
         if action.cleared is not None:
-            return self._clear(module, action.cleared, on, action.at)
+            return self._clear(module, action.cleared, on, action)
         refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         return Action(
@@ -140,7 +139,7 @@ class _Resolver:
             at=action.at,
         )
 
-    def _clear(self, module: FlatModule, reference: FlatReference, on: str, at: Location) -> Action:
+    def _clear(self, module: FlatModule, reference: FlatReference, on: str, action: FlatAction) -> Action:
         if reference.suffix:
             raise Refused(
                 reference.at,
@@ -149,13 +148,17 @@ class _Resolver:
             )
         driver = self._names.drivers.get(Output(module.name, reference.label))
         if reference.module is None and driver is not None and driver.verb == "set":
-            return Action(ActionKind.CLEAR_FLAG, on, reference.label, at=at)
+            return Action(ActionKind.CLEAR_FLAG, on, reference.label, at=action.at, wins=action.wins)
+        if action.wins:
+            raise Refused(
+                action.at, "only the clear of a flag can win: nothing sets a count", "Leave `wins` away."
+            )
         owner = module if reference.module is None else self._names.modules.get(reference.module)
         if owner is None:
             hint = did_you_mean(str(reference.module), self._names.modules)
             raise Refused(reference.at, f"there is no module {quoted(str(reference.module))}", hint)
         if reference.label in self._names.counts[owner.name]:
-            return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=at)
+            return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=action.at)
         flags = [each.name for each in module.actions if each.verb == "set"] if owner is module else []
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:

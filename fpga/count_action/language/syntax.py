@@ -119,6 +119,7 @@ class VerbText:
     sign: bool | None = None
     modulo: Number | None = None
     cleared: Reference | None = None
+    wins: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,8 +268,11 @@ class TreeBuilder(FormulaBuilder):
     def _set(self, at: Location, name: Label) -> VerbText:
         return VerbText("set", at, name)
 
-    def _clear(self, at: Location, cleared: Reference) -> VerbText:
-        return VerbText("clear", at, cleared=cleared)
+    def _clear(self, at: Location, cleared: Reference, wins: Location | None) -> VerbText:
+        return VerbText("clear", at, cleared=cleared, wins=wins is not None)
+
+    def _wins(self, at: Location) -> Location:
+        return at
 
     def _advance(self, at: Location, name: Label, modulo: Number, width: Number | None) -> VerbText:
         return VerbText("advance", at, name, modulo=modulo, width=width)

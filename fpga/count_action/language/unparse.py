@@ -114,7 +114,7 @@ class Writer:
             width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
             return f"advance {action.output} modulo {action.modulo}{width}"
         if action.kind in _SIMPLE:
-            return f"{_SIMPLE[action.kind]} {action.output}"
+            return f"{_SIMPLE[action.kind]} {action.output}{' wins' if action.wins else ''}"
         return self._stream(action)
 
     def _stream(self, action: Action) -> str:

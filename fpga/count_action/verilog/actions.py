@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpga.count_action.graph import clear_wins
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Module
 from fpga.count_action.verilog.counts import clear, enable, moving_sample
 from fpga.count_action.verilog.text import (
@@ -47,7 +48,8 @@ def _flag(module: Module, action: Action, set_when: str, clear_when: str) -> Ite
     """Return a flag, or a pulse, which is cleared in every cycle."""
     name = f"{module.name}_{action.output}"
     ports = {**CLOCKED, "set_i": set_when, "clear_i": clear_when, "flag_o": f"{name}_o"}
-    yield from instance("count_action_flag", f"u_{name}_flag", {}, ports)
+    wins = {"ClearWins": bit(1)} if clear_wins(module, action.output) else {}
+    yield from instance("count_action_flag", f"u_{name}_flag", wins, ports)
 
 
 def _set_and_clear(wiring: Wiring, module: Module, flag: str) -> tuple[str, str]:

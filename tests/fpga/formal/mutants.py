@@ -73,6 +73,9 @@ MUTANTS = (
     Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "adds", 1),
     Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
     Mutant("count_action_ones", "int i = 0;", "int i = 1;", "counts"),
+    Mutant(
+        "count_action_flag", "(set_i || flag_q) && !clear_i", "set_i || (flag_q && !clear_i)", "clears", 0
+    ),
     Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "(set_i || flag_q) && !clear_i", "sets"),
     Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "set_i || flag_q", "clears"),
     Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "set_i", "holds"),

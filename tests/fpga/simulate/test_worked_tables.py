@@ -263,3 +263,12 @@ def test_at_least():
         assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
         assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
     assert port(cycles, "overshoot_o") == [0] * 4
+
+
+@pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])
+def test_a_flag_that_is_set_and_cleared(wins, flag):
+    pytest.importorskip("lark")
+    text = f"""module m {{ inputs: {{ flag on; flag off }} counts: {{ a: sum on; b: sum off }} targets: {{ 1 }}
+      actions: {{ on a: set f; on b: clear f{wins} }} }}"""
+    cycles = run(parse_text(text).datapath, on_i=[1, 1, 0, 1, 0], off_i=[0, 1, 1, 1, 0])
+    assert port(cycles, "m_f_o") == flag

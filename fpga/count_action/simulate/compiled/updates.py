@@ -167,7 +167,10 @@ class Updates:
         else:
             sets = [fire for action, fire in drivers if action.kind is ActionKind.SET]
             clears = [fire for action, fire in drivers if action.kind is ActionKind.CLEAR_FLAG]
-            yield f"{name} = {any_of([*sets, f'{name} & (({any_of(clears)}) ^ 1)'])}"
+            if any(action.wins for action, _ in drivers):
+                yield f"{name} = ({any_of([*sets, name])}) & (({any_of(clears)}) ^ 1)"
+            else:
+                yield f"{name} = {any_of([*sets, f'{name} & (({any_of(clears)}) ^ 1)'])}"
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _counts(self) -> Lines:

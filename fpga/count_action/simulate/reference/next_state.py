@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fpga.count_action.graph import clear_wins
 from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
 from fpga.count_action.simulate.bit_slices import Key, extended
 from fpga.count_action.simulate.reference.evaluation import Evaluation, packed
@@ -85,7 +86,7 @@ class _NextState:
         if action.kind is ActionKind.ADVANCE:
             return {key: (self._now.state.outputs[key] + 1) % action.modulo}
         if action.kind is ActionKind.SET:
-            return {key: 1}
+            return {key: int(not self._cleared_for_good(module, action.output))}
         if action.kind is ActionKind.CLEAR_FLAG and not self._set(module, action.output):
             return {key: 0}
         return {}
@@ -100,9 +101,16 @@ class _NextState:
         return packed((sample, action.width) for sample in samples)
 
     def _set(self, module: Module, flag: str) -> bool:
-        """Return whether anything sets a flag in this cycle: set wins over clear (R9)."""
+        """Return whether a set wins in this cycle: it does unless a clear of the flag says otherwise (R9)."""
+        if clear_wins(module, flag):
+            return False
         setting = (each for each in module.drives(ActionKind.SET) if each.output == flag)
         return any(self._now.fires(module.name, each.on) for each in setting)
+
+    def _cleared_for_good(self, module: Module, flag: str) -> bool:
+        clearing = (each for each in module.drives(ActionKind.CLEAR_FLAG) if each.output == flag)
+        fired = any(self._now.fires(module.name, each.on) for each in clearing)
+        return fired and clear_wins(module, flag)
 
     def _made(self, beat: Key) -> bool:
         module = self._now.wiring.datapath.module(beat[0])
