@@ -22,7 +22,7 @@ def test_the_library_is_what_the_page_lists():
     assert NAMES == [
         "argmax", "averager", "cross_cycle_accumulator", "dag_loader", "latency_counter", "layer_counter",
         "layer_sequencer",
-        "max_pool", "mean_pool", "photonic_dot", "photonic_mac_control", "preamble_control", "preamble_detector",
+        "max_pool", "mean_pool", "photonic_dot", "photonic_mac_control", "preamble_control", "preamble_finder",
         "relu", "sign_aware_adder", "sparsity_gate", "synchronous_data_streamer",
     ]  # fmt: skip
 
@@ -254,13 +254,13 @@ def test_products_are_added_or_taken_away_as_their_signs_say(play):
     assert [samples(each, 1, 8) for each in played.beats("adder_result")] == [[2 - 30], [12]]
 
 
-def test_the_preamble_detector_finds_the_place_after_enough_beats(play):
+def test_the_preamble_finder_finds_the_place_after_enough_beats(play):
     high = [1 <= lane - 3 <= 8 for lane in range(1, 17)]  # begins at place 3
     light = beat_of([200 if each else 20 for each in high], 8)
     driven = {"light_valid_i": [1, 1, 0, 1, 1], "light_data_i": [light] * 5, "restart_i": [0] * 6 + [1]}
-    played = play("preamble_detector", driven, 9, length=3)
-    assert played["preamble_detector_risen_3_o"] == [0] * 4 + [1] * 3 + [0, 0]
-    assert played["preamble_detector_locked_o"] == [0] * 4 + [1] * 3 + [0, 0]
+    played = play("preamble_finder", driven, 9, length=3)
+    assert played["preamble_finder_risen_3_o"] == [0] * 4 + [1] * 3 + [0, 0]
+    assert played["preamble_finder_locked_o"] == [0] * 4 + [1] * 3 + [0, 0]
 
 
 def test_the_loader_takes_the_lengths_of_each_layer_from_its_tables(play):
