@@ -19,17 +19,17 @@ def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
 
 def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
     """Return whether the beats move that the formulas of sums look at."""
-    for ref in summed_formulas(module):
+    for ref in summed_formulas(wiring, module):
         streams = wiring.graph.streams(ref)
         moving = [str(wiring.source(each).moves(each.index)) for each in streams]
         yield declared(wiring.counted(ref))
-        yield f"assign {wiring.counted(ref)} = {' && '.join(moving) or bit(1)};"
+        yield f"assign {wiring.counted(ref)} = {' && '.join(moving)};"
 
 
-def summed_formulas(module: Module) -> list[Ref]:
-    """Return the formulas that are samples of sums."""
+def summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
+    """Return the formulas of samples of streams that are samples of sums."""
     refs = (ref for action in module.drives(ActionKind.EMIT) for ref in action.refs if is_value(ref))
-    return list(dict.fromkeys(refs))
+    return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
 
 
 def _formula(wiring: Wiring, ref: Ref) -> Iterator[str]:

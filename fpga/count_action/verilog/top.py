@@ -71,7 +71,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
     yield from _formulas(wiring)
     yield from _streams(wiring)
     for module in wiring.datapath.modules:
-        if summed_formulas(module):
+        if summed_formulas(wiring, module):
             yield [
                 f"// Beats of {module.name} move whose samples are worked out.",
                 *moving_lines(wiring, module),
@@ -172,7 +172,7 @@ def _watched(wiring: Wiring) -> frozenset[str]:
         for action in module.drives(ActionKind.EMIT):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
             wires |= {each.wire for each in moving if each is not None}
-        for ref in summed_formulas(module):
+        for ref in summed_formulas(wiring, module):
             wires |= {wiring.source(each).moves(each.index).wire for each in wiring.graph.streams(ref)}
     return frozenset(wires)
 

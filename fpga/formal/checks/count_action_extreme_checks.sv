@@ -39,12 +39,12 @@ module count_action_extreme_checks #(
   assign number[0] = Accumulate ? number_q : '0;
 
   for (genvar i = 0; i < Samples; i++) begin : gen_samples
-    logic signed [Width:0] sample, before;
+    logic signed [Width:0] sample, former;
     logic                  beats;
 
     assign sample      = {Signed && samples_i[i*Width+Width-1], samples_i[i*Width+:Width]};
-    assign before      = {Signed && best[i][Width-1], best[i]};
-    assign beats       = take_i[i] && !(any[i] && (Minimum ? before <= sample : before >= sample));
+    assign former      = {Signed && best[i][Width-1], best[i]};
+    assign beats       = take_i[i] && !(any[i] && (Minimum ? former <= sample : former >= sample));
     assign any[i+1]    = any[i] || take_i[i];
     assign best[i+1]   = beats ? samples_i[i*Width+:Width] : best[i];
     assign place[i+1]  = beats ? number[i] : place[i];
