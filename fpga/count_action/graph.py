@@ -111,7 +111,9 @@ class Graph:
         (ref,) = operand.operands
         assert isinstance(ref, Ref)
         owner = self.datapath.module(ref.module or "")
-        return (owner.count if operand.operator == "count" else owner.target)(ref.name).width
+        if operand.operator == "count":
+            return owner.count(ref.name).width
+        return owner.target(ref.name).width
 
     def signals(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the signals that a reference looks at: itself, or those of the formula that it stands for."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeAlias, TypeVar
 
+from fpga.count_action.canonical import canonical
+
 MAX_WIDTH = 32
 """Bits of a count, a target, a number or a sample: what one register of the bus holds."""
 MAX_LANES = 1024
@@ -258,9 +260,7 @@ class Datapath:
 
     def to_json(self) -> str:
         """Return the canonical text: sorted keys, no spaces, no locations."""
-        from fpga.count_action.json_form import json_of
-
-        return json_of(self)
+        return canonical(self)
 
     @cached_property
     def digest(self) -> int:

@@ -77,7 +77,7 @@ def _leaves(datapath: Datapath, module: Module, value: Operand, check_ref: RefCh
             yield note(ref.at or module.at, "a formula refers to a formula", "Write the one into the other.")
         elif operator in STORED:
             owner = next((each for each in datapath.modules if each.name == ref.module), None)
-            known = [each.name for each in (_stored(owner, operator) if owner else ())]
+            known = _stored(owner, operator) if owner else []
             if ref.name not in known:
                 message = f"there is no {operator} {quoted(f'{ref.module}.{ref.name}')}"
                 yield note(ref.at or module.at, message, did_you_mean(ref.name, known))
@@ -85,8 +85,10 @@ def _leaves(datapath: Datapath, module: Module, value: Operand, check_ref: RefCh
             yield from check_ref(ref, module.at)
 
 
-def _stored(owner: Module, operator: str) -> tuple[object, ...]:
-    return owner.counts if operator == "count" else owner.targets
+def _stored(owner: Module, operator: str) -> list[str]:
+    if operator == "count":
+        return [each.name for each in owner.counts]
+    return [each.name for each in owner.targets]
 
 
 def _too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
