@@ -9,7 +9,7 @@ from typing import Any
 
 
 def canonical(thing: Any) -> str:
-    """Return the canonical text of frozen classes: sorted keys, no spaces, nothing that takes no part in comparisons."""
+    """Return the canonical text of frozen classes: sorted keys, no spaces, no locations."""
     return json.dumps(_plain(thing), sort_keys=True, separators=(",", ":"))
 
 

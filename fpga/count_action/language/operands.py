@@ -104,7 +104,7 @@ class Ranged:
 
     @property
     def depth(self) -> int:
-        """How deep formulas are nested in it."""
+        """The depth to which formulas are nested in it."""
         return self.value.depth
 
 
