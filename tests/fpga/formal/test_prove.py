@@ -24,7 +24,7 @@ LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 NARROW = {
     "photonic_dot": {"lanes": 4, "bits": 2, "width": 8},
     "sign_aware_adder": {"lanes": 4, "bits": 2, "width": 8},
-    "preamble_finder": {"bits": 2},
+    "preamble_finder": {"half": 2, "bits": 2, "level": 2},
 }
 """Sums of sixteen wide lanes take the prover minutes; what is counted is the same for any width."""
 
