@@ -53,7 +53,7 @@ module count_action #(
     logic             overshoots, saturates;
     logic [ValueWidth-1:0] rest;
 
-    assign overshoots = counts && (target != '0) && (value > target) && !fire_o;
+    assign overshoots = counts && (target != '0) && (value > target) && !(AtLeast && fire_o);
     assign rest       = Carry && fire_o ? value - target : value;
     assign saturates  = (Carry || !fire_o) && (rest > Largest);
 

@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant("count_action", "(saturated_q && !clear_status_i)", "1'b0", "saturates", 1),
     Mutant("count_action", "Carry && fire_o ? value - target", "Carry && fire_o ? '0", "carries", 4),
     Mutant("count_action", "(value >= target)", "(value > target)", "fires", 5),
-    Mutant("count_action", "(value > target) && !fire_o", "(value > target)", "overshoots", 5),
+    Mutant("count_action", "(value > target) && !(AtLeast && fire_o)", "(value > target)", "overshoots", 5),
     Mutant("count_action", "assign base        = '0;", "assign base        = '1;", "keeps_nothing", 3),
     Mutant(
         "count_action_targets",
