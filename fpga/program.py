@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fpga.count_action.model import Datapath, Target, datapath_from_json
+from fpga.count_action.json_form import datapath_from_json
+from fpga.count_action.model import Datapath, Target
 from fpga.errors import FpgaError
 
 Layer = Mapping[str, int]

@@ -19,7 +19,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from fpga.bus.protocol import BusUnavailable, RegisterBus
 from fpga.bus.simulated import Engine, SimulatedBus
-from fpga.count_action.model import Datapath, datapath_from_json
+from fpga.count_action.json_form import datapath_from_json
+from fpga.count_action.model import Datapath
 
 _SCHEMES = ("fastsim", "pynq", "verilator")
 

@@ -15,6 +15,7 @@
 
 from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic
+from fpga.count_action.json_form import datapath_from_json
 from fpga.count_action.load import Checked, load, parse_text
 from fpga.count_action.model import (
     Action,
@@ -25,11 +26,11 @@ from fpga.count_action.model import (
     Datapath,
     Location,
     Module,
+    Operation,
     Ref,
     Signal,
     SignalKind,
     Target,
-    datapath_from_json,
 )
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Diagnostic",
     "Location",
     "Module",
+    "Operation",
     "Ref",
     "Signal",
     "SignalKind",

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from fpga.count_action.model import Action, ActionKind, Count, Datapath, Module, Ref, SignalKind
+from fpga.count_action.expressions import STORED, Interval, bits_for, combined, interval_of_bits, leaves
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Count,
+    Datapath,
+    Module,
+    Operand,
+    Operation,
+    Ref,
+    SignalKind,
+    is_value,
+)
 from fpga.count_action.ports import samples_of
 
 KIND_OF = {
@@ -71,9 +83,50 @@ class Graph:
         """Return what `ref` points at. Raises KeyError when there is no such thing."""
         if ref.module is None:
             return self._inputs[ref.name]
+        if is_value(ref):
+            width, signed = bits_for(*self.interval(self.formula(ref)))
+            return Source(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
         lanes = samples_of(action) if action.kind in STREAMS else 1
         return Source(KIND_OF[action.kind], 1, lanes, action.width, action.signed)
+
+    def formula(self, ref: Ref) -> Operand:
+        """Return the formula that a reference stands for."""
+        return self.datapath.module(ref.module or "").value(ref)
+
+    def interval(self, operand: Operand) -> Interval:
+        """Return the values that a formula, or a part of it, can come to."""
+        if isinstance(operand, int):
+            return operand, operand
+        if isinstance(operand, Ref):
+            source = self.source(operand)
+            return interval_of_bits(source.width, signed=source.signed)
+        if operand.operator in STORED:
+            return interval_of_bits(self._stored_width(operand), signed=False)
+        if operand.operator == "valid":
+            return 0, 1
+        return combined(operand.operator, [self.interval(each) for each in operand.operands])
+
+    def _stored_width(self, operand: Operation) -> int:
+        (ref,) = operand.operands
+        assert isinstance(ref, Ref)
+        owner = self.datapath.module(ref.module or "")
+        if operand.operator == "count":
+            return owner.count(ref.name).width
+        return owner.target(ref.name).width
+
+    def signals(self, ref: Ref) -> tuple[Ref, ...]:
+        """Return the signals that a reference looks at: itself, or those of the formula that it stands for."""
+        return tuple(signals_of(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
+
+    def streams(self, ref: Ref) -> tuple[Ref, ...]:
+        """Return the streams whose samples a reference looks at."""
+        if not is_value(ref):
+            return (ref,) if self.is_stream(ref) else ()
+        found = (
+            each for operator, each in leaves(self.formula(ref)) if not operator and self.is_stream(each)
+        )
+        return tuple(dict.fromkeys(Ref(each.name, each.module, each.index) for each in found))
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether `ref` is a stream."""
@@ -81,6 +134,8 @@ class Graph:
 
     def is_pulse(self, ref: Ref) -> bool:
         """Return whether `ref` is a bit that lasts one cycle."""
+        if is_value(ref):
+            return False
         return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind is ActionKind.PULSE
 
     @cached_property
@@ -101,9 +156,11 @@ class Graph:
         for module in self.datapath.modules:
             for count in module.counts:
                 yield from self._linked(count.terms, module, count, "counts")
-                yield from self._linked((each.ref for each in count.gate), module, count, "waits for")
+                gate = (ref for each in count.gate for ref in signals_of(module, each.ref))
+                yield from self._linked(gate, module, count, "waits for")
             for action in module.actions:
-                yield from self._linked(action.refs, module, module.count(action.on), "sends")
+                samples = (ref for each in action.refs for ref in signals_of(module, each))
+                yield from self._linked(samples, module, module.count(action.on), "sends")
                 if action.clears is not None:
                     owner = self.datapath.module(action.clears[0])
                     yield Link(module, action, owner, owner.count(action.clears[1]), "clears")
@@ -126,9 +183,26 @@ def refs_of(module: Module) -> Iterator[Ref]:
     """Return everything that a module looks at."""
     for count in module.counts:
         yield from count.terms
-        yield from (condition.ref for condition in count.gate)
+        if count.aim is not None:
+            yield from signals_of(module, count.aim)
+        for condition in count.gate:
+            yield from signals_of(module, condition.ref)
     for action in module.actions:
-        yield from action.refs
+        for ref in action.refs:
+            yield from signals_of(module, ref)
+
+
+def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
+    """Return the signals that a reference of a module looks at."""
+    if module is None or not is_value(ref):
+        yield ref
+        return
+    yield from (each for operator, each in leaves(module.value(ref)) if operator not in STORED)
+
+
+def clear_wins(module: Module, flag: str) -> bool:
+    """Return whether a flag that is set and cleared in one cycle becomes 0 (R9)."""
+    return any(each.wins and each.output == flag for each in module.drives(ActionKind.CLEAR_FLAG))
 
 
 def can_stall(module: Module) -> bool:

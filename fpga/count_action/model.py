@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
+
+from fpga.count_action.canonical import canonical
 
 MAX_WIDTH = 32
 """Bits of a count, a target, a number or a sample: what one register of the bus holds."""
 MAX_LANES = 1024
 """Streams, flags or samples under one name."""
+ADDED = {"added": True}
+"""Fields that older datapaths do not have: left out of their canonical text where they have their default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,25 @@ class Ref:
         return f"{where}{self.name}[{self.index}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A formula: an operator and what it is applied to, worked out without loss in every cycle (R13).
+
+    Operators are `+ - max min`, the comparisons `== != < <= > >=`, `and or not`, `if` (condition, value, other
+    value), `table` (index, first entry, further entries; 0 behind the last), and what a reference means other than its
+    sample: `valid` (of a stream), `count` and `target` (the register of a count, a target in force).
+    """
+
+    operator: str
+    operands: tuple[Operand, ...]
+
+
+Operand: TypeAlias = Ref | Operation | int
+
+VALUE = "#"
+"""Beginning of the names of formulas in references: `Ref("#0", "m")` is the first of the `values` of module m."""
+
+
 class CountKind(enum.Enum):
     """State that a count keeps from one cycle to the next (R1)."""
 
@@ -115,16 +137,23 @@ class Count:
     gate: tuple[Condition, ...] = ()
     width: int = 16
     at: Location | None = field(default=None, compare=False)
+    aim: Ref | None = field(default=None, metadata=ADDED)
+    """A formula that says what is to be reached, in place of `target`, which is then the first that it looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A number to reach; `reset` is what it is until a driver writes another. 0: never (R3)."""
+    """A number to reach; `reset` is what it is until a driver writes another. 0: never (R3).
+
+    With `at_least` a count that is above it fires as well; with `carry` what is above it stays in the count (R16).
+    """
 
     name: str
     reset: int
     width: int = 16
     at: Location | None = field(default=None, compare=False)
+    at_least: bool = field(default=False, metadata=ADDED)
+    carry: bool = field(default=False, metadata=ADDED)
 
 
 class ActionKind(enum.Enum):
@@ -133,7 +162,10 @@ class ActionKind(enum.Enum):
     STREAM = "stream"
     """A beat of the samples `refs`, as they stood in the cycle of the fire."""
     EMIT = "emit"
-    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included."""
+    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
+
+    With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
+    """
     PULSE = "pulse"
     """One bit, for one cycle."""
     SET = "set"
@@ -164,6 +196,12 @@ class Action:
     modulo: int = 0
     clears: tuple[str, str] | None = None
     """Module and count."""
+    reduction: str = field(default="sum", metadata=ADDED)
+    """Of EMIT: `sum`, `max` or `min`."""
+    with_index: bool = field(default=False, metadata=ADDED)
+    """Of EMIT: the beat has the index of the largest or smallest sample, too."""
+    wins: bool = field(default=False, metadata=ADDED)
+    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
     at: Location | None = field(default=None, compare=False)
 
 
@@ -176,6 +214,8 @@ class Module:
     targets: tuple[Target, ...]
     actions: tuple[Action, ...]
     at: Location | None = field(default=None, compare=False)
+    values: tuple[Operand, ...] = field(default=(), metadata=ADDED)
+    """Formulas that counts and actions of this module refer to."""
 
     def count(self, name: str) -> Count:
         """Return the count of that name. Raises KeyError."""
@@ -184,6 +224,10 @@ class Module:
     def target(self, name: str) -> Target:
         """Return the target of that name. Raises KeyError."""
         return _named(self.targets, name)
+
+    def value(self, ref: Ref) -> Operand:
+        """Return the formula that a reference stands for. Raises IndexError and ValueError when there is none."""
+        return self.values[int(ref.name.removeprefix(VALUE))]
 
     def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
         """Return the actions of these kinds, in the order of the text."""
@@ -216,7 +260,7 @@ class Datapath:
 
     def to_json(self) -> str:
         """Return the canonical text: sorted keys, no spaces, no locations."""
-        return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
+        return canonical(self)
 
     @cached_property
     def digest(self) -> int:
@@ -232,58 +276,13 @@ class _Named(Protocol):
 _T = TypeVar("_T", bound=_Named)
 
 
+def is_value(ref: Ref) -> bool:
+    """Return whether a reference stands for a formula of its module."""
+    return ref.name.startswith(VALUE)
+
+
 def _named(things: tuple[_T, ...], name: str) -> _T:
     for thing in things:
         if thing.name == name:
             return thing
     raise KeyError(f"no {name!r}; there are: {', '.join(thing.name for thing in things)}")
-
-
-def _plain(thing: Any) -> Any:
-    if isinstance(thing, enum.Enum):
-        return thing.value
-    if is_dataclass(thing):
-        return {each.name: _plain(getattr(thing, each.name)) for each in fields(thing) if each.compare}
-    if isinstance(thing, tuple):
-        return [_plain(each) for each in thing]
-    return thing
-
-
-def datapath_from_json(text: str) -> Datapath:
-    """Read what `Datapath.to_json` has written. Raises ValueError when it is not that."""
-    try:
-        data = json.loads(text)
-        return Datapath(
-            name=data["name"],
-            inputs=tuple(_signal(each) for each in data["inputs"]),
-            modules=tuple(_module(each) for each in data["modules"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a datapath: {error!r}. Write it with Datapath.to_json().") from error
-
-
-def _signal(data: dict[str, Any]) -> Signal:
-    return Signal(**{**data, "kind": SignalKind(data["kind"])})
-
-
-def _module(data: dict[str, Any]) -> Module:
-    return Module(
-        name=data["name"],
-        counts=tuple(_count(each) for each in data["counts"]),
-        targets=tuple(Target(**each) for each in data["targets"]),
-        actions=tuple(_action(each) for each in data["actions"]),
-    )
-
-
-def _refs(data: list[dict[str, Any]]) -> tuple[Ref, ...]:
-    return tuple(Ref(**each) for each in data)
-
-
-def _count(data: dict[str, Any]) -> Count:
-    gate = tuple(Condition(Ref(**each["ref"]), each["negated"]) for each in data["gate"])
-    return Count(**{**data, "kind": CountKind(data["kind"]), "terms": _refs(data["terms"]), "gate": gate})
-
-
-def _action(data: dict[str, Any]) -> Action:
-    clears = tuple(data["clears"]) if data["clears"] else None
-    return Action(**{**data, "kind": ActionKind(data["kind"]), "refs": _refs(data["refs"]), "clears": clears})

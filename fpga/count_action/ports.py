@@ -88,7 +88,9 @@ def _streams(actions: tuple[Action, ...]) -> Iterator[Action]:
 
 def samples_of(action: Action) -> int:
     """Return the samples in a beat of a STREAM or EMIT action."""
-    return len(action.refs) if action.kind is ActionKind.STREAM else 1
+    if action.kind is ActionKind.STREAM:
+        return len(action.refs)
+    return 2 if action.with_index else 1
 
 
 def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:

@@ -40,6 +40,14 @@ def _sum(**parameters: object) -> Proven:
     return Proven("count_action_sum", parameters, hidden, extra)
 
 
+def _extreme(**parameters: object) -> Proven:
+    accumulate = parameters["Accumulate"] == "1'b1"
+    registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
+    hidden = {port: (f"gen_accumulate.{port[:-2]}_q", bits) for port, bits in registers.items()}
+    extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
+    return Proven("count_action_extreme", parameters, hidden if accumulate else {}, extra)
+
+
 _LANES = {"Lanes": 4, "Width": 4}
 
 PROVEN = (
@@ -47,12 +55,21 @@ PROVEN = (
     Proven("count_action", {"Accumulate": "1'b1", "Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
     Proven("count_action", {"Accumulate": "1'b1", "Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
     Proven("count_action", {"Accumulate": "1'b0", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
+    Proven(
+        "count_action",
+        {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},
+    ),
+    Proven("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
     Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
     Proven("count_action_ones", {"Bits": 16, "Width": 5}),
     Proven("count_action_beat", {"Width": 16}),
     _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b1"),
     _sum(Samples=4, SampleWidth=4, SampleSigned="1'b0", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b0"),
     _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=6, Accumulate="1'b0", Shift=0, Signed="1'b1"),
+    _extreme(Samples=3, Width=4, Accumulate="1'b1", Shift=1, Signed="1'b1", Minimum="1'b0", WithIndex="1'b1"),
+    _extreme(Samples=2, Width=4, Accumulate="1'b1", Shift=0, Signed="1'b0", Minimum="1'b1", WithIndex="1'b0"),
+    _extreme(Samples=4, Width=3, Accumulate="1'b0", Shift=0, Signed="1'b1", Minimum="1'b1", WithIndex="1'b1"),
+    Proven("count_action_flag", {"ClearWins": "1'b1"}),
     Proven("count_action_flag"),
     Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
     Proven("adder_tree", {"Stages": 2, "Width": 4}),

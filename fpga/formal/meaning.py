@@ -18,8 +18,10 @@ from fpga.count_action.model import (
     Module,
     Ref,
     SignalKind,
+    is_value,
 )
 from fpga.count_action.ports import Ports, consumed_streams, ports_of
+from fpga.formal.formulas import FORMULA_WIDTH, Formulas
 
 STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 ALWAYS = "1'b1"
@@ -75,6 +77,7 @@ class Meaning:
         inside = consumed_streams(self.datapath)
         for module in self.datapath.modules:
             yield f"logic stall_{module.name};"
+            yield from self.formulas.lines(module)
         for module, action in streams:
             name = f"{module.name}_{action.output}"
             taken_inside = (module.name, action.output) in inside
@@ -88,8 +91,15 @@ class Meaning:
 
     # ---- References
 
+    @cached_property
+    def formulas(self) -> Formulas:
+        """The formulas of the modules, written a second time."""
+        return Formulas(self)
+
     def is_stream(self, ref: Ref) -> bool:
         """Return whether beats move there."""
+        if is_value(ref):
+            return False
         if ref.module is None:
             return self.datapath.input(ref.name).kind is SignalKind.STREAM
         return self._driver(ref).kind in STREAMS
@@ -112,7 +122,9 @@ class Meaning:
         return f"({self.valid(ref)} && {ready})"
 
     def sample(self, ref: Ref) -> Bits:
-        """Return a sample of a beat; or the flag or number itself, which has no sign."""
+        """Return a sample of a beat; or the flag, the number or the formula itself."""
+        if is_value(ref):
+            return Bits(self.formulas.wire(ref), 0, FORMULA_WIDTH, signed=True)
         if ref.module is None:
             signal = self.datapath.input(ref.name)
             lanes, width, signed = signal.lanes, signal.width, signal.signed
@@ -134,6 +146,21 @@ class Meaning:
         """Return the register of a count."""
         before = list(self.datapath.counts())[: self.place(module, count.name)]
         return Bits("count_o", sum(each.width for _, each in before), count.width)
+
+    def target(self, module: Module, name: str) -> Bits:
+        """Return a target in force."""
+        low = 0
+        for owner, target in self.datapath.targets():
+            if (owner.name, target.name) == (module.name, name):
+                return Bits("\\dut.target ", low, target.width)
+            low += target.width
+        raise KeyError(f"module {module.name!r} has no target {name!r}")
+
+    def reached(self, module: Module, count: Count) -> Bits:
+        """Return what a count is to reach: a target in force, or what a formula makes of some."""
+        if count.aim is None:
+            return self.target(module, count.target)
+        return Bits(self.formulas.wire(count.aim), 0, INCREMENT_WIDTH)
 
     def fire(self, module: Module, count: str) -> str:
         """Return whether a count fires: the port, which the checks of that count hold to its rule."""
@@ -178,8 +205,9 @@ class Meaning:
 
     def taken(self, module: Module, count: Count, ref: Ref) -> str:
         """Return whether a sample is added in this cycle (R11)."""
-        counts = f"!stall_{module.name} && {self.enabled(count)}"
-        return f"{counts} && {self.moves(ref)}" if self.is_stream(ref) else counts
+        streams = self.formulas.streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
+        counts = f"!stall_{module.name} && ({self.enabled(count)})"
+        return " && ".join([counts, *map(self.moves, streams)])
 
 
 def _one_stream(one: Ref, other: Ref) -> bool:

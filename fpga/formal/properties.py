@@ -25,7 +25,7 @@ PROPERTIES = (
         "a count goes on by its increment, begins again after a fire, and stays at its largest value (R2, R10)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
-            "count_action.keeps_nothing", "count_action_ones.counts",
+            "count_action.keeps_nothing", "count_action.carries", "count_action_ones.counts",
         ),
     ),
     Property("clear", "a clear empties its count in the next cycle (R5)", ("count_action.clears",)),
@@ -50,10 +50,11 @@ PROPERTIES = (
     ),
     Property(
         "data",
-        "a beat holds the samples, or the sum of the samples, of its fire (R6, R11)",
+        "a beat holds the samples of its fire, or the sum, the largest or the smallest of those counted (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.adds",
-            "count_action_sum.sums",
+            "count_action_sum.sums", "count_action_extreme.keeps", "count_action_extreme.numbers",
+            "count_action_extreme.chooses",
         ),
     ),
     Property(

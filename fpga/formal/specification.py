@@ -13,9 +13,11 @@ from functools import cached_property
 
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.formal.blocks import BEGINNING, checks_sources
-from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Bits, Meaning, concatenated
+from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
 from fpga.hdl.design import design_of
 
+_EXTREME = {"any": 1, "best": 0, "index": 0, "counted": 0}
+"""Registers of an extreme sample with their bits; 0: those of the sample."""
 _CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
 
 
@@ -97,7 +99,8 @@ class Specification:
         flags: set[str] = set()
         for action in module.actions:
             if action.kind is ActionKind.EMIT:
-                yield self._sum(module, action)
+                sums = action.reduction == "sum"
+                yield self._sum(module, action) if sums else self._extreme(module, action)
             if action.kind in STREAMS:
                 yield self._beat(module, action)
             elif action.kind is ActionKind.ADVANCE:
@@ -109,13 +112,15 @@ class Specification:
     def _count(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
         place = meaning.place(module, count.name)
-        target = _target(self.datapath, module, count)
+        target = meaning.reached(module, count)
         increment = f"increment_{place}"
         parameters = {
             "Accumulate": _bit(count.kind is CountKind.ACCUMULATE),
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
             "TargetWidth": target.width,
+            "AtLeast": _bit(module.target(count.target).at_least),
+            "Carry": _bit(module.target(count.target).carry),
         }
         ports = {
             **_CLOCKED,
@@ -175,6 +180,38 @@ class Specification:
         before += [] if level else [_hidden(register, action.width)]
         return Check("count_action_sum", module.name, action.output, parameters, ports, tuple(before))
 
+    def _extreme(self, module: Module, action: Action) -> Check:
+        """Return the checks of a largest or smallest sample, looked at as those of a sum."""
+        meaning, count = self.meaning, module.count(action.on)
+        level = count.kind is CountKind.LEVEL
+        name = f"{module.name}_{action.output}"
+        width = meaning.ports.output(f"{name}_data_o").width
+        parameters = {
+            "Samples": len(action.refs),
+            "Width": action.width,
+            "Accumulate": _bit(not level),
+            "Shift": action.shift,
+            "Signed": _bit(action.signed),
+            "Minimum": _bit(action.reduction == "min"),
+            "WithIndex": _bit(action.with_index),
+        }
+        fire = meaning.fire(module, count.name)
+        ports: dict[str, object] = {
+            **_CLOCKED,
+            "clear_i": f"{fire} || {meaning.cleared(module, count)}",
+            "take_i": concatenated(f"({meaning.taken(module, count, ref)})" for ref in action.refs),
+            "samples_i": concatenated(meaning.sample(ref).fitted(action.width) for ref in action.refs),
+            "beat_o": f"\\dut.{name}_extreme ",
+            "check_i": fire if level else ALWAYS,
+            "expected_o": f"expected_{name}",
+        }
+        before = [f"logic [{width - 1}:0] expected_{name};", _hidden(f"{name}_extreme", width)]
+        for port, bits in _EXTREME.items():
+            register = f"u_{name}_extreme.gen_accumulate.{port}_q"
+            ports[f"{port}_i"] = f"{bits or action.width}'d0" if level else f"\\dut.{register} "
+            before += [] if level else [_hidden(register, bits or action.width)]
+        return Check("count_action_extreme", module.name, action.output, parameters, ports, tuple(before))
+
     def _beat(self, module: Module, action: Action) -> Check:
         name = f"{module.name}_{action.output}"
         samples = concatenated(self.meaning.sample(ref).fitted(action.width) for ref in action.refs)
@@ -210,7 +247,8 @@ class Specification:
             "clear_i": ALWAYS if action.kind is ActionKind.PULSE else self.meaning.any_fire(clears),
             "flag_o": f"{module.name}_{action.output}_o",
         }
-        return Check("count_action_flag", module.name, action.output, {}, ports)
+        wins = any(each.wins for _, each in clears)
+        return Check("count_action_flag", module.name, action.output, {"ClearWins": _bit(wins)}, ports)
 
 
 def _targets(datapath: Datapath) -> Check:
@@ -224,15 +262,6 @@ def _targets(datapath: Datapath) -> Check:
         "target_o": "\\dut.target ",
     }
     return Check("count_action_targets", "", "targets", parameters, ports)
-
-
-def _target(datapath: Datapath, module: Module, count: Count) -> Bits:
-    low = 0
-    for owner, target in datapath.targets():
-        if (owner.name, target.name) == (module.name, count.target):
-            return Bits("\\dut.target ", low, target.width)
-        low += target.width
-    raise KeyError(f"module {module.name!r} has no target {count.target!r}")
 
 
 def _hidden(name: str, width: int) -> str:

@@ -1,12 +1,15 @@
 // One count: when it reaches its target, it fires.
 //
 // The value compared is the base plus the increment of this cycle (R1). The base of an accumulating
-// count is a register; that of a level count is 0. Rules R1..R12: docs/reference/count-action.md.
+// count is a register; that of a level count is 0. AtLeast: a value above the target fires, too; Carry: what is above
+// it stays in the count (R16). Rules R1..R12: docs/reference/count-action.md.
 module count_action #(
   parameter bit Accumulate = 1'b1,
   parameter int Width = 16,
   parameter int IncrementWidth = 1,
-  parameter int TargetWidth = 16
+  parameter int TargetWidth = 16,
+  parameter bit AtLeast = 1'b0,
+  parameter bit Carry = 1'b0
 ) (
   input  logic                      clk_i,
   input  logic                      rst_i,
@@ -33,7 +36,7 @@ module count_action #(
   assign counts    = enable_i && !stall_i && (increment_i != '0);
   assign increment = counts ? {{(ValueWidth - IncrementWidth) {1'b0}}, increment_i} : '0;
   assign value     = {{(ValueWidth - Width) {1'b0}}, base} + increment;
-  assign fire_o    = counts && (value == target);
+  assign fire_o    = counts && (AtLeast ? (target != '0) && (value >= target) : (value == target));
   assign count_o   = base;
 
   if (ValueWidth > TargetWidth) begin : gen_narrow_target
@@ -48,14 +51,23 @@ module count_action #(
     logic [Width-1:0] count_q;
     logic             overshoot_q, saturated_q;
     logic             overshoots, saturates;
+    logic [ValueWidth-1:0] rest;
 
-    assign overshoots = counts && (target != '0) && (value > target);
-    assign saturates  = !fire_o && (value > Largest);
+    assign overshoots = counts && (target != '0) && (value > target) && !(AtLeast && fire_o);
+    assign rest       = Carry && fire_o ? value - target : value;
+    assign saturates  = (Carry || !fire_o) && (rest > Largest);
 
-    always_ff @(posedge clk_i) begin
-      if (rst_i || clear_i || fire_o) count_q <= '0;
-      else if (saturates) count_q <= '1;
-      else count_q <= value[Width-1:0];
+    if (Carry) begin : gen_carry
+      always_ff @(posedge clk_i) begin
+        if (rst_i || clear_i) count_q <= '0;
+        else count_q <= saturates ? '1 : rest[Width-1:0];
+      end
+    end else begin : gen_restart
+      always_ff @(posedge clk_i) begin
+        if (rst_i || clear_i || fire_o) count_q <= '0;
+        else if (saturates) count_q <= '1;
+        else count_q <= rest[Width-1:0];
+      end
     end
 
     // Sticky: an event in the cycle of clear_status_i wins (R12).

@@ -1,5 +1,8 @@
-// One bit that actions set and clear; set wins (R9). With clear_i at 1 it is a pulse of one cycle (R6).
-module count_action_flag (
+// One bit that actions set and clear; set wins, or with ClearWins clear (R9). With clear_i at 1 it is a pulse of one
+// cycle (R6).
+module count_action_flag #(
+  parameter bit ClearWins = 1'b0
+) (
   input  logic clk_i,
   input  logic rst_i,
   input  logic set_i,
@@ -11,6 +14,7 @@ module count_action_flag (
 
   always_ff @(posedge clk_i) begin
     if (rst_i) flag_q <= 1'b0;
+    else if (ClearWins) flag_q <= (set_i || flag_q) && !clear_i;
     else flag_q <= set_i || (flag_q && !clear_i);
   end
 

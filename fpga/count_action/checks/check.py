@@ -10,6 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from fpga.count_action.checks.formulas import (
+    aim_problems,
+    decided_conditions,
+    formula_problems,
+    value_problems,
+)
 from fpga.count_action.checks.rules import broken_rules
 from fpga.count_action.checks.warnings import possible_mistakes
 from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
@@ -28,6 +34,7 @@ from fpga.count_action.model import (
     Signal,
     SignalKind,
     Target,
+    is_value,
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.verilog.keywords import KEYWORDS
@@ -45,7 +52,8 @@ def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
 
 def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
     """Return what may be a mistake in a datapath that `check` finds nothing wrong with."""
-    return tuple(possible_mistakes(Graph(datapath)))
+    graph = Graph(datapath)
+    return (*possible_mistakes(graph), *decided_conditions(graph))
 
 
 def _name_clashes(datapath: Datapath) -> Diagnostics:
@@ -117,6 +125,7 @@ class _Parts:
             yield from self._count(module, count)
         for action in module.actions:
             yield from self._action(module, action)
+        yield from formula_problems(self._graph, module, self._signal)
 
     def _count(self, module: Module, count: Count) -> Diagnostics:
         yield from _bad_name("count", count.name, count.at)
@@ -130,11 +139,22 @@ class _Parts:
             yield note(count.at, message, did_you_mean(count.target, names))
         if not count.terms and not count.constant:
             yield note(count.at, f"count {quoted(count.name)} adds nothing", "Name what is to be counted.")
-        for ref in (*count.terms, *(each.ref for each in count.gate)):
-            yield from self._ref(ref, count.at)
+        for ref in count.terms:
+            yield from self._signal(ref, count.at)
+        if count.aim is not None:
+            yield from aim_problems(self._graph, module, count)
+        for condition in count.gate:
+            yield from self._ref(module, condition.ref, count.at)
 
-    def _ref(self, ref: Ref, at: Location | None) -> Diagnostics:
-        """Check that a reference points at something."""
+    def _ref(self, module: Module, ref: Ref, at: Location | None) -> Diagnostics:
+        """Check that a reference points at a formula of its module, or at a signal."""
+        if is_value(ref) and ref.module == module.name:
+            yield from value_problems(module, ref, at)
+        else:
+            yield from self._signal(ref, at)
+
+    def _signal(self, ref: Ref, at: Location | None) -> Diagnostics:
+        """Check that a reference points at a signal."""
         at = ref.at or at
         if ref.module is None:
             if ref.name not in self._signals:
@@ -165,7 +185,7 @@ class _Parts:
             return
         yield from _bad_name(what, action.output, action.at)
         for ref in action.refs:
-            yield from self._ref(ref, action.at)
+            yield from self._ref(module, ref, action.at)
         widest = 1 if action.kind in _BITS else MAX_WIDTH
         yield from _in_range(f"width of {what} {quoted(action.output)}", action.width, 1, widest, action.at)
         yield from _SHAPES.get(action.kind, _nothing)(action)
@@ -256,6 +276,9 @@ def _stream(action: Action) -> Diagnostics:
         yield from _in_range(
             f"shift of sum {quoted(action.output)}", action.shift, 0, MAX_WIDTH - 1, action.at
         )
+        if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
+            message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
+            yield note(action.at, f"{message} is not possible", "There are sum, max and min.")
 
 
 def _number(action: Action) -> Diagnostics:

@@ -9,7 +9,17 @@ from collections.abc import Iterator
 
 from fpga.count_action.diagnostics import Diagnostic, note, quoted
 from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
-from fpga.count_action.model import Action, ActionKind, Count, CountKind, Module, Ref, SignalKind, Target
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Module,
+    Ref,
+    SignalKind,
+    Target,
+    is_value,
+)
 
 Diagnostics = Iterator[Diagnostic]
 
@@ -131,7 +141,7 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
         yield note(count.at, message, f"Write `width {need}`." if need <= 32 else "Add less at a time.")
         return
     target = module.target(count.target)
-    if target.reset:
+    if target.reset and count.aim is None:
         yield from _reach_target(count, target, most)
 
 
@@ -142,13 +152,13 @@ def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
         if target.reset > most:
             message = f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
             yield note(at, message, "Lower the target, or write `over cycles`.")
-        elif target.reset < count.constant:
+        elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is never below {count.constant}: it is never reached (R1)"
             yield note(at, message, "Raise the target.")
     elif target.reset > 2**count.width - 1 + most:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
-    elif not count.terms and target.reset % count.constant:
+    elif not count.terms and target.reset % count.constant and not target.at_least:
         message = (
             f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
         )
@@ -199,9 +209,13 @@ def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str
 
 
 def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
-    """Return whether a signal can ever be other than 0."""
-    return ref.module is None or any(
-        (module.name, action.on) in alive
-        for module, action in graph.drivers[ref.module, ref.name]
-        if action.kind is not ActionKind.CLEAR_FLAG
+    """Return whether a signal can ever be other than 0; of a formula that is not looked into."""
+    return (
+        ref.module is None
+        or is_value(ref)
+        or any(
+            (module.name, action.on) in alive
+            for module, action in graph.drivers[ref.module, ref.name]
+            if action.kind is not ActionKind.CLEAR_FLAG
+        )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
 from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.expressions import leaves
 from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
 from fpga.count_action.model import ActionKind, Count, CountKind, Module
 
@@ -13,6 +14,8 @@ def possible_mistakes(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         yield from _overshoot(graph, module, count)
         yield from _missed_pulses(graph, module, count)
+        yield from _waiting_beats(graph, module, count)
+        yield from _contradictions(count)
     yield from _uncounted_samples(graph)
     yield from _unused(graph)
     yield from _endless(graph)
@@ -22,20 +25,53 @@ def possible_mistakes(graph: Graph) -> Diagnostics:
 def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:
     most = largest_increment(graph, count)
     target = module.target(count.target)
-    if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset:
+    if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset or target.at_least:
         return
     message = (
         f"count {quoted(count.name)} can go up by {most} in one cycle and jump over its target {quoted(target.name)};"
         " it then goes on without firing (R4)"
     )
-    yield note(count.at, message, "Make sure that it cannot, or watch its bit `overshoot`.")
+    yield note(count.at, message, "Make sure that it cannot, watch its bit `overshoot`, or write `at least`.")
+
+
+def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    """Report level counts that more beats than their target keep from firing, or that fire without some of them."""
+    streams = [term for term in dict.fromkeys(count.terms) if graph.is_stream(term)]
+    target = module.target(count.target)
+    if count.kind is not CountKind.LEVEL or len(streams) < 2 or not target.reset or count.aim is not None:
+        return
+    name, reset = quoted(count.name), target.reset
+    if len(streams) + count.constant > reset and not target.at_least:
+        first = ", ".join(f"{shown(ref)}[{ref.index}].valid" for ref in streams[: reset - count.constant + 1])
+        message = (
+            f"level count {name} never fires again once {first} are 1 together: the sum is above its target"
+            f" {reset}, and beats that wait stay (R7)"
+        )
+        yield note(count.at, message, "Count all of them (raise the target), or write `at least`.")
+    sent = {stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs}
+    if reset - count.constant < len(streams) and len(sent & {stream_of(ref) for ref in streams}) > 1:
+        message = (
+            f"level count {name} fires with {reset} of {len(streams)} beats, and the samples of all are sent:"
+            " those of the others are not valid"
+        )
+        yield note(count.at, message, f"Let the target be {len(streams) + count.constant}.")
+
+
+def _contradictions(count: Count) -> Diagnostics:
+    asked = {(each.ref.module, each.ref.name, each.ref.index, each.negated) for each in count.gate}
+    for condition in count.gate:
+        ref = condition.ref
+        if not condition.negated and (ref.module, ref.name, ref.index, True) in asked:
+            message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
+            yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
 
 
 def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
-        if can_stall(module) and graph.is_pulse(condition.ref):
+        pulses = [ref for ref in graph.signals(condition.ref) if graph.is_pulse(ref)]
+        if can_stall(module) and pulses:
             message = (
-                f"count {quoted(count.name)} waits for the pulse {quoted(shown(condition.ref))}, and module"
+                f"count {quoted(count.name)} waits for the pulse {quoted(shown(pulses[0]))}, and module"
                 f" {quoted(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
             )
             yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
@@ -45,8 +81,8 @@ def _uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.actions:
             taken = {stream_of(term) for term in module.count(action.on).terms}
-            for ref in action.refs:
-                if graph.is_stream(ref) and stream_of(ref) not in taken:
+            for ref in (stream for each in action.refs for stream in graph.streams(each)):
+                if stream_of(ref) not in taken:
                     message = (
                         f"{quoted(action.output)} sends samples of {quoted(shown(ref))}, whose beats"
                         f" {quoted(action.on)} does not count"
@@ -68,10 +104,17 @@ def _unused(graph: Graph) -> Diagnostics:
                 f"nothing looks at input {quoted(signal.name)}",
                 "Leave it away if it is not needed.",
             )
+    compared = {
+        (ref.module, ref.name)
+        for module in graph.datapath.modules
+        for value in module.values
+        for operator, ref in leaves(value)
+        if operator == "target"
+    }
     for module in graph.datapath.modules:
         wanted = {count.target for count in module.counts}
         for target in module.targets:
-            if target.name not in wanted:
+            if target.name not in wanted and (module.name, target.name) not in compared:
                 yield note(target.at, f"no count has the target {quoted(target.name)}", "Leave it away.")
 
 

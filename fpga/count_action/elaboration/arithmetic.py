@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
-from fpga.count_action.language.syntax import Index, Integer, Number, Operation, Range, Reference
+from fpga.count_action.language.operands import (
+    Formula,
+    Index,
+    Integer,
+    Number,
+    Operand,
+    Operation,
+    Range,
+    Ranged,
+    Reference,
+)
 from fpga.count_action.model import MAX_LANES, Location
 
 LARGEST = 2**40
@@ -54,16 +64,31 @@ def _value_of(reference: Reference, values: Values) -> int:
     raise Refused(reference.at, message, f"{did_you_mean(name, values)} {hint}".strip())
 
 
-def names_in(number: Number | None) -> Iterator[str]:
-    """Return the plain names in a number, those in the indices of its signals included."""
+def names_in(number: Number | Operand | None) -> Iterator[str]:
+    """Return the plain names in a number or a formula, those in the indices of its signals included."""
     if isinstance(number, Operation):
         yield from names_in(number.left)
         yield from names_in(number.right)
+    elif isinstance(number, Formula):
+        for each in number.operands:
+            yield from names_in(each)
+    elif isinstance(number, Ranged):
+        yield from names_in(number.value)
     elif isinstance(number, Reference):
         if number.plain is not None:
             yield number.plain
         for part in number.parts:
             yield from names_in(part.index)
+
+
+def indices_in(operand: Operand) -> Iterator[Index]:
+    """Return the indices that ranges in a formula have."""
+    if isinstance(operand, Ranged):
+        yield operand.over
+        yield from indices_in(operand.value)
+    elif isinstance(operand, Formula):
+        for each in operand.operands:
+            yield from indices_in(each)
 
 
 def span_of(span: Range | Index, values: Values) -> range:

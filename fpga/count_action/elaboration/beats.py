@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fpga.count_action.diagnostics import Refused, Report, quoted
-from fpga.count_action.elaboration.flat import FlatAction, FlatInput, FlatModule, FlatReference
-from fpga.count_action.elaboration.names import KIND_OF_VERB, Names, Output
+from fpga.count_action.elaboration.flat import (
+    FlatAction,
+    FlatFormula,
+    FlatInput,
+    FlatModule,
+    FlatOperand,
+    FlatReference,
+)
+from fpga.count_action.elaboration.names import KIND_OF_VERB, Names, Output, Stored
+from fpga.count_action.elaboration.targets import width_of_target
+from fpga.count_action.expressions import Interval, bits_for, combined, interval_of_bits
 from fpga.count_action.language.defaults import EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.model import Ref, SignalKind
 
@@ -85,16 +94,36 @@ class Beats:
         if action.verb in {"pulse", "set"}:
             return Beat(1, 1, signed=False)
         module = self._names.modules[driven.module]
-        sources = [self._source(module, reference) for reference in action.samples]
+        sources = [self._shape_of(module, operand) for operand in action.samples]
         signed = beat_signed(source.signed for source in sources) if action.sign is None else action.sign
         if action.verb == "emit":
-            return Beat(1, EMIT_WIDTH if action.width is None else action.width, signed)
+            lanes = 2 if action.with_index else 1
+            return Beat(lanes, EMIT_WIDTH if action.width is None else action.width, signed)
         lanes = sum(
-            source.lanes if reference.lane is None else 1
-            for reference, source in zip(action.samples, sources, strict=True)
+            1 if isinstance(operand, FlatReference) and operand.lane is not None else source.lanes
+            for operand, source in zip(action.samples, sources, strict=True)
         )
         width = beat_width(source.width for source in sources) if action.width is None else action.width
         return Beat(lanes, width, signed)
+
+    def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Beat:
+        """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
+        if isinstance(operand, FlatReference) and self._names.stored(module, operand, inner=False) is None:
+            return self._source(module, operand)
+        width, signed = bits_for(*self._interval(module, operand))
+        return Beat(1, width, signed)
+
+    def _interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
+        if isinstance(operand, int):
+            return operand, operand
+        if isinstance(operand, FlatFormula):
+            return combined(operand.operator, [self._interval(module, each) for each in operand.operands])
+        if stored := self._names.stored(module, operand, inner=True):
+            return interval_of_bits(_stored_width(self._names.modules[stored.module], stored), signed=False)
+        if operand.suffix == "valid":
+            return 0, 1
+        source = self._source(module, operand)
+        return interval_of_bits(source.width, signed=source.signed)
 
     def _source(self, module: FlatModule, reference: FlatReference) -> Beat:
         found = self._names.meaning(module, reference)
@@ -129,6 +158,13 @@ class Beats:
             )
             raise Refused(reference.at, message, "Lanes are declared: stream NAME of 16 lanes of 8 bits.")
         yield Ref(name, owner, index, reference.lane - base, reference.at)
+
+
+def _stored_width(module: FlatModule, stored: Stored) -> int:
+    if stored.operator == "count":
+        return next(each.width for each in module.counts if each.name == stored.name)
+    target = next(each for each in module.targets if each.name == stored.name)
+    return width_of_target(target, module)
 
 
 def _shape(beat: Beat) -> str:

@@ -176,13 +176,13 @@ def _extent(known: _Known) -> tuple[int, int]:
 
 def _suspect(name: str, known: _Known, candidates: list[str], report: Report) -> None:
     close = near(name, candidates)
-    if close and _one_slip(name, close):
+    if close and one_slip(name, close):
         message = f"{quoted(name)} is declared nowhere and is much like {quoted(close)}"
         hint = f"Write {quoted(close)} if that is meant; otherwise declare {quoted(name)} in `inputs`."
         report.warnings.append(note(known.first, message, hint))
 
 
-def _one_slip(one: str, other: str) -> bool:
+def one_slip(one: str, other: str) -> bool:
     """Return whether two names differ as a misspelling does: not only by digits, and by little."""
     letters = ["".join(char for char in name.casefold() if not char.isdigit()) for name in (one, other)]
     if letters[0] == letters[1] or min(map(len, letters)) < 3:

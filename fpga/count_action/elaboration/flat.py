@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from fpga.count_action.language.operands import Operator
 from fpga.count_action.language.syntax import Verb, Wire
 from fpga.count_action.model import CountKind, Location, SignalKind
 
@@ -33,6 +35,27 @@ class FlatReference:
 
 
 @dataclass(frozen=True, slots=True)
+class FlatFormula:
+    """A formula with its numbers worked out and its ranges written out."""
+
+    operator: Operator
+    operands: tuple[FlatOperand, ...]
+    at: Location
+
+
+FlatOperand: TypeAlias = FlatReference | FlatFormula | int
+
+
+def references_in(operand: FlatOperand) -> Iterator[FlatReference]:
+    """Return the references in a formula."""
+    if isinstance(operand, FlatReference):
+        yield operand
+    elif isinstance(operand, FlatFormula):
+        for each in operand.operands:
+            yield from references_in(each)
+
+
+@dataclass(frozen=True, slots=True)
 class FlatInput:
     """A declared input; `span` is its range, if it has one."""
 
@@ -47,15 +70,16 @@ class FlatInput:
 
 @dataclass(frozen=True, slots=True)
 class FlatCount:
-    """A count; `target` is the name it gives itself."""
+    """A count; `target` is the name it gives itself, `aim` a formula in its place."""
 
     name: str
     kind: CountKind
     terms: tuple[FlatReference, ...]
     constant: int
-    gate: tuple[tuple[FlatReference, bool], ...]
+    gate: tuple[tuple[FlatOperand, bool], ...]
     width: int
     target: str | None
+    aim: FlatFormula | None
     target_at: Location
     at: Location
 
@@ -68,6 +92,9 @@ class FlatTarget:
     reset: int
     width: int | None
     at: Location
+    at_least: bool = False
+    carry: bool = False
+    in_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +105,15 @@ class FlatAction:
     name: str
     on: str | None
     on_at: Location
-    samples: tuple[FlatReference, ...]
+    samples: tuple[FlatOperand, ...]
     width: int | None
     sign: bool | None
     shift: int
     modulo: int
+    reduction: str
+    with_index: bool
     cleared: FlatReference | None
+    wins: bool
     at: Location
 
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, note, quoted
-from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, names_in
+from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quoted
+from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
+from fpga.count_action.elaboration.externals import one_slip
 from fpga.count_action.language.defaults import DEFAULT_PARAMETER
-from fpga.count_action.language.syntax import (
-    ActionText,
-    CountText,
-    FileText,
-    Index,
-    ModuleText,
-    Number,
-    Use,
-    Wire,
-)
+from fpga.count_action.language.operands import Index, Number, Operand, Ranged, Reference
+from fpga.count_action.language.syntax import ActionText, CountText, FileText, ModuleText, Use, Wire
 from fpga.count_action.model import Location
 
 MAX_MODULES = 1024
@@ -32,6 +25,8 @@ class Instance:
     values: Mapping[str, int]
     wires: Mapping[str, Wire]
     at: Location
+    index: Mapping[str, int] = field(default_factory=dict)
+    """The value of the index of a replicated instance."""
 
 
 def make_instances(
@@ -43,18 +38,18 @@ def make_instances(
     unused = dict.fromkeys(given)
     for statement in tree.statements:
         with report.part():
+            several: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
-                made = _bind(statement, statement.name, {}, {}, given, statement.at, report)
+                several = [_bind(statement, statement.name, {}, {}, given, statement.at, report)]
             elif isinstance(statement, Use):
-                made = _use(statement, {**imported, **local}, given, report)
-            else:
-                continue
-            if made.name in instances and instances[made.name].at != made.at:
-                message = f"there is already a module {quoted(made.name)} at {instances[made.name].at}"
-                raise Refused(made.at, message, "Give this one another name.")
-            instances[made.name] = made
-            for name in made.values:
-                unused.pop(name, None)
+                several = _replicated(statement, {**imported, **local}, given, report)
+            for made in several:
+                if made.name in instances and instances[made.name].at != made.at:
+                    message = f"there is already a module {quoted(made.name)} at {instances[made.name].at}"
+                    raise Refused(made.at, message, "Give this one another name.")
+                instances[made.name] = made
+                for name in made.values:
+                    unused.pop(name, None)
     _complain(unused, instances, tree, report)
     return list(instances.values())
 
@@ -79,7 +74,27 @@ def _complain(
         report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Leave it away."))
 
 
-def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report) -> Instance:
+def _replicated(
+    use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+) -> Iterator[Instance]:
+    """Return the instances that a `use` makes: one, or one for every value of its index."""
+    if use.over is None:
+        yield _use(use, modules, given, {}, report)
+        return
+    if use.over.name not in names_in(use.instance.index):
+        message = f"the index {quoted(use.over.name)} does not stand in the name of the instances"
+        raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
+    for value in span_of(use.over, {}):
+        yield _use(use, modules, given, {use.over.name: value}, report)
+
+
+def _use(
+    use: Use,
+    modules: Mapping[str, ModuleText],
+    given: Mapping[str, int],
+    index: Mapping[str, int],
+    report: Report,
+) -> Instance:
     text = modules.get(use.module)
     if text is None:
         hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
@@ -90,13 +105,16 @@ def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], 
     for argument in use.arguments:
         if argument.name in arguments:
             raise Refused(argument.at, f"{quoted(argument.name)} is given twice", "Leave one away.")
-        arguments[argument.name] = evaluate(argument.value, {})
+        arguments[argument.name] = evaluate(argument.value, index)
     wires: dict[str, Wire] = {}
     for wire in use.wires:
         if wire.name in wires:
             raise Refused(wire.at, f"{quoted(wire.name)} is wired twice", "Leave one away.")
         wires[wire.name] = wire
-    made = _bind(text, use.instance, arguments, wires, given, use.at, report)
+    name = use.instance.name
+    if use.instance.index is not None:
+        name = f"{name}_{evaluate(use.instance.index, index)}"
+    made = replace(_bind(text, name, arguments, wires, given, use.at, report), index=index)
     for argument in use.arguments:
         if argument.name not in made.values:
             hint = did_you_mean(argument.name, made.values) or "It has no parameters."
@@ -136,12 +154,24 @@ def _bind(
             given_how = "as given" if inferred in outside else "unless it is given"
             message = f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
             report.inferences.append(note(place, message))
+            _suspect(inferred, text, values, place, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
                 at, f"parameter {quoted(key)} is {value}; nothing here is as large as that", "Take less."
             )
     return Instance(name, text, values, wires, at)
+
+
+def _suspect(
+    inferred: str, text: ModuleText, values: Mapping[str, int], at: Location, report: Report
+) -> None:
+    """Warn of an inferred parameter that is much like another name in numbers: it may be misspelt."""
+    close = near(inferred, [*values, *_inferred(text)])
+    if close and one_slip(inferred, close):
+        message = f"{quoted(inferred)} is taken to be a parameter and is much like {quoted(close)}"
+        hint = f"Write {quoted(close)} if that is meant; otherwise declare `module {text.name} ({inferred} = ...)`."
+        report.warnings.append(note(at, message, hint))
 
 
 def _inferred(text: ModuleText) -> dict[str, Location]:
@@ -162,6 +192,9 @@ def _bounds(text: ModuleText) -> Iterator[Number]:
     for target in text.targets:
         if target.value is not None:
             yield target.value
+    for table in text.tables:
+        yield from (table.range.low, table.range.high)
+        yield from (each for each in table.entries if each is not None)
     for index in _indices(text):
         yield from (index.low, index.high)
 
@@ -169,8 +202,12 @@ def _bounds(text: ModuleText) -> Iterator[Number]:
 def _indices(text: ModuleText) -> Iterator[Index]:
     for count in text.counts:
         yield from _present(count.each, *(term.over for term in count.terms))
+        for condition in count.gate:
+            yield from indices_in(condition.holds)
     for action in text.actions:
-        yield from _present(action.each, *(term.over for term in action.does.samples))
+        yield from _present(action.each)
+        for sample in action.does.samples:
+            yield from indices_in(sample)
 
 
 def _present(*indices: Index | None) -> Iterator[Index]:
@@ -199,7 +236,7 @@ def _names_of_count(count: CountText) -> Iterator[str]:
     for term in count.terms:
         yield from names_in(term.value)
     for condition in count.gate:
-        yield from names_in(condition.reference)
+        yield from _names_by_themselves(condition.holds)
     yield from names_in(count.width)
 
 
@@ -209,7 +246,15 @@ def _names_of_action(action: ActionText) -> Iterator[str]:
         if label:
             yield label.name
             yield from names_in(label.index)
-    for term in does.samples:
-        yield from names_in(term.value)
+    for sample in does.samples:
+        yield from _names_by_themselves(sample)
     for number in (does.shift, does.width, does.modulo, does.cleared):
         yield from names_in(number)
+
+
+def _names_by_themselves(operand: Operand) -> Iterator[str]:
+    """Return the names in a reference; those in a formula may be parameters, or targets that are called so."""
+    if isinstance(operand, Ranged):
+        yield from _names_by_themselves(operand.value)
+    elif isinstance(operand, Reference):
+        yield from names_in(operand)

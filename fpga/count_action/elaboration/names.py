@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
 from fpga.count_action.elaboration.externals import Externals, lane_base
-from fpga.count_action.elaboration.flat import FlatAction, FlatInput, FlatModule, FlatReference
+from fpga.count_action.elaboration.flat import (
+    FlatAction,
+    FlatFormula,
+    FlatInput,
+    FlatModule,
+    FlatOperand,
+    FlatReference,
+    references_in,
+)
 from fpga.count_action.model import Location, SignalKind
 
 KIND_OF_VERB = {
@@ -23,6 +32,15 @@ KIND_OF_VERB = {
 class Output:
     """An output of a module: something that its actions drive."""
 
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A register that formulas may look at: of a count, or a target in force."""
+
+    operator: Literal["count", "target"]
     module: str
     name: str
 
@@ -66,7 +84,7 @@ class Names:
                 self.externals.declare(declared)
         for module in self.modules.values():
             self._note_declared(module)
-            for reference in _references(module):
+            for reference in self._references(module):
                 with self._report.part():
                     self._note(module, reference)
             self._note_unknown_wires(module)
@@ -125,14 +143,51 @@ class Names:
     def _note_unknown_wires(self, module: FlatModule) -> None:
         names = dict.fromkeys([each.name for each in module.inputs])
         names |= dict.fromkeys(
-            reference.name for reference in _references(module) if reference.module is None
+            reference.name for reference in self._references(module) if reference.module is None
         )
         for name, (_, wire) in module.wires.items():
             if name not in names:
                 message = f"{quoted(module.name)} has no input {quoted(name)} that could be wired"
                 self._report.error(note(wire.at, message, did_you_mean(name, names)))
 
+    def _references(self, module: FlatModule) -> Iterator[FlatReference]:
+        """Return the references of a module that are signals."""
+        for count in module.counts:
+            yield from count.terms
+            if count.aim is not None:
+                yield from self._signals_in(module, count.aim)
+            for operand, _ in count.gate:
+                yield from self._signals_in(module, operand)
+        for action in module.actions:
+            for operand in action.samples:
+                yield from self._signals_in(module, operand)
+
+    def _signals_in(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
+        inner = isinstance(operand, FlatFormula)
+        for each in references_in(operand):
+            if self.stored(module, each, inner=inner) is None:
+                yield each
+
     # ------------------------------------------------------------------------------------------ meanings
+
+    def stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
+        """Return the count or the target that a reference in a formula names; None when it names a signal.
+
+        A name by itself (not `inner`), as condition or sample, was a flag before there were formulas, and still is;
+        it is a count when there is one of that name.
+        """
+        owner = module if reference.module is None else self.modules.get(reference.module)
+        if owner is None or reference.suffix or Output(owner.name, reference.label) in self.drivers:
+            return None
+        if owner is module and (
+            reference.name in self._declared[module.name] or reference.name in module.wires
+        ):
+            return None
+        if reference.label in self.counts[owner.name]:
+            return Stored("count", owner.name, reference.label)
+        if inner and any(each.name == reference.label for each in owner.targets):
+            return Stored("target", owner.name, reference.label)
+        return None
 
     def meaning(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         """Return what drives a reference, or the external input that it is (with its name there)."""
@@ -158,6 +213,11 @@ class Names:
     def output(self, reference: FlatReference) -> Output:
         """Return the output of another module that a reference names. Raises `Refused` when there is none."""
         assert reference.module is not None
+        if reference.module not in self.modules and reference.name in {"last", "keep"}:
+            message = f"`.{reference.name}` is not in the language: streams have no packet ends"
+            raise Refused(
+                reference.at, message, "Send the end of a packet as a sample of its beats, or as a flag."
+            )
         if reference.module not in self.modules:
             hint = did_you_mean(reference.module, self.modules)
             raise Refused(reference.at, f"there is no module {quoted(reference.module)}", hint)
@@ -201,11 +261,3 @@ def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterato
 
 def _wired_names(module: FlatModule) -> set[str]:
     return {reference.name for reference, _ in module.wires.values()}
-
-
-def _references(module: FlatModule) -> Iterator[FlatReference]:
-    for count in module.counts:
-        yield from count.terms
-        yield from (reference for reference, _ in count.gate)
-    for action in module.actions:
-        yield from action.samples

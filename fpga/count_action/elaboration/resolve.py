@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
-from fpga.count_action.elaboration.beats import Beats
+from fpga.count_action.elaboration.beats import Beats, Context
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
+    FlatFormula,
     FlatInput,
     FlatModule,
+    FlatOperand,
     FlatReference,
-    FlatTarget,
 )
 from fpga.count_action.elaboration.names import Names, Output
-from fpga.count_action.language.defaults import COUNT_WIDTH
+from fpga.count_action.elaboration.targets import resolved_target, target_of
 from fpga.count_action.model import (
+    VALUE,
     Action,
     ActionKind,
     Condition,
     Count,
     Datapath,
-    Location,
     Module,
-    Target,
+    Operand,
+    Operation,
+    Ref,
 )
 
 _ACTIONS = {
@@ -55,38 +58,72 @@ class _Resolver:
     def module(self, module: FlatModule) -> Module:
         counts: list[Count] = []
         actions: list[Action] = []
+        values: list[Operand] = []
         for place, count in enumerate(module.counts):
             with self._report.part():
-                counts.append(self._count(module, count, place))
+                counts.append(self._count(module, count, place, values))
         for place, action in enumerate(module.actions):
             with self._report.part():
-                actions.append(self._action(module, action, place))
-        targets = [_target(target, counts) for target in module.targets]
-        return Module(module.name, tuple(counts), tuple(targets), tuple(actions), module.at)
+                actions.append(self._action(module, action, place, values))
+        targets = tuple(resolved_target(target, module) for target in module.targets)
+        made = tuple(values)
+        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made)
 
-    def _count(self, module: FlatModule, count: FlatCount, place: int) -> Count:
+    def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
         terms = [ref for reference in count.terms for ref in self._beats.refs(module, reference, "sum")]
+        aim = None if count.aim is None else self._refs(module, count.aim, "condition", values)[0]
         gate = [
             Condition(ref, negated)
-            for reference, negated in count.gate
-            for ref in self._beats.refs(module, reference, "condition")
+            for operand, negated in count.gate
+            for ref in self._refs(module, operand, "condition", values)
         ]
         return Count(
             name=count.name,
             kind=count.kind,
-            target=_target_of(module, count, place),
+            target=target_of(module, count, place),
             terms=tuple(terms),
             constant=count.constant,
             gate=tuple(gate),
             width=count.width,
             at=count.at,
+            aim=aim,
         )
 
-    def _action(self, module: FlatModule, action: FlatAction, place: int) -> Action:
+    def _refs(
+        self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
+    ) -> list[Ref]:
+        """Return the references that a condition or a sample comes to; a formula becomes a value of the module."""
+        if isinstance(operand, FlatReference) and self._names.stored(module, operand, inner=False) is None:
+            return list(self._beats.refs(module, operand, context))
+        (value,) = self._operands(module, operand)
+        values.append(value)
+        at = None if isinstance(operand, int) else operand.at
+        return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=at)]
+
+    def _operands(self, module: FlatModule, operand: FlatOperand, *, several: bool = False) -> list[Operand]:
+        """Return what an operand stands for: one thing, or (of `max` and `min`) all lanes of a beat."""
+        if isinstance(operand, int):
+            return [operand]
+        if isinstance(operand, FlatFormula):
+            many = operand.operator in {"max", "min"}
+            parts = [part for each in operand.operands for part in self._operands(module, each, several=many)]
+            return [Operation(operand.operator, tuple(parts))]
+        if stored := self._names.stored(module, operand, inner=True):
+            return [Operation(stored.operator, (Ref(stored.name, stored.module, at=operand.at),))]
+        if operand.suffix == "valid":
+            refs = self._beats.refs(module, operand, "condition")
+            return [Operation("valid", (ref,)) for ref in refs]
+        found = list(self._beats.refs(module, operand, "sample"))
+        if len(found) > 1 and not several:
+            message = f"{quoted(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
+            raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
+        return list(found)
+
+    def _action(self, module: FlatModule, action: FlatAction, place: int, values: list[Operand]) -> Action:
         on = _count_of(module, action, place)
         if action.cleared is not None:
-            return self._clear(module, action.cleared, on, action.at)
-        refs = [ref for reference in action.samples for ref in self._beats.refs(module, reference, "sample")]
+            return self._clear(module, action.cleared, on, action)
+        refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         return Action(
             kind=_ACTIONS[action.verb],
@@ -97,10 +134,12 @@ class _Resolver:
             signed=beat.signed,
             shift=action.shift,
             modulo=action.modulo,
+            reduction=action.reduction,
+            with_index=action.with_index,
             at=action.at,
         )
 
-    def _clear(self, module: FlatModule, reference: FlatReference, on: str, at: Location) -> Action:
+    def _clear(self, module: FlatModule, reference: FlatReference, on: str, action: FlatAction) -> Action:
         if reference.suffix:
             raise Refused(
                 reference.at,
@@ -109,39 +148,23 @@ class _Resolver:
             )
         driver = self._names.drivers.get(Output(module.name, reference.label))
         if reference.module is None and driver is not None and driver.verb == "set":
-            return Action(ActionKind.CLEAR_FLAG, on, reference.label, at=at)
+            return Action(ActionKind.CLEAR_FLAG, on, reference.label, at=action.at, wins=action.wins)
+        if action.wins:
+            raise Refused(
+                action.at, "only the clear of a flag can win: nothing sets a count", "Leave `wins` away."
+            )
         owner = module if reference.module is None else self._names.modules.get(reference.module)
         if owner is None:
             hint = did_you_mean(str(reference.module), self._names.modules)
             raise Refused(reference.at, f"there is no module {quoted(str(reference.module))}", hint)
         if reference.label in self._names.counts[owner.name]:
-            return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=at)
+            return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=action.at)
         flags = [each.name for each in module.actions if each.verb == "set"] if owner is module else []
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
             hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."
         message = f"{quoted(str(reference))} is neither a count nor a flag that {quoted(module.name)} sets"
         raise Refused(reference.at, message, hint)
-
-
-def _target_of(module: FlatModule, count: FlatCount, place: int) -> str:
-    names = [target.name for target in module.targets]
-    if count.target is not None:
-        if count.target not in names:
-            message = f"{quoted(module.name)} has no target {quoted(count.target)}"
-            raise Refused(count.target_at, message, did_you_mean(count.target, names))
-        return count.target
-    if not names:
-        message = f"{quoted(module.name)} has no target for count {quoted(count.name)}"
-        raise Refused(
-            count.at, message, "Add `targets: { 4 }`, or `targets: { never }` for a count that is only read."
-        )
-    if len(names) == 1:
-        return names[0]
-    if len(names) != len(module.counts):
-        message = f"{quoted(module.name)} has {len(module.counts)} counts and {len(names)} targets"
-        raise Refused(count.at, message, "Write one target, one for each count, or `to TARGET` in the count.")
-    return names[place]
 
 
 def _count_of(module: FlatModule, action: FlatAction, place: int) -> str:
@@ -161,9 +184,3 @@ def _count_of(module: FlatModule, action: FlatAction, place: int) -> str:
         message = f"which of {len(names)} counts is this action on? There are {len(module.actions)} actions"
         raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the count that is meant.")
     return names[place]
-
-
-def _target(target: FlatTarget, counts: list[Count]) -> Target:
-    widths = [count.width for count in counts if count.target == target.name]
-    width = target.width if target.width is not None else max(widths, default=COUNT_WIDTH)
-    return Target(target.name, target.reset, width, target.at)

@@ -119,13 +119,16 @@ def _from_outside(graph: Graph) -> list[Connection]:
             found += [
                 Connection("", ref.name, module.name, "counts") for ref in count.terms if ref.module is None
             ]
-            gate = [each.ref for each in count.gate]
+            gate = [ref for each in count.gate for ref in graph.signals(each.ref)]
             found += [
                 Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
             ]
         for action in module.actions:
             found += [
-                Connection("", ref.name, module.name, "sends") for ref in action.refs if ref.module is None
+                Connection("", ref.name, module.name, "sends")
+                for each in action.refs
+                for ref in graph.signals(each)
+                if ref.module is None
             ]
     return found
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fpga.count_action.diagnostics import Report, note, quoted
-from fpga.count_action.language.syntax import Index, Integer, Label, Number, Operation, Part, Reference
+from fpga.count_action.language.operands import Index, Integer, Number, Operation, Part, Reference
+from fpga.count_action.language.syntax import Label
 from fpga.count_action.language.words import MAX_NAME, RESERVED
 from fpga.count_action.model import Location
 
-_MAX_DEPTH = 50
+MAX_DEPTH = 50
 """Operations within operations in a number."""
 _MAX_DIGITS = 12
 
@@ -80,8 +81,8 @@ class NumberBuilder:
 
     def _operation(self, operator: Literal["+", "-", "*", "/"], left: Number, right: Number) -> Number:
         depth = max(left.depth, right.depth) + 1
-        if depth > _MAX_DEPTH:
-            message = f"more than {_MAX_DEPTH} operations within each other in one number"
+        if depth > MAX_DEPTH:
+            message = f"more than {MAX_DEPTH} operations within each other in one number"
             self.report.error(note(left.at, message, "Write the number that it comes to."))
             return Integer(0, left.at)
         return Operation(operator, left, right, left.at, depth)

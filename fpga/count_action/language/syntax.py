@@ -9,75 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from fpga.count_action.language.operands import Index, Number, Operand, Range, Reference
 from fpga.count_action.model import Location, SignalKind
-
-
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """A number as it is written."""
-
-    value: int
-    at: Location
-    depth: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """`name` or `name[index]`."""
-
-    name: str
-    index: Number | None
-    at: Location
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Parts with points between them: a parameter or an index name (in numbers), or a signal."""
-
-    parts: tuple[Part, ...]
-    at: Location
-    depth: int = 0
-
-    @property
-    def plain(self) -> str | None:
-        """The name when it is nothing but a name."""
-        return self.parts[0].name if len(self.parts) == 1 and self.parts[0].index is None else None
-
-    def __str__(self) -> str:
-        return ".".join(part.name + ("[...]" if part.index else "") for part in self.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """Two numbers and what is done with them; `depth` is how deep expressions are nested in it."""
-
-    operator: Literal["+", "-", "*", "/"]
-    left: Number
-    right: Number
-    at: Location
-    depth: int
-
-
-Number: TypeAlias = Integer | Reference | Operation
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """`[low to high]`."""
-
-    low: Number
-    high: Number
-    at: Location
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """`name = low to high`."""
-
-    name: str
-    low: Number
-    high: Number
-    at: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +47,9 @@ class InputText:
 
 @dataclass(frozen=True, slots=True)
 class ConditionText:
-    """`reference` or `not reference`."""
+    """`reference`, `not reference`, or a formula that must not be 0."""
 
-    reference: Reference
+    holds: Operand
     negated: bool
 
 
@@ -128,7 +61,7 @@ class CountText:
     label: Label | None
     terms: tuple[Term, ...]
     accumulates: bool
-    target: Part | None
+    target: Operand | None
     gate: tuple[ConditionText, ...]
     width: Number | None
     at: Location
@@ -140,6 +73,19 @@ class TargetText:
 
     name: str | None
     value: Number | None
+    at_least: bool
+    carry: bool
+    width: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class TableText:
+    """Targets under one name, for every value of an index; no value means `never`."""
+
+    name: str
+    range: Range
+    entries: tuple[Number | None, ...]
     width: Number | None
     at: Location
 
@@ -165,12 +111,15 @@ class VerbText:
     verb: Verb
     at: Location
     name: Label | None = None
-    samples: tuple[Term, ...] = ()
+    samples: tuple[Operand, ...] = ()
+    reduction: Literal["sum", "max", "min"] = "sum"
+    with_index: bool = False
     shift: Number | None = None
     width: Number | None = None
     sign: bool | None = None
     modulo: Number | None = None
     cleared: Reference | None = None
+    wins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +145,8 @@ class ParameterText:
 class Section:
     """One of the sections of a module, or the inputs of a file."""
 
-    kind: Literal["inputs", "counts", "targets", "actions"]
-    items: tuple[InputText | CountText | TargetText | ActionText, ...]
+    kind: Literal["inputs", "counts", "targets", "tables", "actions"]
+    items: tuple[InputText | CountText | TargetText | TableText | ActionText, ...]
     at: Location
 
 
@@ -210,6 +159,7 @@ class ModuleText:
     inputs: tuple[InputText, ...]
     counts: tuple[CountText, ...]
     targets: tuple[TargetText, ...]
+    tables: tuple[TableText, ...]
     actions: tuple[ActionText, ...]
     at: Location
 
@@ -234,11 +184,12 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An instance of a module."""
+    """An instance of a module, or one for every value of an index."""
 
     module: str
     arguments: tuple[Argument, ...]
-    instance: str
+    instance: Label
+    over: Index | None
     wires: tuple[Wire, ...]
     at: Location
 

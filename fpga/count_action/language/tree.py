@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fpga.count_action.language.numbers import NumberBuilder
+from fpga.count_action.language.formulas import FormulaBuilder
+from fpga.count_action.language.operands import (
+    Formula,
+    Index,
+    Number,
+    Operand,
+    Part,
+    Range,
+    Ranged,
+    Reference,
+)
 from fpga.count_action.language.syntax import (
     ActionText,
     Argument,
@@ -13,17 +24,13 @@ from fpga.count_action.language.syntax import (
     CountText,
     FileText,
     Import,
-    Index,
     InputText,
     Label,
     ModuleText,
-    Number,
     ParameterText,
-    Part,
-    Range,
-    Reference,
     Section,
     Sign,
+    TableText,
     TargetText,
     Term,
     Use,
@@ -32,10 +39,10 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import Location, SignalKind
 
-_MEANT = frozenset({"NAME", "INTEGER", "STRING"})
+_MEANT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
 
 
-class TreeBuilder(NumberBuilder):
+class TreeBuilder(FormulaBuilder):
     """Makes the nodes of `syntax` of those of lark: one method for each rule of the grammar.
 
     A method gets the place of its first token, and its parts: nodes, names and None for what is left out.
@@ -55,8 +62,10 @@ class TreeBuilder(NumberBuilder):
     def _import(self, at: Location, path: Any) -> Import:
         return Import(str(path)[1:-1], self._location(path))
 
-    def _use(self, at: Location, module: Any, arguments: Any, instance: Any, wires: Any) -> Use:
-        return Use(str(module), arguments or (), self._name(instance), wires or (), self._location(module))
+    def _use(
+        self, at: Location, module: Any, arguments: Any, instance: Label, over: Index | None, wires: Any
+    ) -> Use:
+        return Use(str(module), arguments or (), instance, over, wires or (), self._location(module))
 
     def _arguments(self, at: Location, *arguments: Argument) -> tuple[Argument, ...]:
         return arguments
@@ -73,7 +82,9 @@ class TreeBuilder(NumberBuilder):
     # Modules
 
     def _module(self, at: Location, name: Any, parameters: Any, *sections: Section) -> ModuleText:
-        items: dict[str, Any] = {"inputs": (), "counts": (), "targets": (), "actions": ()}
+        items: dict[str, Any] = {
+            "inputs": (), "counts": (), "targets": (), "tables": (), "actions": ()
+        }  # fmt: skip
         for section in sections:
             items[section.kind] += section.items
         return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
@@ -95,6 +106,14 @@ class TreeBuilder(NumberBuilder):
 
     def _targets(self, at: Location, *items: Any) -> Section:
         return Section("targets", items, at)
+
+    def _tables(self, at: Location, *items: Any) -> Section:
+        return Section("tables", items, at)
+
+    def _table(self, at: Location, name: Any, span: Range, *parts: Any) -> TableText:
+        *entries, width = parts
+        values = tuple(None if isinstance(each, Location) else each for each in entries)
+        return TableText(self._name(name), span, values, width, at)
 
     def _actions(self, at: Location, *items: Any) -> Section:
         return Section("actions", items, at)
@@ -138,7 +157,7 @@ class TreeBuilder(NumberBuilder):
         label: Label | None,
         terms: tuple[Term, ...],
         accumulates: Location | None,
-        target: Part | None,
+        target: Operand | None,
         gate: tuple[ConditionText, ...] | None,
         width: Number | None,
     ) -> CountText:
@@ -165,25 +184,29 @@ class TreeBuilder(NumberBuilder):
     def _over_cycles(self, at: Location) -> Location:
         return at
 
-    def _reaches(self, at: Location, target: Any) -> Part:
-        return Part(str(target), None, self._location(target))
+    def _reaches(self, at: Location, target: Operand) -> Operand:
+        return target
 
-    def _while(self, at: Location, *conditions: ConditionText) -> tuple[ConditionText, ...]:
-        return conditions
-
-    def _condition(self, at: Location, inverted: Location | None, reference: Reference) -> ConditionText:
-        return ConditionText(reference, inverted is not None)
-
-    def _inverted(self, at: Location) -> Location:
-        return at
+    def _while(self, at: Location, holds: Operand) -> tuple[ConditionText, ...]:
+        return tuple(_conditions(holds))
 
     def _width(self, at: Location, width: Number) -> Number:
         return width
 
-    def _target(self, at: Location, name: Part | None, value: Any, width: Number | None) -> TargetText:
+    def _target(
+        self, at: Location, name: Part | None, reach: Any, value: Any, carry: Any, width: Number | None
+    ) -> TargetText:
+        number = None if isinstance(value, Location) else value
+        label = name.name if name else None
         return TargetText(
-            name.name if name else None, None if isinstance(value, Location) else value, width, at
+            label, number, reach is not None and reach.name == "at least", carry is not None, width, at
         )
+
+    def _at_least(self, at: Location, word: Any) -> Part:
+        return Part(" ".join(str(word).split()), None, self._location(word))
+
+    def _carry(self, at: Location) -> Location:
+        return at
 
     def _own_name(self, at: Location, name: Any) -> Part:
         return Part(self._name(name), None, at)
@@ -205,10 +228,33 @@ class TreeBuilder(NumberBuilder):
 
     def _emit(self, at: Location, *parts: Any) -> VerbText:
         *samples, shift, width, sign, name = parts
-        return VerbText("emit", at, name, tuple(samples), shift, width, sign=sign and sign.signed)
+        return VerbText("emit", at, name, tuple(samples), shift=shift, width=width, sign=sign and sign.signed)
 
-    def _sample(self, at: Location, reference: Reference, over: Index | None) -> Term:
-        return Term(reference, over, at)
+    def _emit_extreme(self, at: Location, reduction: Any, *parts: Any) -> VerbText:
+        *samples, index, shift, width, sign, name = parts
+        return VerbText(
+            "emit", at, name, tuple(samples), reduction, index is not None, shift, width, sign and sign.signed
+        )
+
+    def _largest(self, at: Location) -> str:
+        return "max"
+
+    def _smallest(self, at: Location) -> str:
+        return "min"
+
+    def _with_index(self, at: Location) -> Location:
+        return at
+
+    def _addend(self, at: Location, value: Operand) -> Operand:
+        return value
+
+    def _added_sample(self, at: Location, value: Operand) -> Operand:
+        return value
+
+    def _taken_sample(self, at: Location, value: Operand) -> Operand:
+        if isinstance(value, Ranged):
+            return replace(value, value=self._opposite(at, value.value))
+        return self._opposite(at, value)
 
     def _shift(self, at: Location, places: Number) -> Number:
         return places
@@ -222,11 +268,25 @@ class TreeBuilder(NumberBuilder):
     def _set(self, at: Location, name: Label) -> VerbText:
         return VerbText("set", at, name)
 
-    def _clear(self, at: Location, cleared: Reference) -> VerbText:
-        return VerbText("clear", at, cleared=cleared)
+    def _clear(self, at: Location, cleared: Reference, wins: Location | None) -> VerbText:
+        return VerbText("clear", at, cleared=cleared, wins=wins is not None)
+
+    def _wins(self, at: Location) -> Location:
+        return at
 
     def _advance(self, at: Location, name: Label, modulo: Number, width: Number | None) -> VerbText:
         return VerbText("advance", at, name, modulo=modulo, width=width)
 
     def _each(self, at: Location, index: Index) -> Index:
         return index
+
+
+def _conditions(holds: Operand) -> Iterator[ConditionText]:
+    """Return the conditions of which all must hold."""
+    if isinstance(holds, Formula) and holds.operator == "and":
+        for each in holds.operands:
+            yield from _conditions(each)
+    elif isinstance(holds, Formula) and holds.operator == "not":
+        yield ConditionText(holds.operands[0], negated=True)
+    else:
+        yield ConditionText(holds, negated=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from fpga.count_action.expressions import STORED
 from fpga.count_action.graph import Graph
 from fpga.count_action.language.defaults import COUNT_WIDTH, EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.model import (
@@ -16,10 +17,12 @@ from fpga.count_action.model import (
     Count,
     Datapath,
     Module,
+    Operand,
     Ref,
     Signal,
     SignalKind,
     Target,
+    is_value,
 )
 
 _RUN = 3
@@ -65,12 +68,36 @@ class Writer:
         terms = [*self._runs(count.terms, ".valid"), *([str(count.constant)] if count.constant else [])]
         words = [f"sum {' + '.join(terms)}"]
         words += ["over cycles"] if count.kind.value == "accumulate" else []
-        words += [] if _paired(module) else [f"to {count.target}"]
+        if count.aim is not None:
+            words += [f"to {self._value(count.aim)}"]
+        else:
+            words += [] if _paired(module) else [f"to {count.target}"]
         words += [f"while {' and '.join(map(self._condition, count.gate))}"] if count.gate else []
         words += [f"width {count.width}"] if count.width != COUNT_WIDTH else []
         return " ".join(words)
 
+    def _formula(self, operand: Operand, module: str) -> str:
+        """Return a formula, in brackets where it is more than a name or a number."""
+        if isinstance(operand, int):
+            return str(operand)
+        if isinstance(operand, Ref):
+            return self._sample(operand)
+        first = operand.operands[0]
+        if isinstance(first, Ref) and operand.operator in STORED | {"valid"}:
+            name = first.name if first.module == module else f"{first.module}.{first.name}"
+            return f"{self._name(first)}.valid" if operand.operator == "valid" else name
+        parts = [self._formula(each, module) for each in operand.operands]
+        if operand.operator in {"max", "min", "table"}:
+            return f"{operand.operator}({', '.join(parts)})"
+        return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
+
+    def _value(self, ref: Ref) -> str:
+        text = self._formula(self._graph.formula(ref), ref.module or "")
+        return text if text.startswith(("(", "max(", "min(", "table(")) else f"({text})"
+
     def _condition(self, condition: Condition) -> str:
+        if is_value(condition.ref):
+            return f"{'not ' if condition.negated else ''}{self._value(condition.ref)}"
         suffix = ".valid" if self._graph.is_stream(condition.ref) else ""
         return f"{'not ' if condition.negated else ''}{self._name(condition.ref)}{suffix}"
 
@@ -87,7 +114,7 @@ class Writer:
             width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
             return f"advance {action.output} modulo {action.modulo}{width}"
         if action.kind in _SIMPLE:
-            return f"{_SIMPLE[action.kind]} {action.output}"
+            return f"{_SIMPLE[action.kind]} {action.output}{' wins' if action.wins else ''}"
         return self._stream(action)
 
     def _stream(self, action: Action) -> str:
@@ -95,9 +122,10 @@ class Writer:
         emits = action.kind is ActionKind.EMIT
         default = EMIT_WIDTH if emits else beat_width(source.width for source in sources)
         words = [
-            "emit sum" if emits else "stream",
-            (" + " if emits else ", ").join(self._runs(action.refs, ".data")),
+            f"emit {action.reduction}" if emits else "stream",
+            (" + " if emits and action.reduction == "sum" else ", ").join(self._runs(action.refs, ".data")),
         ]
+        words += ["with index"] if action.with_index else []
         words += [f"shift {action.shift}"] if emits and action.shift else []
         words += [f"width {action.width}"] if action.width != default else []
         if action.signed != beat_signed(source.signed for source in sources):
@@ -123,6 +151,8 @@ class Writer:
     def _elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return neighbouring elements of one lane, or the first reference alone."""
         first = refs[0]
+        if is_value(first):
+            return 1, self._value(first)
         one = self._sample(first) if suffix == ".data" else self._beat(first, suffix)
         if suffix == ".data" and self._graph.source(first).lanes > 1:
             return 1, one
@@ -156,6 +186,8 @@ class Writer:
         return length, f"{self._name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
 
     def _sample(self, ref: Ref) -> str:
+        if is_value(ref):
+            return self._value(ref)
         if not self._graph.is_stream(ref):
             return self._name(ref)
         lane = f"[{ref.lane + 1}]" if self._graph.source(ref).lanes > 1 else ""
@@ -170,6 +202,7 @@ class Writer:
         return f"{ref.name}[{ref.index}]" if self._sizes[ref.name] > 1 else ref.name
 
 
+_FORMULAS = {"if": "({1} if {0} else {2})", "not": "(not {})"}
 _SIMPLE = {ActionKind.PULSE: "pulse", ActionKind.SET: "set", ActionKind.CLEAR_FLAG: "clear"}
 
 
@@ -195,13 +228,16 @@ def input_text(signal: Signal) -> str:
 def _target(module: Module, target: Target) -> str:
     widths = [count.width for count in module.counts if count.target == target.name]
     width = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
-    return f"{target.name}: {target.reset or 'never'}{width}"
+    reach = "at least " if target.at_least else ""
+    carry = " carry" if target.carry else ""
+    return f"{target.name}: {reach}{target.reset or 'never'}{carry}{width}"
 
 
 def _paired(module: Module) -> bool:
     """Return whether every count has the target that it has without saying."""
     names = [target.name for target in module.targets]
-    return len(names) == 1 or names == [count.target for count in module.counts]
+    plain = [count.target for count in module.counts if count.aim is None]
+    return len(names) == 1 or (names == plain and len(plain) == len(module.counts))
 
 
 def _run(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:

@@ -66,11 +66,12 @@ def _effect(module: str, action: Action) -> str:
     name = f"{module}.{action.output}"
     if action.clears is not None:
         return f"{'.'.join(action.clears)} begins again (R5)"
+    emitted = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
     return {
         ActionKind.STREAM: f"a beat of {len(action.refs)} samples on {name}",
-        ActionKind.EMIT: f"the sum on {name} (R11)",
+        ActionKind.EMIT: f"{emitted} on {name} ({'R11' if action.reduction == 'sum' else 'R14'})",
         ActionKind.PULSE: f"{name} is 1 for one cycle",
         ActionKind.SET: f"{name} becomes 1",
-        ActionKind.CLEAR_FLAG: f"{name} becomes 0, unless it is set as well (R9)",
+        ActionKind.CLEAR_FLAG: f"{name} becomes 0{'' if action.wins else ', unless it is set as well'} (R9)",
         ActionKind.ADVANCE: f"{name} goes up by one, and from {action.modulo - 1} to 0",
     }[action.kind]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpga.count_action.graph import clear_wins
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Module
 from fpga.count_action.verilog.counts import clear, enable, moving_sample
 from fpga.count_action.verilog.text import (
@@ -47,7 +48,8 @@ def _flag(module: Module, action: Action, set_when: str, clear_when: str) -> Ite
     """Return a flag, or a pulse, which is cleared in every cycle."""
     name = f"{module.name}_{action.output}"
     ports = {**CLOCKED, "set_i": set_when, "clear_i": clear_when, "flag_o": f"{name}_o"}
-    yield from instance("count_action_flag", f"u_{name}_flag", {}, ports)
+    wins = {"ClearWins": bit(1)} if clear_wins(module, action.output) else {}
+    yield from instance("count_action_flag", f"u_{name}_flag", wins, ports)
 
 
 def _set_and_clear(wiring: Wiring, module: Module, flag: str) -> tuple[str, str]:
@@ -93,6 +95,9 @@ def _emit(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
     """Return a sum of samples, and the beat in which it leaves (R11)."""
     name = f"{module.name}_{action.output}"
     count = module.count(action.on)
+    if action.reduction != "sum":
+        yield from _extreme(wiring, module, action)
+        return
     width, signed = _sample_type(wiring, action)
     yield declared(f"{name}_sum", action.width)
     yield from instance(
@@ -118,6 +123,36 @@ def _emit(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
         },
     )
     yield from _beat(wiring, module, action, f"{name}_sum")
+
+
+def _extreme(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
+    """Return the largest or smallest sample, and the beat in which it leaves (R14)."""
+    name = f"{module.name}_{action.output}"
+    count = module.count(action.on)
+    yield declared(f"{name}_extreme", wiring.ports.output(f"{name}_data_o").width)
+    yield from instance(
+        "count_action_extreme",
+        f"u_{name}_extreme",
+        {
+            "Samples": len(action.refs),
+            "Width": action.width,
+            "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
+            "Shift": action.shift,
+            "Signed": bit(action.signed),
+            "Minimum": bit(action.reduction == "min"),
+            "WithIndex": bit(action.with_index),
+        },
+        {
+            **CLOCKED,
+            "clear_i": any_of(
+                [wiring.fire(module.name, count.name), *_not_never(clear(wiring, module, count))]
+            ),
+            "take_i": _taken(wiring, module, count, action),
+            "samples_i": _samples(wiring, action),
+            "beat_o": f"{name}_extreme",
+        },
+    )
+    yield from _beat(wiring, module, action, f"{name}_extreme")
 
 
 def _not_never(condition: str) -> list[str]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.model import ActionKind, Count, CountKind, Datapath, Module, Ref, SignalKind
+from fpga.count_action.model import (
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    SignalKind,
+    is_value,
+)
 from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
@@ -13,9 +22,13 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Return the wires of a count, its increment, and the core."""
     prefix = wiring.prefix(module.name, count.name)
     target = target_in_force(wiring.datapath, module, count.target)
+    if count.aim is not None:
+        target = wiring.source(count.aim).value(0)
     width = increment_width(wiring, count)
+    how = module.target(count.target)
+    flags = {"AtLeast": how.at_least, "Carry": how.carry}
+    reach = {name: bit(1) for name, wanted in flags.items() if wanted}
     yield declared(f"{prefix}_increment", width)
-    yield declared(f"{prefix}_count", count.width)
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
     yield from _increment(wiring, prefix, count, width)
@@ -27,6 +40,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
+            **reach,
         },
         {
             **CLOCKED,
@@ -76,6 +90,8 @@ def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
 
 def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
+    if is_value(ref):
+        return Slice(wiring.counted(ref), 1) if wiring.graph.streams(ref) else None
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
         return None

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from fpga.count_action.model import Action, ActionKind, Datapath, Module, Ref, SignalKind
+from fpga.count_action.model import VALUE, Action, ActionKind, Datapath, Module, Ref, SignalKind
 from fpga.count_action.ports import Port
 from fpga.count_action.verilog.actions import action_lines
 from fpga.count_action.verilog.counts import count_lines, moving_sample, term
+from fpga.count_action.verilog.formulas import formula_lines, moving_lines, summed_formulas
 from fpga.count_action.verilog.text import (
     CLOCKED,
     any_of,
@@ -67,7 +68,14 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
     """Return the parts of the body, in an order in which everything is declared before it is used."""
     yield _declarations(wiring)
     yield _targets(wiring)
+    yield from _formulas(wiring)
     yield from _streams(wiring)
+    for module in wiring.datapath.modules:
+        if summed_formulas(wiring, module):
+            yield [
+                f"// Beats of {module.name} move whose samples are worked out.",
+                *moving_lines(wiring, module),
+            ]
     for module in wiring.datapath.modules:
         yield [f"// ---- Module {module.name}{cited(module.at, texts)}", *_stall(wiring, module)]
         for count in module.counts:
@@ -90,6 +98,8 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
     for module in wiring.datapath.modules:
         yield declared(wiring.stall(module.name))
         yield from (declared(wiring.fire(module.name, count.name)) for count in module.counts)
+        for count in module.counts:
+            yield declared(f"{wiring.prefix(module.name, count.name)}_count", count.width)
     yield from (declared(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
 
 
@@ -106,6 +116,13 @@ def _targets(wiring: Wiring) -> Iterator[str]:
         {"Width": width, "Reset": reset},
         {**CLOCKED, "commit_i": "commit_i", "shadow_i": "target_shadow_i", "target_o": "target"},
     )
+
+
+def _formulas(wiring: Wiring) -> Iterator[Iterable[str]]:
+    """Return what the formulas of all modules come to, exactly (R13)."""
+    for module in wiring.datapath.modules:
+        if module.values:
+            yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
@@ -155,6 +172,8 @@ def _watched(wiring: Wiring) -> frozenset[str]:
         for action in module.drives(ActionKind.EMIT):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
             wires |= {each.wire for each in moving if each is not None}
+        for ref in summed_formulas(wiring, module):
+            wires |= {wiring.source(each).moves(each.index).wire for each in wiring.graph.streams(ref)}
     return frozenset(wires)
 
 
@@ -176,6 +195,8 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
     lines = (line.strip() for line in body)
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(("//", "logic ")))
     names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_watched(wiring))]
+    for module in wiring.datapath.modules:
+        names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
     names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
     partly = [name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)]
     if not partly:

@@ -7,17 +7,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from fpga.count_action.expressions import STORED, bits_for
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
+    VALUE,
     Action,
     ActionKind,
     CountKind,
     Datapath,
+    Operand,
+    Operation,
     Ref,
     SignalKind,
+    is_value,
 )
 from fpga.count_action.ports import Ports, consumed_streams, ports_of, samples_of
 from fpga.count_action.verilog.keywords import KEYWORDS
@@ -73,6 +79,8 @@ class Source:
     width: int
     signed: bool
     external: bool
+    formula: str = ""
+    """The wire of a formula."""
 
     @property
     def _end(self) -> str:
@@ -100,7 +108,9 @@ class Source:
         return Slice(f"{self.name}_data_{self._end}", total, low, self.width)
 
     def value(self, index: int) -> Slice:
-        """Return the flag or number `index`."""
+        """Return the flag or number `index`, or what a formula comes to."""
+        if self.formula:
+            return Slice(self.formula, self.size, 0, self.width)
         return Slice(f"{self.name}_{self._end}", self.size * self.width, index * self.width, self.width)
 
 
@@ -109,6 +119,11 @@ class Wiring:
     """Names of a datapath in SystemVerilog. Raises ValueError where two parts would share one."""
 
     datapath: Datapath
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Drivers and readers of signals."""
+        return Graph(self.datapath)
 
     @cached_property
     def ports(self) -> Ports:
@@ -144,10 +159,27 @@ class Wiring:
                 signal.signed,
                 external=True,
             )
+        if is_value(ref):
+            width, signed = bits_for(*self.graph.interval(self.graph.formula(ref)))
+            wire = self.value(ref)
+            wide = self.value_width(ref)
+            return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, external=False, formula=wire)
         action = self._driver(ref.module, ref.name)
         lanes = samples_of(action) if _KINDS[action.kind] is SignalKind.STREAM else 1
         name = f"{ref.module}_{ref.name}"
         return Source(_KINDS[action.kind], name, 1, lanes, action.width, action.signed, external=False)
+
+    def value(self, ref: Ref) -> str:
+        """Return the wire of a formula."""
+        return f"value_{ref.module}_{ref.name.removeprefix(VALUE)}"
+
+    def value_width(self, ref: Ref) -> int:
+        """Return the bits, with sign, in which a formula is worked out: enough for every part of it."""
+        return max(_widths(self.graph, self.graph.formula(ref)))
+
+    def counted(self, ref: Ref) -> str:
+        """Return the wire that is 1 when the beats move that a formula looks at."""
+        return f"{self.value(ref)}_moves"
 
     def _driver(self, module: str, output: str) -> Action:
         for action in self.datapath.module(module).actions:
@@ -187,6 +219,14 @@ class Wiring:
         )
         ready += [f"!{self.stall(module)}" for module in waiting]
         return " && ".join(ready) or bit(1)
+
+
+def _widths(graph: Graph, operand: Operand) -> Iterator[int]:
+    low, high = graph.interval(operand)
+    yield bits_for(min(low, -1), high)[0]
+    if isinstance(operand, Operation) and operand.operator not in STORED | {"valid"}:
+        for each in operand.operands:
+            yield from _widths(graph, each)
 
 
 def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:

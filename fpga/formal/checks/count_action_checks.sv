@@ -3,7 +3,9 @@ module count_action_checks #(
   parameter bit Accumulate = 1'b1,
   parameter int Width = 16,
   parameter int IncrementWidth = 1,
-  parameter int TargetWidth = 16
+  parameter int TargetWidth = 16,
+  parameter bit AtLeast = 1'b0,
+  parameter bit Carry = 1'b0
 ) (
   input logic                      clk_i,
   input logic                      rst_i,
@@ -22,16 +24,17 @@ module count_action_checks #(
   localparam int Wide = 64;
   localparam logic [Wide-1:0] Largest = {{(Wide - Width) {1'b0}}, {Width{1'b1}}};
 
-  logic [Wide-1:0] increment, value, target;
+  logic [Wide-1:0] increment, value, target, goes_on;
   logic            counts, reached, above, full;
 
   assign increment = {{(Wide - IncrementWidth) {1'b0}}, increment_i};
   assign target    = {{(Wide - TargetWidth) {1'b0}}, target_i};
   assign value     = {{(Wide - Width) {1'b0}}, count_o} + increment;
   assign counts    = enable_i && !stall_i && increment != '0;
-  assign reached   = counts && value == target;
-  assign above     = counts && value > target && target != '0;
-  assign full      = counts && value > Largest && !reached;
+  assign reached   = counts && target != '0 && (value == target || (AtLeast && value > target));
+  assign above     = counts && value > target && target != '0 && !AtLeast;
+  assign goes_on   = !counts ? value : !reached ? value : Carry ? value - target : '0;
+  assign full      = counts && goes_on > Largest;
 
   // Increments that came in, and those that went out: at a fire, at a clear, or above the largest value.
   logic [Width-1:0] came_q, went_q;
@@ -42,8 +45,9 @@ module count_action_checks #(
       went_q <= '0;
     end else begin
       if (counts) came_q <= came_q + increment[Width-1:0];
-      if (reached || clear_i) went_q <= went_q + (counts ? value[Width-1:0] : count_o);
+      if (clear_i) went_q <= went_q + (counts ? value[Width-1:0] : count_o);
       else if (full) went_q <= went_q + (value[Width-1:0] - Largest[Width-1:0]);
+      else if (reached) went_q <= went_q + (value[Width-1:0] - goes_on[Width-1:0]);
     end
   end
 
@@ -57,7 +61,7 @@ module count_action_checks #(
     reset_q     <= rst_i;
     reached_q   <= reached;
     clear_q     <= clear_i;
-    next_q      <= !counts ? count_o : (value > Largest ? '1 : value[Width-1:0]);
+    next_q      <= !counts ? count_o : (full ? '1 : goes_on[Width-1:0]);
     overshoot_q <= !rst_i && (above || (overshoot_o && !clear_status_i));
     saturated_q <= !rst_i && (full || (saturated_o && !clear_status_i));
   end
@@ -66,7 +70,8 @@ module count_action_checks #(
     if (known_q) fires: assert (fire_o == reached);
     if (Accumulate) begin
       if (known_q && reset_q) resets: assert (count_o == '0);
-      if (known_q && reached_q) restarts: assert (count_o == '0);
+      if (known_q && reached_q && !Carry) restarts: assert (count_o == '0);
+      if (Carry && known_q && !reset_q && reached_q && !clear_q) carries: assert (count_o == next_q);
       if (known_q && clear_q) clears: assert (count_o == '0);
       if (known_q && !reset_q && !reached_q && !clear_q) counts_on: assert (count_o == next_q);
       if (known_q) conserves: assert (count_o == came_q - went_q);

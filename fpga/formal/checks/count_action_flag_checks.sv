@@ -1,5 +1,7 @@
-// A flag is 1 after a set, 0 after a clear alone, and else what it was (R6, R9).
-module count_action_flag_checks (
+// A flag is 1 after a set, 0 after a clear alone (or with ClearWins any clear), and else what it was (R6, R9).
+module count_action_flag_checks #(
+  parameter bit ClearWins = 1'b0
+) (
   input logic clk_i,
   input logic rst_i,
   input logic set_i,
@@ -20,8 +22,8 @@ module count_action_flag_checks (
 
   always_comb begin
     if (known_q && reset_q) resets: assert (!flag_o);
-    if (known_q && !reset_q && set_q) sets: assert (flag_o);
-    if (known_q && !reset_q && !set_q && clear_q) clears: assert (!flag_o);
+    if (known_q && !reset_q && set_q && !(ClearWins && clear_q)) sets: assert (flag_o);
+    if (known_q && !reset_q && clear_q && (ClearWins || !set_q)) clears: assert (!flag_o);
     if (known_q && !reset_q && !set_q && !clear_q) holds: assert (flag_o == flag_q);
   end
 

@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant("count_action", "enable_i && !stall_i &&", "!stall_i &&", "fires", 1),
     Mutant(
         "count_action",
-        "else if (saturates) count_q <= '1;\n      else count_q",
+        "else if (saturates) count_q <= '1;\n        else count_q",
         "else count_q",
         "counts_on",
         1,
@@ -45,6 +45,9 @@ MUTANTS = (
     Mutant("count_action", "rst_i || clear_i || fire_o", "rst_i || clear_i || counts", "conserves", 1),
     Mutant("count_action", "(overshoot_q && !clear_status_i)", "1'b0", "overshoots", 1),
     Mutant("count_action", "(saturated_q && !clear_status_i)", "1'b0", "saturates", 1),
+    Mutant("count_action", "Carry && fire_o ? value - target", "Carry && fire_o ? '0", "carries", 4),
+    Mutant("count_action", "(value >= target)", "(value > target)", "fires", 5),
+    Mutant("count_action", "(value > target) && !(AtLeast && fire_o)", "(value > target)", "overshoots", 5),
     Mutant("count_action", "assign base        = '0;", "assign base        = '1;", "keeps_nothing", 3),
     Mutant(
         "count_action_targets",
@@ -62,9 +65,17 @@ MUTANTS = (
     Mutant("count_action_beat", "data_q <= data_i", "data_q <= {data_i[Width-2:0], 1'b0}", "data"),
     Mutant("count_action_beat", "if (fire_i) data_q", "if (fire_i || ready_i) data_q", "keeps"),
     Mutant("count_action_sum", "if (rst_i || clear_i) sum_q", "if (rst_i) sum_q", "adds", 0),
+    Mutant("count_action_extreme", "key > best_key)", "key >= best_key)", "chooses", 0),
+    Mutant("count_action_extreme", "key < best_key", "key > best_key", "keeps", 1),
+    Mutant("count_action_extreme", "index = counted;", "index = counted + 1'b1;", "numbers", 0),
+    Mutant("count_action_extreme", "if (rst_i || clear_i)", "if (rst_i)", "keeps", 0),
+    Mutant("count_action_extreme", "{{(Width - 1) {1'b0}}, 1'b1} <<", "{Width{1'b0}} <<", "chooses", 2),
     Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "adds", 1),
     Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
     Mutant("count_action_ones", "int i = 0;", "int i = 1;", "counts"),
+    Mutant(
+        "count_action_flag", "(set_i || flag_q) && !clear_i", "set_i || (flag_q && !clear_i)", "clears", 0
+    ),
     Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "(set_i || flag_q) && !clear_i", "sets"),
     Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "set_i || flag_q", "clears"),
     Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "set_i", "holds"),

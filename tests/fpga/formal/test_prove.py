@@ -21,7 +21,11 @@ from fpga.formal.waves import read_vcd, table
 from fpga.hdl.design import design_of
 
 LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
-NARROW = {"photonic_dot": {"lanes": 4, "bits": 2, "width": 8}}
+NARROW = {
+    "photonic_dot": {"lanes": 4, "bits": 2, "width": 8},
+    "sign_aware_adder": {"lanes": 4, "bits": 2, "width": 8},
+    "preamble_finder": {"half": 2, "bits": 2, "level": 2},
+}
 """Sums of sixteen wide lanes take the prover minutes; what is counted is the same for any width."""
 
 

@@ -209,6 +209,32 @@ def test_instances_with_parameters_and_wires(tmp_path):
     assert [(each.name, each.size) for each in datapath.inputs] == [("tick", 1), ("clock", 2)]
 
 
+def test_an_instance_for_every_value_of_an_index(tmp_path):
+    (tmp_path / "lib.ca").write_text(
+        "module slot(n) { inputs: { flag tick; stream x of 8 bits } counts: { sum x.valid over cycles while tick }"
+        " targets: { n: n } actions: { stream x.data as out; pulse done } }"
+    )
+    (tmp_path / "top.ca").write_text(
+        'import "lib.ca"; use slot(n = 5) as s[0] with x = first;'
+        " use slot(n = 2 * i) as s[i] (i = 1 to 3) with x = s[i - 1].out, tick = clock[i];"
+        " module all { counts: { sum s[i].done (i = 0 to 3) over cycles } targets: { 4 } }"
+    )
+    modules = load(tmp_path / "top.ca").datapath.modules
+    assert [(each.name, each.targets[0].reset) for each in modules[:4]] == [
+        ("s_0", 5), ("s_1", 2), ("s_2", 4), ("s_3", 6),
+    ]  # fmt: skip
+    assert [each.counts[0].terms for each in modules[:4]] == [
+        (Ref("first"),), (Ref("out", "s_0"),), (Ref("out", "s_1"),), (Ref("out", "s_2"),),
+    ]  # fmt: skip
+    assert [each.counts[0].gate[0].ref for each in modules[1:4]] == [Ref("clock", index=k) for k in range(3)]
+    assert modules[4].counts[0].terms == tuple(Ref("done", f"s_{k}") for k in range(4))
+
+
+def test_an_index_that_names_no_instance_is_refused(refused):
+    text = "use m as n (i = 1 to 2); module m { counts: { sum x } targets: { 1 } }"
+    assert "`i` does not stand in the name of the instances" in refused(text)[0].message
+
+
 def test_imports_of_imports_can_be_used_and_a_file_is_read_once(tmp_path):
     (tmp_path / "a.ca").write_text("module a { counts: { sum x } targets: { 1 } }")
     (tmp_path / "b.ca").write_text('import "a.ca"; module b { counts: { sum y } targets: { 1 } }')

@@ -17,11 +17,33 @@ NAMES = [path.stem for path in LIBRARY]
 SHORT = {"cross_cycle_accumulator": {"beats": 2}, "photonic_dot": {"beats": 2, "products": 6}}
 """Parameters with which something happens in few cycles."""
 
+DIGESTS = {
+    "averager": "c45af1ce",
+    "cross_cycle_accumulator": "b808cca8",
+    "latency_counter": "a75c81de",
+    "layer_counter": "1c96d325",
+    "layer_sequencer": "3b24c138",
+    "photonic_dot": "0f882629",
+    "photonic_mac_control": "b1c90221",
+    "preamble_control": "d6277eb4",
+    "sparsity_gate": "802afd03",
+    "synchronous_data_streamer": "7ab3876c",
+}
+"""Digests of the modules that were there before the language had formulas: built hardware has them."""
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_old_texts_mean_what_they_did(name):
+    datapath = load(LIBRARY[NAMES.index(name)]).datapath
+    assert f"{datapath.digest:08x}" == DIGESTS[name]
+
 
 def test_the_library_is_what_the_page_lists():
     assert NAMES == [
-        "averager", "cross_cycle_accumulator", "latency_counter", "layer_counter", "layer_sequencer",
-        "photonic_dot", "photonic_mac_control", "preamble_control", "sparsity_gate", "synchronous_data_streamer",
+        "argmax", "averager", "cross_cycle_accumulator", "dag_loader", "latency_counter", "layer_counter",
+        "layer_sequencer",
+        "max_pool", "mean_pool", "photonic_dot", "photonic_mac_control", "preamble_control", "preamble_finder",
+        "relu", "sign_aware_adder", "sparsity_gate", "synchronous_data_streamer",
     ]  # fmt: skip
 
 
@@ -203,3 +225,75 @@ def test_a_dot_product_of_sixteen_bits_wraps(play):
     narrow = play("photonic_dot", driven, 11, lanes=2, beats=9, width=12)
     assert wide.beats("adder_dot") == [18 * 255]
     assert narrow.beats("adder_dot") == [18 * 255 - 2**12]
+
+
+def samples(beat: int, lanes: int, bits: int) -> list[int]:
+    """Return the lanes of a beat as signed numbers."""
+    values = [beat >> place * bits & (1 << bits) - 1 for place in range(lanes)]
+    return [value - (value >> (bits - 1) << bits) for value in values]
+
+
+def beat_of(values, bits: int) -> int:
+    """Return numbers as the lanes of a beat."""
+    return sum(value % 2**bits << place * bits for place, value in enumerate(values))
+
+
+def test_relu_makes_negative_samples_0(play):
+    beats = [[-8, 7, 0, -1], [3, -3, 1, 2]]
+    driven = {"x_valid_i": [1, 1], "x_data_i": [beat_of(each, 4) for each in beats]}
+    played = play("relu", driven, 4, lanes=4, bits=4)
+    assert [samples(each, 4, 4) for each in played.beats("relu_y")] == [[0, 7, 0, 0], [3, 0, 1, 2]]
+
+
+def test_pools_take_the_largest_and_the_mean_of_a_window(play):
+    beats = [[-8, -7], [-2, -3], [5, 1], [7, -7], [0, 0], [0, 0]]
+    driven = {"x_valid_i": [1] * 6, "x_data_i": [beat_of(each, 4) for each in beats]}
+    largest = play("max_pool", driven, 8, lanes=2, bits=4, beats=2)
+    assert [samples(each, 1, 4) for each in largest.beats("max_pool_pooled")] == [[-2], [7], [0]]
+    mean = play("mean_pool", driven, 8, lanes=2, bits=4, beats=2, places=2)
+    assert [samples(each, 1, 6) for each in mean.beats("mean_pool_pooled")] == [[-5], [1], [0]]
+
+
+def test_argmax_is_the_first_of_the_largest(play):
+    scores = [-5, -2, -2, -7, 4, 7, 7, -8]
+    driven = {
+        "score_valid_i": [1, 1, 0, 1, 1, 1, 1, 1, 1],
+        "score_data_i": [s % 16 for s in [*scores[:2], 15, *scores[2:]]],
+    }
+    played = play("argmax", driven, 11, outputs=4, bits=4)
+    assert [samples(each, 2, 4) for each in played.beats("argmax_best")] == [[-2, 1], [7, 1]]
+
+
+def test_products_are_added_or_taken_away_as_their_signs_say(play):
+    magnitudes, signs = [[5, 3], [15, 15], [1, 2], [0, 9]], [[1, 0], [0, 0], [1, 1], [0, 1]]
+    driven = {
+        "product_valid_i": [1] * 4, "product_data_i": [beat_of(each, 4) for each in magnitudes],
+        "sign_valid_i": [1] * 4, "sign_data_i": [beat_of(each, 1) for each in signs],
+    }  # fmt: skip
+    played = play("sign_aware_adder", driven, 8, lanes=2, bits=4, beats=2, width=8)
+    assert [samples(each, 1, 8) for each in played.beats("adder_result")] == [[2 - 30], [12]]
+
+
+def test_the_preamble_finder_finds_the_place_after_enough_beats(play):
+    high = [1 <= lane - 3 <= 8 for lane in range(1, 17)]  # begins at place 3
+    light = beat_of([200 if each else 20 for each in high], 8)
+    driven = {"light_valid_i": [1, 1, 0, 1, 1], "light_data_i": [light] * 5, "restart_i": [0] * 6 + [1]}
+    played = play("preamble_finder", driven, 9, length=3)
+    assert played["preamble_finder_risen_3_o"] == [0] * 4 + [1] * 3 + [0, 0]
+    assert played["preamble_finder_locked_o"] == [0] * 4 + [1] * 3 + [0, 0]
+
+
+def test_the_loader_takes_the_lengths_of_each_layer_from_its_tables(play):
+    beats, products, layers = [2, 1, 3], [4, 3, 3], 3
+    shadow = layers
+    for place, value in enumerate(beats):
+        shadow |= value << 16 + 16 * place
+    for place, value in enumerate(products):
+        shadow |= value << 16 + 3 * 16 + 24 * place
+    driven = {"target_shadow_i": [shadow], "commit_i": [1], "product_valid_i": [0, *[1] * 10, 0]}
+    played = play("dag_loader", driven, 15, layers=3)
+    rows = [cycle for cycle, done in enumerate(played["dag_loader_row_done_o"]) if done]
+    assert rows == [3, 5, 6, 7, 8, 11]  # 2 + 2 products of layer 0 from cycle 1 on, three of 1, one of 3
+    assert [c for c, done in enumerate(played["dag_loader_layer_done_o"]) if done] == [5, 8, 11]
+    assert played["dag_loader_layer_o"] == [0] * 5 + [1] * 3 + [2] * 3 + [0] * 4
+    assert played["dag_loader_finished_o"] == [0] * 12 + [1] + [0] * 2

@@ -41,6 +41,11 @@ def random_datapaths():
     return _load("random_datapaths", HERE.parent)
 
 
+@pytest.fixture(scope="session")
+def random_formulas():
+    return _load("random_formulas", HERE.parent)
+
+
 def _needs(*tools: str) -> None:
     if reason := why_missing(*tools):
         pytest.skip(reason)

@@ -97,7 +97,7 @@ RTL_FAULTS = (
         "count_action",
         "(value == target)",
         "({{(ValueWidth - Width) {1'b0}}, base} == target)",
-        "lint",
+        "unit",
     ),
     RtlFault(
         "at least the target fires",

@@ -21,6 +21,7 @@ module synchronized_data_streamer (
   // What the modules know of each other.
   logic synchronized_data_streamer_stall;
   logic synchronized_data_streamer_count_fire;
+  logic [15:0] synchronized_data_streamer_count_count;
 
   // Targets in force: commit_i replaces all of them in one edge (R8). The lowest first:
   // synchronized_data_streamer.num_DACs
@@ -45,7 +46,6 @@ module synchronized_data_streamer (
 
   // Level count count, target num_DACs (streamer.ca:2:14): counts:  { sum DAC[i].valid (i = 1 to num_DACs) }
   logic [4:0] synchronized_data_streamer_count_increment;
-  logic [15:0] synchronized_data_streamer_count_count;
   logic synchronized_data_streamer_count_overshoot;
   logic synchronized_data_streamer_count_saturated;
   logic [4:0] synchronized_data_streamer_count_ones;

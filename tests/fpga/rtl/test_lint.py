@@ -39,11 +39,20 @@ def test_tops_of_random_datapaths_are_clean(lint, yosys_accepts, random_datapath
 
 
 @pytest.mark.hdl
+@pytest.mark.parametrize("seed", [1, 2])
+def test_tops_with_formulas_are_clean(lint, yosys_accepts, random_datapaths, random_formulas, seed):
+    datapath = random_formulas.with_formulas(random_datapaths.random_datapath(seed, 8), seed)
+    design = design_of(datapath)
+    assert lint.lint(design) == ()
+    assert yosys_accepts(design) == ()
+
+
+@pytest.mark.hdl
 def test_a_finding_names_file_and_line(lint):
     sound = block("count_action_flag")
     name, text = sound.sources[0]
-    faulty = replace(sound, sources=((name, text.replace("flag_q && !clear_i", "flag_q")),))
-    assert any(f"{name}:6:" in line and "clear_i" in line for line in lint.lint(faulty))
+    faulty = replace(sound, sources=((name, text.replace(" && !clear_i", "")),))
+    assert any(f"{name}:9:" in line and "clear_i" in line for line in lint.lint(faulty))
 
 
 @pytest.mark.process

@@ -17,6 +17,7 @@ from fpga.count_action import (
     Signal,
     SignalKind,
     Target,
+    parse_text,
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
@@ -186,6 +187,10 @@ def test_every_table_of_the_page_is_tested():
         "R6",
         "R7",
         "R8",
+        "R13",
+        "R14",
+        "R15",
+        "R16",
     ]
 
 
@@ -198,3 +203,72 @@ def test_what_came_from_the_page_is_not_empty():
         ].width
         == 1
     )
+
+
+def test_formulas():
+    pytest.importorskip("lark")
+    rows = table("R13")
+    header = "`sum x.valid over cycles while place == 0 and x.data == 7`, target 2: v"
+    text = """module place { inputs: { stream x of 4 bits } counts: {
+      place: sum x.valid over cycles to three; header: sum x.valid over cycles to two while place == 0 and x.data == 7 }
+      targets: { three: 3; two: 2 } }"""
+    cycles = run(
+        parse_text(text).datapath,
+        x_valid_i=numbers(rows["x.valid"]),
+        x_data_i=numbers(rows["x.data"]),
+    )
+    values = [[each.value for each in cycle.counts] for cycle in cycles]
+    bases = [cycle.counts[0].base for cycle in cycles]
+    assert bases == numbers(rows["place: `sum x.valid over cycles`, base (target 3)"])
+    assert [value for _, value in values] == numbers(rows[header])
+    assert [cycle.counts[1].fires for cycle in cycles] == list(map(bool, fires(rows[header])))
+
+
+def test_largest_sample():
+    pytest.importorskip("lark")
+    rows = table("R14")
+    text = """module m { inputs: { stream x of 4 bits } counts: { sum x.valid over cycles } targets: { 3 }
+      actions: { emit max x.data with index width 4 } }"""
+    cycles = run(
+        parse_text(text).datapath,
+        x_valid_i=[1, 1, 1, 1],
+        x_data_i=numbers(rows["x.data (always valid)"]),
+        m_out_ready_i=[1, 1, 1, 1],
+    )
+    beats = port(cycles, "m_out_data_o")
+    assert [beat & 15 for beat in beats] == numbers(rows["`emit max x.data with index`: largest"])
+    assert [beat >> 4 for beat in beats] == numbers(rows["index"])
+    assert seen(cycles, "m", "fires") == fires(rows["fire (target 3)"])
+
+
+def test_tables():
+    pytest.importorskip("lark")
+    rows = table("R15")
+    text = """module m { inputs: { stream x of 4 bits } counts: { sum x.valid over cycles to lengths[layer] }
+      tables: { lengths[0 to 1]: 2, 1 } actions: { advance layer modulo 2 } }"""
+    cycles = run(parse_text(text).datapath, x_valid_i=numbers(rows["x.valid"]), x_data_i=[0] * 5)
+    assert port(cycles, "m_layer_o") == numbers(rows["layer: `advance layer modulo 2`, from 0"])
+    assert seen(cycles, "m", "target") == numbers(rows["entry in force: `lengths[layer]`, lengths 2, 1"])
+    assert seen(cycles, "m", "value") == numbers(rows["v"])
+    assert seen(cycles, "m", "fires") == fires(rows["v"])
+
+
+def test_at_least():
+    pytest.importorskip("lark")
+    rows = table("R16")
+    text = """module m { inputs: { number x of 2 bits } counts: { sum x over cycles; sum x over cycles }
+      targets: { at least 3; at least 3 carry } }"""
+    cycles = run(parse_text(text).datapath, x_i=numbers(rows["increment"]))
+    for place, label in enumerate(["v (target at least 3)", "v (target at least 3 carry)"]):
+        assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
+        assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
+    assert port(cycles, "overshoot_o") == [0] * 4
+
+
+@pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])
+def test_a_flag_that_is_set_and_cleared(wins, flag):
+    pytest.importorskip("lark")
+    text = f"""module m {{ inputs: {{ flag on; flag off }} counts: {{ a: sum on; b: sum off }} targets: {{ 1 }}
+      actions: {{ on a: set f; on b: clear f{wins} }} }}"""
+    cycles = run(parse_text(text).datapath, on_i=[1, 1, 0, 1, 0], off_i=[0, 1, 1, 1, 0])
+    assert port(cycles, "m_f_o") == flag

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.graph import STREAMS, stream_of
-from fpga.count_action.model import Count, CountKind, Module, Ref, Signal, SignalKind
+from fpga.count_action.model import VALUE, Count, CountKind, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import WORD_BITS, consumed_streams
 from fpga.count_action.simulate.bit_slices import stall_order
 from fpga.count_action.simulate.compiled.expressions import (
@@ -21,6 +21,7 @@ from fpga.count_action.simulate.compiled.expressions import (
     whole,
     zeros,
 )
+from fpga.count_action.simulate.compiled.formulas import formula_lines
 from fpga.count_action.simulate.compiled.names import Names
 
 Lines = Iterator[str]
@@ -35,6 +36,9 @@ class Decisions:
     def lines(self) -> Lines:
         """Return the statements, in order."""
         datapath = self.names.datapath
+        for module in datapath.modules:
+            for place in range(len(module.values)):
+                yield from formula_lines(self.names, Ref(f"{VALUE}{place}", module.name))
         for module, count in datapath.counts():
             yield from self._enable(module, count)
         for module in stall_order(self.names.graph):
@@ -99,19 +103,37 @@ class Decisions:
     def _level(self, module: Module, count: Count) -> Lines:
         place, target = self._place_and_target(module, count)
         yield f"x{place} = {self._increment(count)}"
-        yield f"f{place} = (x{place} == {target}) & ({target} != 0) & {self.names.on(module, count)}"
+        yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & {self.names.on(module, count)}"
 
     def _accumulate(self, module: Module, count: Count) -> Lines:
         place, target = self._place_and_target(module, count)
         on, increment = self.names.on(module, count), self._increment(count)
         yield f"p{place} = {increment}" if on == "1" else f"p{place} = ({increment}) & {negative(on)}"
         yield f"x{place} = c{place} + p{place}"
-        yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
-        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
-        yield f"s{place} = (x{place} > {(1 << count.width) - 1}) & (f{place} ^ 1)"
+        reach, largest = module.target(count.target), (1 << count.width) - 1
+        if not reach.at_least:
+            yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
+            yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
+        else:
+            yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & (p{place} != 0)"
+            yield f"b{place} = 0"
+        if reach.carry:
+            yield f"x{place} = x{place} - ({target} & -f{place})"
+            yield f"s{place} = (x{place} > {largest}) & 1"
+        else:
+            yield f"s{place} = (x{place} > {largest}) & (f{place} ^ 1)"
+
+    def _reached(self, module: Module, count: Count) -> str:
+        place, target = self._place_and_target(module, count)
+        if module.target(count.target).at_least:
+            return f"(({target} > x{place}) ^ 1)"
+        return f"(x{place} == {target})"
 
     def _place_and_target(self, module: Module, count: Count) -> tuple[int, str]:
-        return self.names.count(module.name, count.name), self.names.target(module.name, count.target)
+        aimed = self.names.value(count.aim) if count.aim else ""
+        return self.names.count(module.name, count.name), aimed or self.names.target(
+            module.name, count.target
+        )
 
     def _increment(self, count: Count) -> str:
         """Return what a count adds; different bits of one word are counted together."""

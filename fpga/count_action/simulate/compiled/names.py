@@ -3,8 +3,8 @@
 `i3` is a word of the row that comes in, `o3` of the one that goes out. Registers: `c` counts, `t` targets, `a` sums,
 `v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
 enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
-overshoots, `s` saturates. Bits are 0 or 1. The number after a letter is the place of the count, target, module or
-output.
+overshoots, `s` saturates, `w` what a formula comes to. Of extreme samples: `h` there is one, `k` its index, `q` how
+many were counted. Bits are 0 or 1. The number after a letter is the place of the count, target, module or output.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from fpga.count_action.graph import STREAMS, Graph, can_stall
-from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
+from fpga.count_action.model import (
+    VALUE,
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    is_value,
+)
 from fpga.count_action.ports import Port, ports_of
 from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
-from fpga.count_action.simulate.compiled.expressions import Field, all_of, whole
+from fpga.count_action.simulate.compiled.expressions import Field, all_of, unsigned, whole
 
 
 class Names:
@@ -58,12 +68,25 @@ class Names:
         return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
 
     def field(self, ref: Ref) -> Field:
-        """Return the bits of a sample, a flag or a number, as they were at the beginning of the cycle."""
+        """Return the bits of a sample, a flag, a number or a formula, as they were at the beginning of the cycle."""
+        if is_value(ref):
+            return whole(self.value(ref), self.graph.source(ref).width)
+        return self._signal_field(ref, "_before")
+
+    def now(self, ref: Ref) -> Field:
+        """Return the bits of a sample, a flag or a number before any register has changed."""
+        return self._signal_field(ref, "")
+
+    def value(self, ref: Ref) -> str:
+        """Return the wire of a formula."""
+        return f"w{self._modules[ref.module or '']}_{ref.name.removeprefix(VALUE)}"
+
+    def _signal_field(self, ref: Ref, suffix: str) -> Field:
         place = sample_slice(self.graph, ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, place.width)
         if self.graph.is_stream(ref):
-            words = tuple(f"{word}_before" for word in self.beat(place.register))
+            words = tuple(f"{word}{suffix}" for word in self.beat(place.register))
             return Field(words, place.low, place.width)
         return whole(f"r{self.outputs[place.register]}", place.width)
 
@@ -85,6 +108,11 @@ class Names:
     def count(self, module: str, count: str) -> int:
         """Return the place of a count."""
         return self._counts[module, count]
+
+    def base(self, module: str, count: str) -> str:
+        """Return the register of a count; a level count has none and is 0."""
+        level = self.datapath.module(module).count(count).kind is CountKind.LEVEL
+        return "0" if level else f"c{self._counts[module, count]}"
 
     def fire(self, module: str, count: str) -> str:
         """Return 1 when a count fires."""
@@ -111,9 +139,18 @@ class Names:
             if action.clears == (module, count)
         ]
 
+    def counted(self, ref: Ref) -> str:
+        """Return 1 when the beats that a sample is of move (R11)."""
+        return all_of(unsigned(self.moves(stream)) for stream in self.graph.streams(ref))
+
     def adds(self, module: Module, action: Action) -> bool:
         """Return whether an action keeps a sum from cycle to cycle."""
         return action.kind is ActionKind.EMIT and module.count(action.on).kind is CountKind.ACCUMULATE
+
+    def sum_registers(self, module: Module, action: Action) -> list[str]:
+        """Return what an EMIT action keeps: the sum, or the extreme sample, if any, its index, and how many."""
+        place = self.outputs[module.name, action.output]
+        return [f"{letter}{place}" for letter in ("a" if action.reduction == "sum" else "ahkq")]
 
     @cached_property
     def quoted(self) -> frozenset[Key]:
@@ -144,4 +181,4 @@ class Names:
         yield f"v{place}"
         yield from self.beat(key)
         if self.adds(module, action):
-            yield f"a{place}"
+            yield from self.sum_registers(module, action)

@@ -14,6 +14,7 @@ from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
 from fpga.count_action.simulate.bit_slices import Key
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
+    all_of,
     any_of,
     literal,
     negative,
@@ -41,7 +42,9 @@ class Updates:
             if key in self.names.quoted:
                 yield from (f"{word}_before = {word}" for word in self.names.beat(key))
         for module, action in self.names.actions(ActionKind.EMIT):
-            if self.names.adds(module, action):
+            if action.reduction != "sum":
+                yield from self._extreme(module, action)
+            elif self.names.adds(module, action):
                 yield self._added(module, action)
         for module, action in self.names.actions(*STREAMS):
             yield from self._beat(module, action)
@@ -61,15 +64,12 @@ class Updates:
         """Return the sum with those samples of this cycle that are counted, in the width of the action."""
         groups: dict[str, list[str]] = {}
         for ref in action.refs:
-            groups.setdefault(self._counted(ref), []).append(self._sample(ref))
+            groups.setdefault(self.names.counted(ref), []).append(self._sample(ref))
         parts = [base] if base else []
         for counted, samples in groups.items():
             total = " + ".join(samples)
             parts.append(total if counted == "1" else f"(({total}) & {negative(counted)})")
         return f"({' + '.join(parts)}) & {_mask(action.width)}"
-
-    def _counted(self, ref: Ref) -> str:
-        return unsigned(self.names.moves(ref)) if self.names.graph.is_stream(ref) else "1"
 
     def _sample(self, ref: Ref) -> str:
         return number(self.names.field(ref), signed=self.names.graph.source(ref).signed)
@@ -88,7 +88,8 @@ class Updates:
         )
         clears = self.names.clears(module.name, action.on)
         if clears and self.names.adds(module, action):
-            yield f"a{place} = a{place} & (({any_of(clears)}) - 1)"
+            for name in self.names.sum_registers(module, action):
+                yield f"{name} = {name} & (({any_of(clears)}) - 1)"
         yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
 
     def _streamed(self, key: Key, action: Action) -> Lines:
@@ -110,6 +111,9 @@ class Updates:
         A level count has counted no beats before this cycle.
         """
         key = (module.name, action.output)
+        if action.reduction != "sum":
+            yield from self._emitted_extreme(module, action)
+            return
         total, (beat,) = f"a{self.names.outputs[key]}", self.names.beat(key)
         adds = self.names.adds(module, action)
         if not adds:
@@ -121,6 +125,32 @@ class Updates:
             yield f"{beat} = {total}"
         if adds:
             yield f"{total} = 0"
+
+    # ------------------------------------------------------------------- largest and smallest samples (R14)
+    def _extreme(self, module: Module, action: Action) -> Lines:
+        place, count = self.names.outputs[module.name, action.output], module.count(action.on)
+        best, found, index, counted = self.names.sum_registers(module, action)
+        if not self.names.adds(module, action):
+            yield from (f"{name} = 0" for name in (best, found, index, counted))
+        for ref in action.refs:
+            taken = all_of([self.names.on(module, count), self.names.counted(ref)])
+            yield f"z{place} = {number(self._fitted(ref, action.width), signed=action.signed)}"
+            yield f"u{place} = {taken}"
+            relation = f"z{place} > {best}" if action.reduction == "max" else f"{best} > z{place}"
+            chosen = [f"{best} = z{place}", f"{index} = {counted} & {_mask(action.width)}", f"{found} = 1"]
+            yield when(f"u{place} & (({found} ^ 1) | ({relation}))", chosen)
+            yield f"{counted} = {counted} + u{place}"
+
+    def _emitted_extreme(self, module: Module, action: Action) -> Lines:
+        key = (module.name, action.output)
+        best, found, index, counted = self.names.sum_registers(module, action)
+        fields = [whole(f"({best} >> {action.shift} & {_mask(action.width)})", action.width)]
+        fields += [whole(index, action.width)] if action.with_index else []
+        yield from (
+            f"{name} = {text}" for name, text in zip(self.names.beat(key), packed(fields), strict=True)
+        )
+        if self.names.adds(module, action):
+            yield from (f"{name} = 0" for name in (best, found, index, counted))
 
     # --------------------------------------------------------------------- pulses, flags, numbers (R6, R9)
     def _effect(self, key: Key, name: str) -> Lines:
@@ -137,7 +167,10 @@ class Updates:
         else:
             sets = [fire for action, fire in drivers if action.kind is ActionKind.SET]
             clears = [fire for action, fire in drivers if action.kind is ActionKind.CLEAR_FLAG]
-            yield f"{name} = {any_of([*sets, f'{name} & (({any_of(clears)}) ^ 1)'])}"
+            if any(action.wins for action, _ in drivers):
+                yield f"{name} = ({any_of([*sets, name])}) & (({any_of(clears)}) ^ 1)"
+            else:
+                yield f"{name} = {any_of([*sets, f'{name} & (({any_of(clears)}) ^ 1)'])}"
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _counts(self) -> Lines:
@@ -149,7 +182,8 @@ class Updates:
             over.append(zeros(1) if level else whole(f"b{place}", 1))
             full.append(zeros(1) if level else whole(f"s{place}", 1))
             if not level:
-                begins = any_of([f"f{place}", *self.names.clears(module.name, count.name)])
+                fires = [] if module.target(count.target).carry else [f"f{place}"]
+                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
                 yield f"c{place} = (x{place} | -s{place}) & {_mask(count.width)} & (({begins}) - 1)"
         yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):

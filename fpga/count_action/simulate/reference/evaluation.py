@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from fpga.count_action.expressions import STORED, value_of
 from fpga.count_action.graph import stream_of
-from fpga.count_action.model import Count, CountKind, Module, Ref, SignalKind
+from fpga.count_action.model import Count, CountKind, Module, Operand, Ref, SignalKind, is_value
 from fpga.count_action.simulate.bit_slices import BitSlice, Key, beats_of, extended, valid_slice
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State
 from fpga.count_action.simulate.reference.wiring import Wiring
@@ -74,9 +75,17 @@ class Evaluation:
         enabled, stalled = self._enabled(count), self._stalled[module.name]
         increment = self._increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
-        value, target = base + increment, self.state.targets[module.name, count.target]
+        aimed = None if count.aim is None else self.sample(count.aim)
+        target = self.state.targets[module.name, count.target] if aimed is None else aimed
+        value = base + increment
+        how = module.target(count.target)
         fires = increment != 0 and value == target
+        if how.at_least:
+            fires = increment != 0 and 0 < target <= value
         accumulates = count.kind is CountKind.ACCUMULATE
+        rest = value
+        if fires:
+            rest = value - target if how.carry else 0
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -87,15 +96,16 @@ class Evaluation:
             value=value,
             target=target,
             fires=fires,
-            overshoots=accumulates and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and not fires and value >= 1 << count.width,
+            rest=rest,
+            overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
+            saturates=accumulates and rest >= 1 << count.width,
         )
 
     def _enabled(self, count: Count) -> bool:
         return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
 
     def _holds(self, ref: Ref) -> bool:
-        return self._valid(ref) if self.wiring.is_stream(ref) else self._bits(self.wiring.slice_of(ref)) != 0
+        return self._valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
 
     def _increment(self, count: Count) -> int:
         return count.constant + sum(self._term(count, ref) for ref in count.terms)
@@ -105,6 +115,22 @@ class Evaluation:
         if not self.wiring.is_stream(ref):
             return self._bits(self.wiring.slice_of(ref))
         return self._valid(ref) if count.kind is CountKind.LEVEL else self.moves(ref)
+
+    # Formulas (R13)
+
+    def _worked_out(self, operand: Operand) -> int:
+        """Return what a formula comes to, without loss."""
+        if isinstance(operand, int):
+            return operand
+        if isinstance(operand, Ref):
+            return self.sample(operand)
+        first = operand.operands[0]
+        if isinstance(first, Ref) and operand.operator == "valid":
+            return int(self._valid(first))
+        if isinstance(first, Ref) and operand.operator in STORED:
+            registers = self.state.counts if operand.operator == "count" else self.state.targets
+            return registers[first.module or "", first.name]
+        return value_of(operand.operator, [self._worked_out(each) for each in operand.operands])
 
     # Outputs
 
@@ -136,7 +162,9 @@ class Evaluation:
         yield "saturated_o", packed((self.state.saturated[module, count], 1) for module, count, _ in counts)
 
     def sample(self, ref: Ref) -> int:
-        """Return the value of a sample, a flag or a number in this cycle."""
+        """Return the value of a sample, a flag, a number or a formula in this cycle."""
+        if is_value(ref):
+            return self._worked_out(self.wiring.graph.formula(ref))
         place = self.wiring.slice_of(ref)
         return extended(self._bits(place), place.width, signed=place.signed)
 

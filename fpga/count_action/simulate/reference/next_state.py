@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from fpga.count_action.graph import clear_wins
 from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
 from fpga.count_action.simulate.bit_slices import Key, extended
 from fpga.count_action.simulate.reference.evaluation import Evaluation, packed
-from fpga.count_action.simulate.reference.state import State
+from fpga.count_action.simulate.reference.state import Extreme, State
 
 
 def next_state(evaluation: Evaluation) -> State:
@@ -35,6 +36,7 @@ class _NextState:
             },
             targets=self._next_targets(),
             sums=self._next_sums(),
+            extremes=self._next_extremes(),
             valid={beat: self._made(beat) or self._now.backpressured(beat) for beat in self._now.state.valid},
             outputs=self._next_outputs(),
         )
@@ -47,9 +49,9 @@ class _NextState:
     def _next_count(self, key: Key) -> int:
         now = self._now.counts[key]
         count = self._now.wiring.datapath.module(key[0]).count(key[1])
-        if count.kind is CountKind.LEVEL or now.fires or self._cleared(key):
+        if count.kind is CountKind.LEVEL or self._cleared(key):
             return 0
-        return min(now.value, (1 << count.width) - 1)
+        return min(now.rest, (1 << count.width) - 1)
 
     def _next_targets(self) -> dict[Key, int]:
         if not self._now.inputs.get("commit_i", 0):
@@ -80,20 +82,35 @@ class _NextState:
             samples = (self._now.sample(ref) for ref in action.refs)
             return {key: packed((sample, action.width) for sample in samples)}
         if action.kind is ActionKind.EMIT:
-            total = extended(self._sum(module, action), action.width, signed=action.signed)
-            return {key: total >> action.shift & (1 << action.width) - 1}
+            return {key: self._emitted(module, action)}
         if action.kind is ActionKind.ADVANCE:
             return {key: (self._now.state.outputs[key] + 1) % action.modulo}
         if action.kind is ActionKind.SET:
-            return {key: 1}
+            return {key: int(not self._cleared_for_good(module, action.output))}
         if action.kind is ActionKind.CLEAR_FLAG and not self._set(module, action.output):
             return {key: 0}
         return {}
 
+    def _emitted(self, module: Module, action: Action) -> int:
+        """Return the beat in which a sum or an extreme sample leaves."""
+        if action.reduction == "sum":
+            total = extended(self._sum(module, action), action.width, signed=action.signed)
+            return total >> action.shift & (1 << action.width) - 1
+        found = self._extreme(module, action)
+        samples = [found.value >> action.shift, found.index][: 2 if action.with_index else 1]
+        return packed((sample, action.width) for sample in samples)
+
     def _set(self, module: Module, flag: str) -> bool:
-        """Return whether anything sets a flag in this cycle: set wins over clear (R9)."""
+        """Return whether a set wins in this cycle: it does unless a clear of the flag says otherwise (R9)."""
+        if clear_wins(module, flag):
+            return False
         setting = (each for each in module.drives(ActionKind.SET) if each.output == flag)
         return any(self._now.fires(module.name, each.on) for each in setting)
+
+    def _cleared_for_good(self, module: Module, flag: str) -> bool:
+        clearing = (each for each in module.drives(ActionKind.CLEAR_FLAG) if each.output == flag)
+        fired = any(self._now.fires(module.name, each.on) for each in clearing)
+        return fired and clear_wins(module, flag)
 
     def _made(self, beat: Key) -> bool:
         module = self._now.wiring.datapath.module(beat[0])
@@ -105,11 +122,15 @@ class _NextState:
         sums = {}
         for module in self._now.wiring.datapath.modules:
             for action in module.drives(ActionKind.EMIT):
-                on = (module.name, action.on)
-                begins = module.count(action.on).kind is CountKind.LEVEL or self._now.fires(*on)
-                begins = begins or self._cleared(on)
+                begins = self._begins(module, action)
                 sums[module.name, action.output] = 0 if begins else self._sum(module, action)
         return sums
+
+    def _begins(self, module: Module, action: Action) -> bool:
+        """Return whether a sum, or the search for an extreme sample, begins in the next cycle."""
+        on = (module.name, action.on)
+        level = module.count(action.on).kind is CountKind.LEVEL
+        return level or self._now.fires(*on) or self._cleared(on)
 
     def _sum(self, module: Module, action: Action) -> int:
         """Return the sum with the samples of this cycle, in the action's width."""
@@ -119,5 +140,33 @@ class _NextState:
             total += sum(self._now.sample(ref) for ref in action.refs if self._counted(ref))
         return total & (1 << action.width) - 1
 
+    # Largest and smallest samples (R14)
+
+    def _next_extremes(self) -> dict[Key, Extreme]:
+        found = {}
+        for module in self._now.wiring.datapath.modules:
+            for action in module.drives(ActionKind.EMIT):
+                if action.reduction != "sum":
+                    begins = self._begins(module, action)
+                    kept = Extreme() if begins else self._extreme(module, action)
+                    found[module.name, action.output] = kept
+        return found
+
+    def _extreme(self, module: Module, action: Action) -> Extreme:
+        """Return the extreme sample with those of this cycle, in the action's width and sign."""
+        best = self._now.state.extremes[module.name, action.output]
+        now = self._now.counts[module.name, action.on]
+        if not now.enabled or now.stalled:
+            return best
+        mask = (1 << action.width) - 1
+        for ref in action.refs:
+            if self._counted(ref):
+                sample = extended(self._now.sample(ref) & mask, action.width, signed=action.signed)
+                further = sample > best.value if action.reduction == "max" else sample < best.value
+                first = best.counted == 0
+                value, index = (sample, best.counted & mask) if first or further else (best.value, best.index)
+                best = Extreme(value, index, best.counted + 1)
+        return best
+
     def _counted(self, ref: Ref) -> bool:
-        return not self._now.wiring.is_stream(ref) or self._now.moves(ref)
+        return all(self._now.moves(stream) for stream in self._now.wiring.streams_of(ref))

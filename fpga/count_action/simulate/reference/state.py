@@ -11,6 +11,15 @@ from fpga.count_action.simulate.bit_slices import Key, beats_of
 
 
 @dataclass(frozen=True, slots=True)
+class Extreme:
+    """The largest (or smallest) sample so far, how many were counted before it, and how many there were (R14)."""
+
+    value: int = 0
+    index: int = 0
+    counted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Every register, by module and name. Values are unsigned and fit their widths."""
 
@@ -21,6 +30,8 @@ class State:
     """The targets in force."""
     sums: Mapping[Key, int]
     """Sums of EMIT actions since the last fire."""
+    extremes: Mapping[Key, Extreme]
+    """Largest or smallest samples of EMIT actions since the last fire."""
     valid: Mapping[Key, bool]
     """True while there is a beat on its way out."""
     outputs: Mapping[Key, int]
@@ -42,6 +53,8 @@ class CountCycle:
     target: int
     """The target in force."""
     fires: bool
+    rest: int
+    """What the count is after this cycle, were it not cleared and its register wide enough (R2, R16)."""
     overshoots: bool
     saturates: bool
 
@@ -65,6 +78,7 @@ def reset_state(datapath: Datapath) -> State:
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
         sums={(name, action.output): 0 for name, action in actions if action.kind is ActionKind.EMIT},
+        extremes={(name, action.output): Extreme() for name, action in actions if action.reduction != "sum"},
         valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
         outputs={(name, action.output): 0 for name, action in actions if action.kind in KIND_OF},
     )

@@ -20,6 +20,7 @@ class Wiring:
         self.inside = consumed_streams(datapath)
         self._slices: dict[Ref, BitSlice] = {}
         self._streams: dict[Ref, bool] = {}
+        self._beats: dict[Ref, tuple[Ref, ...]] = {}
 
     def slice_of(self, ref: Ref) -> BitSlice:
         """Return where the bits of a sample, flag or number stand."""
@@ -32,6 +33,12 @@ class Wiring:
         if ref not in self._streams:
             self._streams[ref] = self.graph.is_stream(ref)
         return self._streams[ref]
+
+    def streams_of(self, ref: Ref) -> tuple[Ref, ...]:
+        """Return the streams whose beats must move for a sample to be counted (R11)."""
+        if ref not in self._beats:
+            self._beats[ref] = self.graph.streams(ref)
+        return self._beats[ref]
 
     @cached_property
     def clears(self) -> dict[Key, list[Key]]:

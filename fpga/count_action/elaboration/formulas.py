@@ -1,0 +1,194 @@
+"""Elaboration of references and formulas: numbers are worked out, ranges and tables written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fpga.count_action.diagnostics import Refused, Report, quoted
+from fpga.count_action.elaboration.arithmetic import Values, evaluate, names_in, span_of
+from fpga.count_action.elaboration.flat import (
+    FlatFormula,
+    FlatOperand,
+    FlatReference,
+    Suffix,
+    references_in,
+)
+from fpga.count_action.language.operands import (
+    Formula,
+    Index,
+    Integer,
+    Number,
+    Operand,
+    Operation,
+    Ranged,
+    Reference,
+)
+from fpga.count_action.language.syntax import CountText, Term
+from fpga.count_action.model import Location
+
+_MAX_ITEMS = 65_536
+"""Terms, samples, counts and actions of a datapath when all ranges are written out."""
+
+
+@dataclass
+class FormulaElaborator:
+    """Writes out the formulas of one module after the other, as long as they are not absurdly many things."""
+
+    report: Report
+    _items: int = 0
+    _registers: frozenset[str] = frozenset()
+    """Targets of the module that are called like a parameter: a formula means the target."""
+    _targets: frozenset[str] = frozenset()
+    _tables: dict[str, range] = field(default_factory=dict)
+    """Tables of the module, and their indices."""
+
+    def _spend(self, at: Location) -> None:
+        self._items += 1
+        if self._items > _MAX_ITEMS:
+            message = f"more than {_MAX_ITEMS} terms, samples, counts and actions come out of these ranges"
+            self.report.error(Refused(at, message, "Use smaller ranges.").diagnostic)
+            self.report.settle()
+
+    def _operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
+        """Return an operand of a formula, a condition or a sample: several where it has a range."""
+        if isinstance(operand, Ranged):
+            for inner in values_of(operand, values):
+                yield from self._operand(operand.value, inner)
+            return
+        self._spend(operand.at)
+        if isinstance(operand, Formula):
+            parts = tuple(
+                part
+                for each in operand.operands
+                if not (isinstance(each, Ranged) and _is_empty(each.over, values))
+                for part in self._operand(each, values)
+            )
+            if not parts:
+                message = f"{quoted(operand.operator)} of nothing: all its ranges are empty"
+                raise Refused(operand.at, message, "Give it one value more, such as 0.")
+            yield FlatFormula(operand.operator, parts, operand.at)
+        elif isinstance(operand, Integer):
+            yield operand.value
+        elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
+            yield self._entry(operand, values)
+        elif is_signal(operand, values) or operand.plain in self._registers:
+            yield flat_reference(operand, values)
+        else:
+            yield evaluate(operand, values)
+
+    def _entry(self, reference: Reference, values: Values) -> FlatFormula:
+        """Return the entry of a table at an index, which may be a signal."""
+        (part,) = reference.parts
+        span = self._tables[part.name]
+        if part.index is None:
+            message = f"{quoted(part.name)} is a table; which entry is meant?"
+            raise Refused(reference.at, message, f"Write {part.name}[{span.start}], or the name of a number.")
+        index = self._number(part.index, values)
+        if isinstance(index, int):
+            if index not in span:
+                message = f"{quoted(part.name)} has entries {span.start} to {span.stop - 1}, and no {index}"
+                raise Refused(part.index.at, message, "Change the index, or the range of the table.")
+            span, index = range(index, index + 1), 0
+        elif span.start:
+            index = FlatFormula("-", (index, span.start), reference.at)
+        entries = (FlatReference(part.name, None, each, "", None, reference.at) for each in span)
+        return FlatFormula("table", (index, *entries), reference.at)
+
+    def _number(self, number: Number, values: Values) -> FlatOperand:
+        """Return a number in which there may be signals."""
+        if all(name in values for name in names_in(number)) and not _has_signals(number):
+            return evaluate(number, values)
+        if isinstance(number, Operation):
+            if number.operator not in {"+", "-"}:
+                message = f"an index with `{number.operator}` and a signal in it"
+                raise Refused(number.at, message, "Add and subtract only.")
+            parts = (self._number(number.left, values), self._number(number.right, values))
+            return FlatFormula("+" if number.operator == "+" else "-", parts, number.at)
+        (found,) = self._operand(number, values)
+        return found
+
+    def _reaches(self, text: CountText, values: Values) -> tuple[str | None, FlatFormula | None]:
+        """Return the name of the target that a count says, or the formula that stands for one."""
+        if text.target is None:
+            return None, None
+        if isinstance(text.target, Reference) and text.target.plain is not None:
+            return text.target.plain, None
+        (found,) = self._operand(text.target, values)
+        first = next((each for each in references_in(found) if each.suffix == ""), None)
+        named = [each for each in references_in(found) if self._is_target(each)]
+        if not isinstance(found, FlatFormula) or first is None or not named:
+            message = "this is no target, and no formula of targets"
+            raise Refused(
+                text.target.at, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
+            )
+        return named[0].label, found
+
+    def _is_target(self, reference: FlatReference) -> bool:
+        return reference.module is None and not reference.suffix and reference.label in self._targets
+
+
+def values_of(term: Term | Ranged, values: Values) -> Iterator[Values]:
+    """Return the values for every value of the index, if there is one."""
+    if term.over and term.over.name not in names_in(term.value):
+        message = f"the index {quoted(term.over.name)} does not stand in what it is for"
+        raise Refused(term.over.at, message, f"Write NAME[{term.over.name}], or leave the range away.")
+    yield from each_value(term.over, values)
+
+
+def flat_reference(reference: Reference, values: Values) -> FlatReference:
+    """Return a reference with its numbers worked out. Raises `Refused` when it cannot be one."""
+    parts = [
+        (part.name, None if part.index is None else element(part.index, values)) for part in reference.parts
+    ]
+    suffix: Suffix = ""
+    lane = None
+    if len(parts) > 1 and parts[-1][0] in {"valid", "data"}:
+        last, lane = parts.pop()
+        suffix = "valid" if last == "valid" else "data"
+    if suffix == "valid" and lane is not None:
+        raise Refused(
+            reference.at, f"`valid[{lane}]`: a beat has one valid bit", "Write the index after the name."
+        )
+    if len(parts) > 2 or parts[-1][0] in {"valid", "data"}:
+        message = f"{quoted(str(reference))} is not a signal"
+        raise Refused(reference.at, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream.")
+    owner = None
+    if len(parts) == 2:
+        name, replica = parts.pop(0)
+        owner = name if replica is None else f"{name}_{replica}"
+    return FlatReference(parts[0][0], owner, parts[0][1], suffix, lane, reference.at)
+
+
+def element(number: Number, values: Values) -> int:
+    """Return the number of an element. Raises `Refused`."""
+    value = evaluate(number, values)
+    if value < 0:
+        raise Refused(number.at, f"element {value} of something", "Elements are counted from 0 or 1.")
+    return value
+
+
+def is_signal(value: Number, values: Values) -> bool:
+    """Return whether a term is a signal, not a number."""
+    return isinstance(value, Reference) and not (value.plain is not None and value.plain in values)
+
+
+def each_value(index: Index | None, values: Values) -> Iterator[Values]:
+    """Return the values for every value of an index, or those alone."""
+    if index is None:
+        yield values
+        return
+    for value in span_of(index, values):
+        yield {**values, index.name: value}
+
+
+def _is_empty(index: Index, values: Values) -> bool:
+    """Return whether a range ends just before it begins: within `max` and `min` it then adds nothing."""
+    return evaluate(index.high, values) == evaluate(index.low, values) - 1
+
+
+def _has_signals(number: Number) -> bool:
+    """Return whether something other than names and numbers stands in a number."""
+    if isinstance(number, Operation):
+        return _has_signals(number.left) or _has_signals(number.right)
+    return isinstance(number, Reference) and number.plain is None

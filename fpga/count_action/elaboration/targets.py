@@ -1,0 +1,73 @@
+"""Targets of counts: which count has which, and how many bits they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
+from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
+from fpga.count_action.elaboration.flat import FlatCount, FlatModule, FlatTarget
+from fpga.count_action.language.defaults import COUNT_WIDTH
+from fpga.count_action.language.syntax import ModuleText, TableText
+from fpga.count_action.model import Target
+
+
+def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
+    """Return the name of the target of a count. Raises `Refused` when there is none, or when it is not clear."""
+    if count.target is not None:
+        every = [target.name for target in module.targets]
+        if count.target not in every:
+            message = f"{quoted(module.name)} has no target {quoted(count.target)}"
+            raise Refused(count.target_at, message, did_you_mean(count.target, every))
+        return count.target
+    names = [target.name for target in module.targets if not target.in_table]
+    if not names:
+        message = f"{quoted(module.name)} has no target for count {quoted(count.name)}"
+        raise Refused(
+            count.at, message, "Add `targets: { 4 }`, or `targets: { never }` for a count that is only read."
+        )
+    if len(names) == 1:
+        return names[0]
+    if len(names) != len(module.counts):
+        message = f"{quoted(module.name)} has {len(module.counts)} counts and {len(names)} targets"
+        raise Refused(count.at, message, "Write one target, one for each count, or `to TARGET` in the count.")
+    return names[place]
+
+
+def tables_of(text: ModuleText, values: Values) -> dict[str, range]:
+    """Return the indices of every table."""
+    return {each.name: span_of(each.range, values) for each in text.tables}
+
+
+def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
+    """Return the entries of a table as targets; a single one stands for all."""
+    span = span_of(text.range, values)
+    if len(text.entries) not in {1, len(span)}:
+        message = f"table {quoted(text.name)} has {len(span)} entries and {len(text.entries)} values"
+        raise Refused(text.at, message, "Write a value for each entry, or one for all.")
+    width = None if text.width is None else evaluate(text.width, values)
+    for place, index in enumerate(span):
+        entry = text.entries[place % len(text.entries)]
+        reset = 0 if entry is None else evaluate(entry, values)
+        yield FlatTarget(f"{text.name}_{index}", reset, width, text.at, in_table=True)
+
+
+def width_of_target(target: FlatTarget, module: FlatModule) -> int:
+    """Return the bits of a target: those that it says, otherwise those of the widest of its counts."""
+    if target.width is not None:
+        return target.width
+    widths = []
+    for place, count in enumerate(module.counts):
+        try:
+            named = target_of(module, count, place)
+        except Refused:
+            continue
+        if named == target.name:
+            widths.append(count.width)
+    return max(widths, default=COUNT_WIDTH)
+
+
+def resolved_target(target: FlatTarget, module: FlatModule) -> Target:
+    """Return a target of the datapath."""
+    width = width_of_target(target, module)
+    return Target(target.name, target.reset, width, target.at, target.at_least, target.carry)

@@ -1,0 +1,97 @@
+"""Formulas: the values that they can have, and what they look at (R13).
+
+Whatever a formula works out is exact; the bits that it needs follow from the ranges of what it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from fpga.count_action.model import Operand, Operation, Ref
+
+LARGEST_VALUE = 2**60
+"""No formula may come to more than this, nor to less than its negative."""
+
+Interval = tuple[int, int]
+"""The smallest and the largest value."""
+
+ARITHMETIC = frozenset({"+", "-", "max", "min"})
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+LOGICAL = frozenset({"and", "or", "not"})
+STORED = frozenset({"count", "target"})
+"""Operators that look at a register of a count, or at a target in force."""
+OPERATORS = ARITHMETIC | COMPARISONS | LOGICAL | STORED | {"if", "table", "valid"}
+
+
+def bits_for(low: int, high: int) -> tuple[int, bool]:
+    """Return the bits that values from `low` to `high` need, and whether they have a sign.
+
+    >>> bits_for(0, 255), bits_for(-3, 3), bits_for(0, 0)
+    ((8, False), (3, True), (1, False))
+    """
+    if low < 0:
+        return max(high.bit_length(), (-low - 1).bit_length()) + 1, True
+    return max(1, high.bit_length()), False
+
+
+def interval_of_bits(width: int, *, signed: bool) -> Interval:
+    """Return the values of a number of so many bits."""
+    return (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+
+
+def combined(operator: str, parts: Sequence[Interval]) -> Interval:
+    """Return the values that an operation can come to.
+
+    >>> combined("-", [(0, 3), (0, 7)]), combined("max", [(-8, 7), (0, 0)])
+    ((-7, 3), (0, 7))
+    """
+    lows, highs = [low for low, _ in parts], [high for _, high in parts]
+    if operator in {"+", "-"}:
+        added = operator == "+"
+        low, high = (lows[1], highs[1]) if added else (-highs[1], -lows[1])
+        return lows[0] + low, highs[0] + high
+    chosen: dict[str, Interval] = {
+        "max": (max(lows), max(highs)),
+        "min": (min(lows), min(highs)),
+        "if": (min(lows[1:], default=0), max(highs[1:], default=0)),
+        "table": (min(0, 0, *lows[1:]), max(0, 0, *highs[1:])),
+    }
+    return chosen.get(operator, (0, 1))
+
+
+def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
+    """Return the references in a formula, each with the operator that says what is meant; samples have none."""
+    if isinstance(operand, Ref):
+        yield "", operand
+    elif isinstance(operand, Operation):
+        for each in operand.operands:
+            for operator, ref in leaves(each):
+                yield operator or (operand.operator if operand.operator in STORED | {"valid"} else ""), ref
+
+
+def value_of(operator: str, operands: Sequence[int]) -> int:
+    """Return what an operation comes to, exactly.
+
+    >>> value_of("if", [1, 5, 7]), value_of("max", [-3, 0]), value_of(">=", [2, 2])
+    (5, 0, 1)
+    """
+    return int(_MEANING[operator](operands))
+
+
+_MEANING: dict[str, Callable[[Sequence[int]], int]] = {
+    "+": sum,
+    "-": lambda each: each[0] - each[1],
+    "max": max,
+    "min": min,
+    "==": lambda each: each[0] == each[1],
+    "!=": lambda each: each[0] != each[1],
+    "<": lambda each: each[0] < each[1],
+    "<=": lambda each: each[0] <= each[1],
+    ">": lambda each: each[0] > each[1],
+    ">=": lambda each: each[0] >= each[1],
+    "and": lambda each: all(part != 0 for part in each),
+    "or": lambda each: any(part != 0 for part in each),
+    "not": lambda each: each[0] == 0,
+    "if": lambda each: each[1] if each[0] else each[2],
+    "table": lambda each: each[1 + each[0]] if 0 <= each[0] < len(each) - 1 else 0,
+}

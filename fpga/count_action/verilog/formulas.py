@@ -1,0 +1,107 @@
+"""Formulas in SystemVerilog: one wire for each operation, wide enough that nothing is lost (R13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fpga.count_action.model import VALUE, ActionKind, Module, Operand, Operation, Ref, is_value
+from fpga.count_action.verilog.counts import target_in_force
+from fpga.count_action.verilog.text import bit, declared, extended
+from fpga.count_action.verilog.wiring import Slice, Wiring, joined
+
+
+def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
+    """Return the formulas of a module, each with its wire."""
+    for place in range(len(module.values)):
+        yield from _formula(wiring, Ref(f"{VALUE}{place}", module.name))
+
+
+def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
+    """Return whether the beats move that the formulas of sums look at."""
+    for ref in summed_formulas(wiring, module):
+        streams = wiring.graph.streams(ref)
+        moving = [str(wiring.source(each).moves(each.index)) for each in streams]
+        yield declared(wiring.counted(ref))
+        yield f"assign {wiring.counted(ref)} = {' && '.join(moving)};"
+
+
+def summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
+    """Return the formulas of samples of streams that are samples of sums."""
+    refs = (ref for action in module.drives(ActionKind.EMIT) for ref in action.refs if is_value(ref))
+    return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
+
+
+def _formula(wiring: Wiring, ref: Ref) -> Iterator[str]:
+    writer = _Writer(wiring, wiring.value(ref), wiring.value_width(ref))
+    value = writer.operand(wiring.graph.formula(ref))
+    yield from writer.lines
+    yield f"logic signed [{writer.width - 1}:0] {wiring.value(ref)};"
+    yield f"assign {wiring.value(ref)} = {value};"
+
+
+@dataclass
+class _Writer:
+    wiring: Wiring
+    prefix: str
+    width: int
+    lines: list[str] = field(default_factory=list)
+    _made: int = 0
+
+    def operand(self, operand: Operand) -> str:
+        """Return the wire of an operand."""
+        if isinstance(operand, int):
+            return self._wire(f"{self.width}'sd{operand}")
+        if isinstance(operand, Ref):
+            source = self.wiring.source(operand)
+            return self._extended(source.sample(operand.index, operand.lane), signed=source.signed)
+        first = operand.operands[0]
+        if isinstance(first, Ref) and operand.operator == "valid":
+            return self._extended(self.wiring.source(first).valid(first.index))
+        if isinstance(first, Ref) and operand.operator == "count":
+            owner = self.wiring.datapath.module(first.module or "")
+            wire = f"{self.wiring.prefix(owner.name, first.name)}_count"
+            return self._extended(
+                Slice(wire, owner.count(first.name).width, 0, owner.count(first.name).width)
+            )
+        if isinstance(first, Ref) and operand.operator == "target":
+            owner = self.wiring.datapath.module(first.module or "")
+            return self._extended(target_in_force(self.wiring.datapath, owner, first.name))
+        return self._operation(operand, [self.operand(each) for each in operand.operands])
+
+    def _extended(self, bits: Slice, *, signed: bool = False) -> str:
+        sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
+        return self._wire(extended(joined([bits]), bits.width, self.width, sign))
+
+    def _wire(self, text: str) -> str:
+        self._made += 1
+        name = f"{self.prefix}_{self._made}"
+        self.lines.append(f"logic signed [{self.width - 1}:0] {name};")
+        self.lines.append(f"assign {name} = {text};")
+        return name
+
+    def _operation(self, operation: Operation, parts: list[str]) -> str:
+        operator = operation.operator
+        if operator in {"max", "min"}:
+            made = parts[0]
+            for each in parts[1:]:
+                relation = ">" if operator == "max" else "<"
+                made = self._wire(f"({each} {relation} {made}) ? {each} : {made}")
+            return made
+        if operator == "if":
+            return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
+        if operator == "table":
+            made = "'0"
+            for place, each in reversed(list(enumerate(parts[1:]))):
+                made = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {each} : {made}")
+            return made
+        if operator in {"+", "-"}:
+            return self._wire(f"{parts[0]} {operator} {parts[1]}")
+        if operator == "not":
+            condition = f"{parts[0]} == '0"
+        elif operator in {"and", "or"}:
+            sign = "&&" if operator == "and" else "||"
+            condition = f" {sign} ".join(f"({each} != '0)" for each in parts)
+        else:
+            condition = f"{parts[0]} {operator} {parts[1]}"
+        return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")

@@ -1,0 +1,144 @@
+"""Random datapaths with formulas: conditions and samples of one that has none are replaced.
+
+The same seed gives the same. What there is of each construct is counted by `constructs`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from fpga.count_action.expressions import COMPARISONS
+from fpga.count_action.graph import STREAMS, Graph
+from fpga.count_action.model import ActionKind, Condition, Datapath, Operation, Ref, is_value
+
+ARITHMETIC = ("+", "-", "max", "min")
+
+
+def with_formulas(datapath: Datapath, seed: int) -> Datapath:
+    """Return the datapath with formulas in about half of its conditions and samples."""
+    maker = _Maker(datapath, random.Random(seed))
+    return replace(datapath, modules=tuple(maker.module(module) for module in datapath.modules))
+
+
+def constructs(datapath: Datapath) -> Counter[str]:
+    """Return how often each operator and each reduction occurs."""
+    found: Counter[str] = Counter()
+    for module in datapath.modules:
+        found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update("wins" for each in module.actions if each.wins)
+        found.update("at least" for each in module.targets if each.at_least)
+        found.update("carry" for each in module.targets if each.carry)
+        found.update("with index" for each in module.actions if each.with_index)
+        open_ = list(module.values)
+        while open_:
+            each = open_.pop()
+            if isinstance(each, Operation):
+                found[each.operator] += 1
+                open_ += each.operands
+    return found
+
+
+class _Maker:
+    def __init__(self, datapath, generator):
+        self.datapath, self.random, self.graph = datapath, generator, Graph(datapath)
+
+    def likely(self, probability):
+        return self.random.random() < probability
+
+    def module(self, module):
+        self.values = []
+        self.here = module
+        self.streams = [t for count in module.counts for t in count.terms if self.graph.is_stream(t)]
+        counts = [replace(count, aim=self.aim(count), gate=self.gate(count)) for count in module.counts]
+        actions = [self.action(action) for action in module.actions]
+        targets = tuple(map(self.target, module.targets))
+        return replace(
+            module, targets=targets, counts=tuple(counts), actions=tuple(actions), values=tuple(self.values)
+        )
+
+    def kept(self, formula):
+        self.values.append(formula)
+        return Ref(f"#{len(self.values) - 1}", self.here.name)
+
+    def target(self, target):
+        at_least = self.likely(0.3)
+        return replace(target, at_least=at_least, carry=at_least and self.likely(0.5))
+
+    def aim(self, count):
+        """Return a table of targets for a count, now and then: its own first."""
+        if self.likely(0.8):
+            return None
+        own, other = count.target, self.random.choice(self.here.targets).name
+        index = self.random.choice([0, Operation("count", (Ref(self.here.counts[-1].name, self.here.name),))])
+        entries = [Operation("target", (Ref(name, self.here.name),)) for name in (own, other, own)]
+        return self.kept(Operation("table", (index, *entries)))
+
+    def gate(self, count):
+        gate = list(count.gate)
+        if self.likely(0.4):
+            formula = self.condition(self.random.choice([0, 1, 1, 2]))
+            if self.likely(0.6):  # mostly such that the count is enabled often
+                formula = Operation("or", (formula, Operation("!=", (self.leaf(), 0))))
+            while formula.operator == "not":  # `while not ...` is a condition that is negated
+                formula = formula.operands[0]
+            gate.append(Condition(self.kept(formula), self.likely(0.2)))
+        return tuple(gate)
+
+    def condition(self, depth):
+        if depth == 0:
+            return Operation(self.random.choice(sorted(COMPARISONS)), (self.number(1), self.number(0)))
+        operator = self.random.choice(["and", "or", "not"])
+        if operator == "not":
+            return Operation("not", (self.condition(depth - 1),))
+        return Operation(
+            "or", (Operation(operator, (self.condition(depth - 1), self.condition(0))), self.leaf())
+        )
+
+    def number(self, depth):
+        if depth == 0 or self.likely(0.2):
+            return self.random.randint(0, 9) if self.likely(0.3) else self.leaf()
+        operator = self.random.choice([*ARITHMETIC, "if", "table"])
+        if operator == "table":
+            return Operation(
+                "table", (self.leaf(), *(self.number(0) for _ in range(self.random.randint(1, 4))))
+            )
+        if operator == "if":
+            return Operation("if", (self.condition(0), self.number(depth - 1), self.number(0)))
+        many = self.random.choice([1, 2, 3]) if operator in {"max", "min"} else 2
+        return Operation(operator, tuple(self.number(depth - 1) for _ in range(many)))
+
+    def leaf(self):
+        what = self.random.random()
+        if what < 0.5 and self.streams:
+            ref = self.random.choice(self.streams)
+            if what < 0.1:
+                return Operation("valid", (Ref(ref.name, ref.module, ref.index),))
+            lane = self.random.randrange(self.graph.source(ref).lanes)
+            return Ref(ref.name, ref.module, ref.index, lane)
+        if what < 0.7:
+            return Operation("count", (Ref(self.random.choice(self.here.counts).name, self.here.name),))
+        return Operation("target", (Ref(self.random.choice(self.here.targets).name, self.here.name),))
+
+    def sample(self):
+        """Return an operation: a name by itself is no formula."""
+        return self.kept(Operation("+", (self.number(1), self.number(1))))
+
+    def action(self, action):
+        if action.kind is ActionKind.CLEAR_FLAG:
+            return replace(action, wins=self.likely(0.5))
+        if action.kind not in STREAMS:
+            return action
+        refs = tuple(self.sample() if self.likely(0.4) else ref for ref in action.refs)
+        if action.kind is ActionKind.EMIT and self.likely(0.5):
+            reduction = self.random.choice(["max", "min"])
+            return replace(action, refs=refs, reduction=reduction, with_index=self.likely(0.5))
+        return replace(action, refs=refs)
+
+
+def uses_values(datapath: Datapath) -> int:
+    """Return how many conditions and samples are formulas."""
+    refs = [each.ref for _, count in datapath.counts() for each in count.gate]
+    refs += [ref for module in datapath.modules for action in module.actions for ref in action.refs]
+    return sum(map(is_value, refs))

@@ -1,0 +1,134 @@
+"""Random datapaths with formulas and extreme samples: a plain interpreter, both simulators, and the hardware."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs
+
+from fpga.count_action import check, parse_text
+from fpga.count_action.language.unparse import unparse
+from fpga.count_action.ports import ports_of
+from fpga.count_action.simulate.port_values import row_of, values_of
+from fpga.hdl import why_missing
+from fpga.hdl.cosimulation import coverage, first_mismatch
+
+MODULES, CYCLES, TOPS = 6, 100, 24
+ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES = 20, 2000
+CONSTRUCTS = (
+    "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
+    "table",
+)  # fmt: skip
+REDUCTIONS = ("emit max", "emit min", "with index")
+
+
+def beside(name):
+    path = Path(__file__).resolve().parents[1] / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"lightbed_tests_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def formulas():
+    return beside("random_formulas")
+
+
+@pytest.fixture(scope="module")
+def datapaths(generated, formulas):
+    return [
+        formulas.with_formulas(generated.random_datapath(seed, MODULES, f"formulas_{seed}"), seed)
+        for seed in range(TOPS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def runs(generated, datapaths):
+    """Return the datapaths with a stimulus each, and what the fast simulator makes of it."""
+    pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+    from fpga.count_action.simulate import simulate
+
+    stimuli = [generated.constructive_stimulus(each, CYCLES, seed) for seed, each in enumerate(datapaths)]
+    return [(d, rows, simulate(d, rows)) for d, rows in zip(datapaths, stimuli, strict=True)]
+
+
+def test_every_construct_occurs_often(datapaths, formulas):
+    found = sum((formulas.constructs(each) for each in datapaths), Counter())
+    assert {name: found[name] for name in CONSTRUCTS if found[name] < ENOUGH_OF_A_CONSTRUCT} == {}
+    assert {name: found[name] for name in REDUCTIONS if found[name] < 5} == {}
+    assert sum(map(formulas.uses_values, datapaths)) >= 5 * TOPS
+
+
+def test_they_are_valid_and_can_be_written_and_read(datapaths):
+    pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+    for datapath in datapaths:
+        assert check(datapath) == ()
+        assert parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath
+
+
+def interpreted(datapath, rows):
+    """Return what the plain interpreter makes of a stimulus."""
+    interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
+    shown = [interpreter.step(values_of(ports.inputs, row)) for row in rows.tolist()]
+    return np.array([row_of(ports.outputs, each) for each in shown], np.uint64)
+
+
+def test_the_plain_interpreter_agrees(runs):
+    fires = sum(coverage(datapath, rows, expected).fires for datapath, rows, expected in runs)
+    found = [(d.name, first_mismatch(d, interpreted(d, rows), expected)) for d, rows, expected in runs]
+    assert found == [(d.name, None) for d, _, _ in runs]
+    assert fires >= ENOUGH_FIRES
+
+
+@pytest.mark.hdl
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@needs("hdl")
+def test_five_hundred_modules_agree(generated, formulas):
+    if reason := why_missing("iverilog", "vvp"):
+        pytest.skip(reason)
+    pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+    from fpga.count_action.simulate import simulate
+    from fpga.hdl import icarus
+
+    modules, found, fires = 0, Counter(), 0
+    for seed in range(1000, 1084):
+        datapath = formulas.with_formulas(generated.random_datapath(seed, MODULES, f"many_{seed}"), seed)
+        rows = generated.constructive_stimulus(datapath, CYCLES, seed)
+        expected = simulate(datapath, rows)
+        assert first_mismatch(datapath, interpreted(datapath, rows), expected) is None
+        assert first_mismatch(datapath, icarus.run(datapath, rows), expected) is None
+        modules += len(datapath.modules)
+        found += formulas.constructs(datapath)
+        fires += coverage(datapath, rows, expected).fires
+    assert modules >= 500
+    assert {name: found[name] for name in CONSTRUCTS if found[name] < 75} == {}
+    assert {name: found[name] for name in ("wins", *REDUCTIONS) if found[name] < 10} == {}
+    assert fires >= 2 * ENOUGH_FIRES
+
+
+def test_the_reference_agrees(runs):
+    from fpga.count_action.simulate import Reference
+
+    assert [(d.name, first_mismatch(d, Reference(d).run(rows), expected)) for d, rows, expected in runs] == [
+        (d.name, None) for d, _, _ in runs
+    ]
+
+
+@pytest.mark.hdl
+@needs("hdl")
+def test_the_hardware_agrees(runs):
+    if reason := why_missing("iverilog", "vvp"):
+        pytest.skip(reason)
+    from fpga.hdl import icarus
+
+    assert [(d.name, first_mismatch(d, expected, icarus.run(d, rows))) for d, rows, expected in runs] == [
+        (d.name, None) for d, _, _ in runs
+    ]
