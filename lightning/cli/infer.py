@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
     from lightning.execution.interface import Answers
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image (.png), or an .npy of raw values.")]
+Image = Annotated[
+    Path,
+    typer.Argument(
+        metavar="IMAGE", help="An image (.png), an .npy of raw values, or an .npz of inputs by name."
+    ),
+]
 Resize = Annotated[bool, typer.Option("--resize", help="Scale an image of another size.")]
 Key = Annotated[
     int, typer.Option("--key", min=0, max=2**64 - 1, help="Which image it is: another key, other noise.")
@@ -69,7 +74,10 @@ def infer(
     origin = run.provenance(compiled, (seed,))
     if as_json:
         asked = {"image": str(image), "key": key}
-        print_document(None, {**origin.document, **asked, **_document_of(answers), "warnings": warnings})
+        outputs = _named_outputs(compiled, answers)
+        print_document(
+            None, {**origin.document, **asked, **_document_of(answers), **outputs, "warnings": warnings}
+        )
     else:
         _print_lines(answers, origin)
     return DONE
@@ -84,6 +92,16 @@ def _print_lines(answers: Answers, origin: Provenance) -> None:
 def _document_of(answers: Answers) -> dict[str, Any]:
     found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
     return {**found, "cycles": answers.cycles, "counters": dict(answers.counters)}
+
+
+def _named_outputs(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
+    """Return the outputs by name, where the network came with fixed shapes."""
+    from lightning.networks.ports import unpack
+
+    if not compiled.network.outputs:
+        return {}
+    found = unpack(compiled.network, answers.scores)
+    return {"outputs": {name: array[0].tolist() for name, array in found.items()}}
 
 
 def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
