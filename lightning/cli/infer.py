@@ -74,10 +74,8 @@ def infer(
     origin = run.provenance(compiled, (seed,))
     if as_json:
         asked = {"image": str(image), "key": key}
-        outputs = _named_outputs(compiled, answers)
-        print_document(
-            None, {**origin.document, **asked, **_document_of(answers), **outputs, "warnings": warnings}
-        )
+        found = _document_of(compiled, answers)
+        print_document(None, {**origin.document, **asked, **found, "warnings": warnings})
     else:
         _print_lines(answers, origin)
     return DONE
@@ -89,19 +87,14 @@ def _print_lines(answers: Answers, origin: Provenance) -> None:
     print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
 
 
-def _document_of(answers: Answers) -> dict[str, Any]:
-    found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-    return {**found, "cycles": answers.cycles, "counters": dict(answers.counters)}
-
-
-def _named_outputs(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
-    """Return the outputs by name, where the network came with fixed shapes."""
+def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
+    """Return the answer, with the outputs by name where the network came with fixed shapes."""
     from lightning.networks.ports import unpack
 
-    if not compiled.network.outputs:
-        return {}
-    found = unpack(compiled.network, answers.scores)
-    return {"outputs": {name: array[0].tolist() for name, array in found.items()}}
+    found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
+    named = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
+    outputs = {"outputs": {name: array[0].tolist() for name, array in named.items()}} if named else {}
+    return {**found, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
 def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:

@@ -74,7 +74,7 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
 
 def loses_colours(path: Path, network: Network) -> bool:
     """Return whether an image has colours, and the model takes grey levels."""
-    if path.suffix.lower() == ".npy" or image_size(raw_shape(network))[2] == 3:
+    if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
         return False
     with needed("PIL.Image", "to read images").open(path) as opened:
         red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)

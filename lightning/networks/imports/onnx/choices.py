@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Choices:
-    """What a file leaves open, and its user decides."""
+    """Decisions of the user on what a file leaves open."""
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of inputs, with the batch axis, by name."""

@@ -25,7 +25,7 @@ _NODE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a file is, and what an import makes of it."""
+    """An ONNX file, and what an import makes of it."""
 
     opset: int
     converted_to: int | None
