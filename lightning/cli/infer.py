@@ -73,9 +73,8 @@ def infer(
     warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        asked = {"image": str(image), "key": key}
-        found = _document_of(compiled, answers)
-        print_document(None, {**origin.document, **asked, **found, "warnings": warnings})
+        found = {"image": str(image), "key": key, **_document_of(compiled, answers)}
+        print_document(None, {**origin.document, **found, "warnings": warnings})
     else:
         _print_lines(answers, origin)
     return DONE

@@ -29,7 +29,7 @@ def raw_of(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
         return np.asarray(arrays["x"])
     names = ", ".join(port.name for port in ports)
     raise InputError(
-        f"{network.name} takes {names}, and the data hold {', '.join(arrays)}",
+        f"the file holds no samples: {network.name} takes {names}, and its arrays are {', '.join(arrays)}",
         hint="Give an .npz with an array for each input, by its name",
     )
 
