@@ -78,8 +78,11 @@ def _value(name: str, text: str) -> Array:
 def chosen(model: Any, name: str, choices: Choices) -> Any:
     """Return a copy of the model as the choices say: its shapes fixed, values constant, other outputs.
 
-    Raises `NetworkError` for a name that the file does not have, or another number of axes.
+    Without choices it is the model itself. Raises `NetworkError` for a name that the file does not have, or another
+    number of axes.
     """
+    if not choices:
+        return model
     changed = needed("onnx", "to read ONNX files").ModelProto()
     changed.CopyFrom(model)
     graph = changed.graph
