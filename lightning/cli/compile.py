@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from lightning.cli.import_options import Shapes, Values
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, warn
 from lightning.compiler.measured import MEASURED_SIGMA
@@ -16,14 +17,20 @@ from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel, Hardware, Options
+    from lightning.networks.imports.onnx.choices import Choices
     from lightning.networks.network import Preprocessing
 
 Network = Annotated[
     Path, typer.Argument(metavar="NETWORK", help="An .onnx, or an .npz of w1, w2, ... (b1, ...).")
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="The .lng; NETWORK.lng here, if not given."),
+    list[str] | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="The .lng; NETWORK.lng here, if not given. NAME of a tensor: the network gives that one; repeatable.",
+    ),
 ]
 SchemeName = Annotated[
     str | None,
@@ -33,7 +40,8 @@ Samples = Annotated[
     str | None,
     typer.Option(
         metavar="DATA",
-        help="Raw inputs to measure ranges on: a .npy, an .npz of x, digits, mnist:DIR, nsl-kdd:DIR.",
+        help="Raw inputs to measure ranges on: a .npy, an .npz of x or of inputs by name, digits, mnist:DIR, "
+        "nsl-kdd:DIR.",
     ),
 ]
 RangeName = Annotated[str, typer.Option("--ranges", help="error, min-max, percentile or entropy.")]
@@ -84,6 +92,8 @@ def compile_file(
     deviation: Deviation = None,
     layout: Layout = None,
     seed: Seed = 0,
+    shape: Shapes = None,
+    value: Values = None,
     *,
     per_tensor: PerTensor = False,
     skip_zeros: SkipZeros = False,
@@ -96,13 +106,31 @@ def compile_file(
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
     from lightning.compiler import Hardware
+    from lightning.networks.imports.onnx.choices import choices_of
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
     options = _options(scheme, ranges, percentile, sigma, hardware, seed, per_tensor, wrap, perfect_scaling)
     asked = _preprocessing(scale, mean, deviation, layout)
-    _compile(network, output, samples, options, asked, choose_scheme=scheme is None, as_json=as_json)
+    tensors, target = _outputs(network, output or [])
+    choices = choices_of(shape or [], value or [], tensors)
+    _compile(network, target, samples, options, asked, choices, choose_scheme=scheme is None, as_json=as_json)
     return DONE
+
+
+def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
+    """Return the tensors that are named among the outputs, and the file."""
+    from lightning.networks.imports.onnx.file import tensors_of
+
+    made = tensors_of(network) if given and network.suffix == ".onnx" else frozenset()
+    tensors = [each for each in given if each in made]
+    files = [Path(each) for each in given if each not in made]
+    if len(files) > 1:
+        raise OutOfRange(
+            f"--output names {files[0]} and {files[1]}, and neither is a tensor of {network.name}",
+            hint="Name one file, and tensors of the network",
+        )
+    return tensors, files[0] if files else None
 
 
 def _compile(
@@ -111,6 +139,7 @@ def _compile(
     samples: str | None,
     options: Options,
     asked: Preprocessing | None,
+    choices: Choices,
     *,
     choose_scheme: bool,
     as_json: bool,
@@ -118,9 +147,12 @@ def _compile(
     from lightning.cli.explain import summary
     from lightning.compiler import load_or_compile, save_model
     from lightning.compiler.explain import report
+    from lightning.networks.ports import raw_of
 
-    raw = None if samples is None else raw_samples(samples)
-    model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=choose_scheme)
+    held = None if samples is None else raw_samples(samples)
+    file = _network_file(network)
+    model = load_or_compile(file, held, options, asked, choices, choose_scheme=choose_scheme)
+    raw = raw_of(model.network, held) if isinstance(held, dict) else held
     warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
     target = output or Path(f"{network.stem}.lng")
     save_model(model, target)
@@ -166,7 +198,7 @@ def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
 
 
 def raw_samples(name: str) -> Any:
-    """Raw inputs in a .npy, as `x` in an .npz, or of the training part of a data set. Raises `InputError`."""
+    """Raw inputs in a .npy or of the training part of a data set; the arrays of an .npz. Raises `InputError`."""
     from zipfile import BadZipFile
 
     import numpy as np
@@ -177,7 +209,7 @@ def raw_samples(name: str) -> Any:
         raise InputError(f"there is no file {name}", hint="Check the path")
     try:
         held = np.load(name, allow_pickle=False)
-        return held if isinstance(held, np.ndarray) else held["x"]
+        return held if isinstance(held, np.ndarray) else {each: held[each] for each in held.files}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(
             f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"

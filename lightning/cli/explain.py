@@ -1,13 +1,14 @@
-"""`lightning explain MODEL`: what became of every layer, cycles line by line, memory."""
+"""`lightning explain FILE`: what becomes of every layer, cycles line by line, memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightning.cli.import_options import Outputs, Shapes, Values
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.compiler.explain import NodeReport, Report
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A .lng, or an .npz of weights without biases.")]
+Model = Annotated[Path, typer.Argument(metavar="FILE", help="A .lng, an .onnx, or an .npz of weights.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,11 +24,20 @@ def register(app: typer.Typer) -> None:
     app.command("explain")(explain)
 
 
-def explain(model: Model, *, as_json: AsJson = False) -> int:
+def explain(
+    model: Model,
+    shape: Shapes = None,
+    value: Values = None,
+    output: Outputs = None,
+    *,
+    as_json: AsJson = False,
+) -> int:
     """Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.
 
-    For example: lightning explain model.lng
+    An .onnx needs no samples. For example: lightning explain model.lng
     """
+    if model.suffix == ".onnx":
+        return _explain_file(model, shape or [], value or [], output or [], as_json=as_json)
     from lightning.compiler import load_or_compile
     from lightning.compiler.explain import report
 
@@ -38,6 +48,45 @@ def explain(model: Model, *, as_json: AsJson = False) -> int:
         return DONE
     print("\n".join([*summary(found), "", *cycle_table(found), "", *memory_lines(found), *_origin(compiled)]))
     return DONE
+
+
+def _explain_file(
+    file: Path, shapes: list[str], values: list[str], outputs: list[str], *, as_json: bool
+) -> int:
+    from lightning.costs.file_report import file_report
+    from lightning.networks.imports.onnx.choices import choices_of
+
+    found = file_report(file, choices_of(shapes, values, outputs))
+    if as_json:
+        print_document(None, {"file": str(file), **found.document})
+    else:
+        print("\n".join(file_lines(file.name, found.document)))
+    return DONE
+
+
+def file_lines(name: str, document: dict[str, Any]) -> list[str]:
+    """Return the account of an ONNX file as lines."""
+    to = "" if document["converted_to"] is None else f", converted to {document['converted_to']}"
+    ports = [
+        f"{kind}: {each['name']} {each['shape']} {each['type']}"
+        for kind in ("input", "output")
+        for each in document[f"{kind}s"]
+    ]
+    names = ["node", "operation", "where", "MACs", "cycles", "energy (J)", "reason"]
+    rows = [_file_row(each) for each in document["nodes"]]
+    lines = [f"{name}, opset {document['opset']}{to}", *ports, "", *(table(names, rows) if rows else [])]
+    share = f"{100 * document['photonic_share']:.2f} % of multiply-accumulates by light"
+    lines += ["", f"{share}; energy of preset chip; activations that nothing rectifies count as signed"]
+    lines += [f"note: {note}" for note in document["notes"]]
+    for each in document["refusals"]:
+        title = f"{each['node']} ({each['operation']}) " if each["node"] else ""
+        lines.append(f"refused: {title}{each['reason']}. {each['advice']}")
+    return lines
+
+
+def _file_row(node: dict[str, Any]) -> list[str]:
+    numbers = [f"{node['macs']:,}", f"{node['cycles']:,}", f"{node['energy_j']:.3g}"]
+    return [node["name"], node["operation"], node["where"], *numbers, node["reason"]]
 
 
 def summary(found: Report) -> list[str]:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
     from lightning.execution.interface import Answers
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image (.png), or an .npy of raw values.")]
+Image = Annotated[
+    Path,
+    typer.Argument(
+        metavar="IMAGE", help="An image (.png), an .npy of raw values, or an .npz of inputs by name."
+    ),
+]
 Resize = Annotated[bool, typer.Option("--resize", help="Scale an image of another size.")]
 Key = Annotated[
     int, typer.Option("--key", min=0, max=2**64 - 1, help="Which image it is: another key, other noise.")
@@ -68,8 +73,8 @@ def infer(
     warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        asked = {"image": str(image), "key": key}
-        print_document(None, {**origin.document, **asked, **_document_of(answers), "warnings": warnings})
+        found = {"image": str(image), "key": key, **_document_of(compiled, answers)}
+        print_document(None, {**origin.document, **found, "warnings": warnings})
     else:
         _print_lines(answers, origin)
     return DONE
@@ -81,9 +86,14 @@ def _print_lines(answers: Answers, origin: Provenance) -> None:
     print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
 
 
-def _document_of(answers: Answers) -> dict[str, Any]:
+def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
+    """Return the answer, with the outputs by name where the network came with fixed shapes."""
+    from lightning.networks.ports import unpack
+
     found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-    return {**found, "cycles": answers.cycles, "counters": dict(answers.counters)}
+    named = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
+    outputs = {"outputs": {name: array[0].tolist() for name, array in named.items()}} if named else {}
+    return {**found, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
 def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:

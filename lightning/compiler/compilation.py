@@ -15,11 +15,12 @@ from lightning.compiler.options import Options
 from lightning.compiler.schemes.published import published_layers
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network
+from lightning.networks.ports import raw_of
 
 
 def compile_network(
     network: Network,
-    samples: npt.ArrayLike | None = None,
+    samples: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
     options: Options | None = None,
     *,
     source: Mapping[str, Any] | None = None,
@@ -27,9 +28,9 @@ def compile_network(
     """Return the network in integers.
 
     `samples` are raw inputs (n, ...) as in a data file, of which ranges are measured: training data, a hundred or so,
-    never those on which accuracy is measured later. The `published` scheme needs none. `source` says where the
-    network comes from and is kept. Raises `CompileError` for a network that the scheme cannot carry, and `InputError`
-    for samples that the network does not take.
+    never those on which accuracy is measured later; for a network with several inputs an array for each, by name. The
+    `published` scheme needs none. `source` says where the network comes from and is kept. Raises `CompileError` for a
+    network that the scheme cannot carry, and `InputError` for samples that the network does not take.
     """
     options = options or Options()
     if options.scheme == "published":
@@ -58,13 +59,17 @@ def toolkit_version() -> str:
         return "unknown"
 
 
-def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]:
+def _needed(
+    network: Network, samples: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None
+) -> npt.NDArray[Any]:
     if samples is None:
         raise CompileError(
             f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
             hint="Compile it with raw inputs, and use MODEL.lng then: "
             "lightning compile NETWORK --samples FILE.npy|FILE.npz|digits -o MODEL.lng",
         )
+    if isinstance(samples, Mapping):
+        return raw_of(network, samples)
     try:
         found = np.asarray(samples)
     except ValueError as error:

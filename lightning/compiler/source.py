@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +18,16 @@ from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
 from lightning.networks.network import Network, Preprocessing
 
+if TYPE_CHECKING:
+    from lightning.networks.imports.onnx.choices import Choices
+
 
 def load_or_compile(
     path: str | Path,
-    samples: npt.ArrayLike | None = None,
+    samples: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
     options: Options | None = None,
     preprocessing: Preprocessing | None = None,
+    choices: Choices | None = None,
     *,
     choose_scheme: bool = False,
 ) -> CompiledModel:
@@ -29,7 +35,8 @@ def load_or_compile(
 
     Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published` with
     activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise assume; everything else as
-    `scaled`, which needs `samples`. The datapath's own shifts are had by asking for `published`. Raises what
+    `scaled`, which needs `samples`: raw inputs, or arrays by the names of the inputs. `choices` are what an ONNX file
+    leaves open. The datapath's own shifts are had by asking for `published`. Raises what
     `load_model`, `load_network` and `compile_network` raise.
     """
     path = Path(path)
@@ -37,7 +44,7 @@ def load_or_compile(
         return load_model(path)
     from lightning.networks import load_network
 
-    network = load_network(path, preprocessing)
+    network = load_network(path, preprocessing, choices)
     chosen = options or Options()
     if options is None or choose_scheme:
         published = path.suffix == ".npz" and _unbiased(network)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.execution.inputs import raw_shape
 from lightning.networks.network import Network
+from lightning.networks.ports import raw_of
 from lightning.optional import needed
 
 Raw = npt.NDArray[Any]
@@ -34,9 +36,11 @@ def fitted(x: Raw, network: Network) -> Raw:
 
 
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
-    """Return the raw input from an image or an `.npy`, (1, ...). Raises `InputError`."""
+    """Return the raw input from an image, an `.npy`, or an `.npz` of inputs by name, (1, ...). Raises `InputError`."""
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="Check the path")
+    if path.suffix.lower() == ".npz":
+        return raw_of(network, _arrays(path))
     if path.suffix.lower() == ".npy":
         return fitted(_array(path)[None], network)
     return fitted(read_image(path, raw_shape(network), resize=resize)[None], network)
@@ -70,7 +74,7 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
 
 def loses_colours(path: Path, network: Network) -> bool:
     """Return whether an image has colours, and the model takes grey levels."""
-    if path.suffix.lower() == ".npy" or image_size(raw_shape(network))[2] == 3:
+    if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
         return False
     with needed("PIL.Image", "to read images").open(path) as opened:
         red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)
@@ -107,3 +111,11 @@ def _array(path: Path) -> Raw:
 
 def _described(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "1"
+
+
+def _arrays(path: Path) -> dict[str, Raw]:
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path} is not an .npz of arrays", hint="Write it with numpy.savez") from error

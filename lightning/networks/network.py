@@ -12,6 +12,7 @@ Tensors carry a batch axis in front, which `shapes` leave out. Operations have t
 - `Reshape`: attribute `shape`, without the batch axis. `Slice`: `axis`, `start`, `stop` (or None), `step`. `Pad`:
   `value` and `pads`, (before, after) an axis. `Clip`: `min`, `max`. `Gather`: constant places. `Concat`: constants
   have a batch axis of length 1.
+- `Electronic`: any other operation of ONNX, computed sample by sample; see `electronic`.
 - `Relu`, `LeakyRelu`, `Gelu`, `Softmax`, `LayerNormalization`, `Flatten`, ...: attributes as in ONNX, axes counted with
   the batch axis as axis 0, and never negative. `operations` says what each means.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,20 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Port:
+    """An input or output as the file has it, with all its axes."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str = "float32"
+
+    @property
+    def size(self) -> int:
+        """Numbers in it."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
 class Network:
     """A network as importers give it. Nodes are sorted; every node's inputs are there before it."""
 
@@ -72,6 +88,10 @@ class Network:
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     notes: tuple[str, ...] = ()
     """What the importer did that a person would want to know, as "BatchNormalization bn1 folded into Conv conv1"."""
+    inputs: tuple[Port, ...] = ()
+    """Those of the file where its shapes are fixed; several of them lie one behind the other in `input`."""
+    outputs: tuple[Port, ...] = ()
+    """Those of the file where its shapes are fixed; several of them lie one behind the other in `output`."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import UnsupportedNode
+from lightning.networks.electronic import ELECTRONIC, electronic
 from lightning.networks.functions import (
     elu,
     erf,
@@ -102,6 +103,7 @@ def _binary(function: Callable[[Array, Array], Array]) -> Operation:
 PHOTONIC_OPERATIONS: Mapping[str, Operation] = {"Gemm": _gemm, "Conv": conv}
 
 DIGITAL_OPERATIONS: Mapping[str, Operation] = {
+    ELECTRONIC: electronic,
     "MatMul": _binary(np.matmul),
     "Add": _binary(np.add),
     "Sub": _binary(np.subtract),

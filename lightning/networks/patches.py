@@ -69,7 +69,8 @@ def patches(
         writeable=False,
     )
     terms = channels // groups * kernel[0] * kernel[1]
-    return np.ascontiguousarray(windows).reshape(n, tall * wide, groups, terms)
+    copied = np.array(windows, order="C")  # never the view itself, which compiled kernels refuse as read-only
+    return copied.reshape(n, tall * wide, groups, terms)
 
 
 def shifted(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:

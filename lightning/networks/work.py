@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.network import PHOTONIC, Network, Node
 
 
@@ -30,6 +31,8 @@ def photonic_share(network: Network) -> float:
 
 
 def _macs(network: Network, node: Node) -> int:
+    if node.operation == ELECTRONIC:
+        return int(node.attributes["macs"])
     if node.operation not in PHOTONIC | {"MatMul"}:
         return 0
     outputs = prod(network.shapes[node.output])

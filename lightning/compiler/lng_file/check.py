@@ -45,6 +45,9 @@ def _check_network(network: Network) -> None:
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
             raise _unfit(f"activation {name} of shape {shape} cannot be")
     check_preprocessing(network.preprocessing, network.input_shape)
+    for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
+        if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
+            raise _unfit(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
     there, names = {network.input, *network.constants}, set()
     for node in network.nodes:
         missing = [name for name in node.inputs if name and name not in there]

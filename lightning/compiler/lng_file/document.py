@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
 from lightning.errors import CompileError
-from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.network import Network, Node, Port, Preprocessing
 
 Array = npt.NDArray[Any]
 _LAYER_ARRAYS = {"weights": np.int16, "bias": np.int32, "output_scale": np.float32}
@@ -67,6 +67,11 @@ def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, A
         "shapes": {name: list(shape) for name, shape in network.shapes.items()},
         "preprocessing": asdict(network.preprocessing),
         "notes": list(network.notes),
+        **{
+            name: [[port.name, list(port.shape), port.kind] for port in ports]
+            for name, ports in (("inputs", network.inputs), ("outputs", network.outputs))
+            if ports
+        },
     }
 
 
@@ -81,7 +86,12 @@ def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Networ
         {name: tuple(int(size) for size in shape) for name, shape in document["shapes"].items()},
         Preprocessing(given["scale"], tuple(given["mean"]), tuple(given["deviation"]), given["layout"]),
         tuple(document["notes"]),
+        *(tuple(_port(*each) for each in document.get(name, ())) for name in ("inputs", "outputs")),
     )
+
+
+def _port(name: Any, shape: Any, kind: Any) -> Port:
+    return Port(_text(name), tuple(int(size) for size in shape), _text(kind))
 
 
 def _node_document(node: Node) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lightning.errors import NetworkError
+from lightning.networks.imports.onnx.choices import Choices
 from lightning.networks.imports.onnx.file import from_onnx
 from lightning.networks.imports.torch.module import from_torch
 from lightning.networks.imports.weight_file import from_weights
@@ -23,11 +24,14 @@ from lightning.networks.preprocess import check_preprocessing
 __all__ = ["from_torch", "load_network"]
 
 
-def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -> Network:
+def load_network(
+    path: str | Path, preprocessing: Preprocessing | None = None, choices: Choices | None = None
+) -> Network:
     """Return the network in an `.onnx` file, or of the weights in an `.npz` file.
 
     `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`; for `.onnx` what its metadata say, as
-    `to_onnx` writes them, else nothing. Raises
+    `to_onnx` writes them, else nothing. `choices` are what an ONNX file leaves open: shapes and values of inputs,
+    and which tensors are outputs. Raises
     `NetworkError` for a file that is missing, damaged or of another kind, `UnsupportedNode` and `CyclicNetwork`
     as their names say, `OutOfRange` for preprocessing that does not fit.
     """
@@ -37,7 +41,7 @@ def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -
     if path.suffix == ".npz":
         network = from_weights(path, preprocessing)
     elif path.suffix == ".onnx":
-        network = from_onnx(path, preprocessing)
+        network = from_onnx(path, preprocessing, choices)
     else:
         raise NetworkError(f"{path.name} is neither .onnx nor .npz", hint="Export the network as ONNX")
     check_preprocessing(network.preprocessing, network.input_shape)

@@ -129,6 +129,10 @@ def _flat(data: object, shape: Shape) -> list[Any]:
 
 
 def _packed(numbers: list[Any], datatype: str) -> array[Any]:
+    if bool in set(map(type, numbers)):
+        raise MalformedRequest(
+            f"`data` of a tensor holds true or false, which are no numbers of {datatype}", hint="Send 1 and 0"
+        )
     try:
         return array(CODES[datatype], numbers)
     except (TypeError, OverflowError, ValueError) as error:

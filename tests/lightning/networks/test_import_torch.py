@@ -381,6 +381,13 @@ class Broken(nn.Module):
         return functional.relu(x, 1, 2, 3, 4, 5) if x is None else functional.max_pool2d(x, 99)
 
 
+def test_a_module_that_fx_does_not_understand_comes_by_way_of_onnx():
+    pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
+    network = agrees(nn.Sequential(nn.Linear(4, 4), Sorting(), nn.Linear(4, 2)), 4)
+    assert network.notes[0].startswith("imported by way of ONNX: node sort (torch sort) is a function")
+    assert [node.operation for node in network.nodes].count("Gemm") == 2
+
+
 @pytest.mark.parametrize(
     ("module", "shape", "kind", "words"),
     [
@@ -390,7 +397,6 @@ class Broken(nn.Module):
         (Nothing(), (4,), NetworkError, "Return one tensor"),
         (Mixing(), (4,), UnsupportedNode, "mixes images"),
         (Moving(), (4, 5), UnsupportedNode, "batch_first"),
-        (Sorting(), (4,), UnsupportedNode, "node sort (torch sort) is a function"),
         (Broken(), (1, 4, 4), UnsupportedNode, "larger than the image"),
         (nn.Sequential(nn.LSTM(4, 3)), (5, 4), UnsupportedNode, "node 0 (torch LSTM) is a layer"),
         (nn.Sequential(nn.Bilinear(4, 4, 2)), (4,), UnsupportedNode, "torch Bilinear"),

@@ -262,3 +262,9 @@ def test_an_output_that_is_not_there():
     request = decoded(one_input() | {"outputs": [{"name": "q"}]})
     with pytest.raises(MalformedRequest, match=r"model 'm' has no output 'q'\. It has y"):
         encode_answer("m", "2", request, {"y": SCORES}, {})
+
+
+def test_true_and_false_are_no_numbers():
+    with pytest.raises(MalformedRequest, match="holds true or false, which are no numbers of FP32"):
+        from_lists([1.0, True], "FP32", (1, 2))
+    assert from_lists([1.0, 1], "FP32", (1, 2)).tolist() == [[1.0, 1.0]]

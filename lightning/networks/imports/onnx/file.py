@@ -1,4 +1,4 @@
-"""ONNX files, opset 13 to 21. Nothing in a file is run, and pickles are not read."""
+"""ONNX files, opset 7 to the newest. Nothing in a file is run, and pickles are not read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.builder import Builder, Call
+from lightning.networks.imports.onnx.advice import fixed_or_advised
+from lightning.networks.imports.onnx.choices import Choices, chosen
+from lightning.networks.imports.onnx.converting import converted
 from lightning.networks.imports.onnx.folding import fold, foldable
 from lightning.networks.imports.onnx.order import ordered
 from lightning.networks.imports.onnx.parts import array_of, attributes_of, opsets_of, parsed, shape_of
@@ -20,29 +23,60 @@ from lightning.networks.network import Network, Preprocessing
 from lightning.networks.onnx_metadata import PREPROCESSING, from_metadata
 
 
-def from_onnx(path: Path, preprocessing: Preprocessing | None = None) -> Network:
+def from_onnx(
+    path: Path, preprocessing: Preprocessing | None = None, choices: Choices | None = None
+) -> Network:
     """Return the network in a file. Raises `NetworkError` and those under it, never an error of onnx or protobuf."""
+    return from_bytes(content_of(path), path.stem, path.parent, preprocessing, choices)
+
+
+def content_of(path: Path) -> bytes:
+    """Return the bytes of a file. Raises `NetworkError` where it cannot be read."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise NetworkError(f"{path} cannot be read: {error}", hint="Check the path") from error
-    return from_bytes(content, path.stem, path.parent, preprocessing)
+
+
+def tensors_of(path: Path) -> frozenset[str]:
+    """Return the names of the tensors that the nodes of a file make. Raises `NetworkError`."""
+    model = parsed(content_of(path), path.stem)
+    return frozenset(name for node in model.graph.node for name in node.output if name)
 
 
 def from_bytes(
-    content: bytes, name: str, folder: Path = Path(), preprocessing: Preprocessing | None = None
+    content: bytes,
+    name: str,
+    folder: Path = Path(),
+    preprocessing: Preprocessing | None = None,
+    choices: Choices | None = None,
 ) -> Network:
     """Return the network as `from_onnx` does; `folder` is where external data lie."""
-    model = parsed(content, name)
+    model = chosen(parsed(content, name), name, choices or Choices())
+    given = preprocessing or _of_metadata(model, name)
     try:
         with np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-            return _network(model, name, folder, preprocessing or _of_metadata(model, name))
+            return _imported(model, name, folder, given)
     except LightningError:
         raise
     except CONTRADICTIONS as error:
         raise NetworkError(
             f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
         ) from error
+
+
+def _imported(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
+    """Return the network with an open batch where that can be, else with the shapes of the file."""
+    versions = converted(model, name)
+    try:
+        return versions.noted(_network(versions.newest, name, folder, preprocessing))
+    except CONTRADICTIONS as error:
+        first: NetworkError = NetworkError(
+            f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
+        )
+    except NetworkError as error:
+        first = error
+    return versions.noted(fixed_or_advised(versions, name, folder, preprocessing, first))
 
 
 def _of_metadata(model: Any, name: str) -> Preprocessing:

@@ -16,8 +16,8 @@ from lightning.optional import needed
 
 Array = npt.NDArray[Any]
 
-MOST = 1 << 24
-"""Numbers in a constant that is made of a few others; more is a damaged file."""
+MOST = 1 << 28
+"""Numbers in a constant that is made of a few others."""
 
 FOLDED = frozenset(
     "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Erf Exp Expand Flatten Floor Gather Gemm "  # noqa: SIM905
@@ -45,8 +45,12 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
         builder.note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
         inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
-    if _largest(call, inputs) > MOST:
-        raise NetworkError(f"{call.title} makes a constant that cannot be", hint="Export the network again")
+    largest = _largest(call, inputs)
+    if largest > MOST:
+        raise NetworkError(
+            f"{call.title} makes a constant of {largest:,.0f} numbers, and {MOST:,} are allowed",
+            hint="Export the network without it, or with smaller shapes",
+        )
     values = _evaluated(call, node, inputs)
     return tuple(
         builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)

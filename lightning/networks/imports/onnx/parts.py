@@ -12,7 +12,13 @@ from lightning.errors import NetworkError
 from lightning.optional import needed
 
 OPSETS = range(13, 22)
-"""Versions of ONNX's own operations that are understood."""
+"""Versions of ONNX's own operations that are read without conversion; later ones change none that is read."""
+OLDEST = 7
+
+
+def newest_opset() -> int:
+    """Return the newest opset that the installed `onnx` knows."""
+    return int(needed("onnx.defs", "to read ONNX files").onnx_opset_version())
 
 
 def parsed(content: bytes, name: str) -> Any:
@@ -42,13 +48,10 @@ def _without_functions(model: Any, name: str) -> Any:
 
 
 def opsets_of(model: Any, name: str) -> dict[str, int]:
-    """Return the versions by domain, "" for ONNX's own. Raises `NetworkError` for one outside `OPSETS`."""
+    """Return the versions by domain, "" for ONNX's own. Raises `NetworkError` where there is none."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
-    if len(versions) != 1 or versions[0] not in OPSETS:
-        raise NetworkError(
-            f"{name}.onnx is of opset {versions or 'none'}, and {OPSETS[0]} to {OPSETS[-1]} are understood",
-            hint="Export it with opset_version=17, or use onnx.version_converter",
-        )
+    if not versions:
+        raise NetworkError(f"{name}.onnx names no opset", hint="Export it with opset_version=17")
     given = {entry.domain: int(entry.version) for entry in model.opset_import}
     return {**given, "": int(versions[0])}
 

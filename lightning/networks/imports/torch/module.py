@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lightning.errors import LightningError, NetworkError
+from lightning.errors import LightningError, NetworkError, UnsupportedNode
 from lightning.networks.imports.builder import Builder
 from lightning.networks.imports.simplify import finished
 from lightning.networks.imports.torch.aliases import Aliases
 from lightning.networks.imports.torch.attention import ATTENTION
+from lightning.networks.imports.torch.by_export import exported
 from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.layers import LAYERS
 from lightning.networks.imports.torch.scope import Scope, Tensor
@@ -30,9 +31,21 @@ def from_torch(
     """Return the network that a `torch.nn.Module` computes in inference.
 
     `example_shape` is one image's, without batch axis. Dropout is left out and batch normalisation uses its
-    running statistics, whatever mode the module is in; the module stays as it is. Raises `NetworkError` for a
+    running statistics, whatever mode the module is in; the module stays as it is. What `torch.fx` does not understand
+    is imported by way of ONNX, for one image at a time. Raises `NetworkError` for a
     module that `torch.fx` cannot follow, `UnsupportedNode` for an operation that nothing here computes.
     """
+    try:
+        return _by_fx(module, example_shape, preprocessing)
+    except (
+        UnsupportedNode
+    ) as error:  # never where fx itself fails: an export would keep one branch of control flow
+        if error.hint != EXPORT:
+            raise
+        return exported(module, example_shape, preprocessing, error)
+
+
+def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
     torch = needed("torch", "to import modules")
     name = type(module).__name__
     if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is

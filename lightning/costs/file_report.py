@@ -1,0 +1,92 @@
+"""An account of an ONNX file without samples: where every node runs, why, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from lightning.compiler.explain import why_digital
+from lightning.compiler.model import CompiledModel
+from lightning.compiler.sketch import sketched
+from lightning.costs.presets import PRESETS
+from lightning.costs.work import work_of_model
+from lightning.networks.electronic import ELECTRONIC
+from lightning.networks.imports.onnx.choices import Choices
+from lightning.networks.imports.onnx.inspection import Inspection, inspected
+from lightning.networks.network import Node
+from lightning.networks.work import macs_of, photonic_share
+
+PRESET = "chip"
+_BY_LIGHT = "constant weights: sums of products"
+_RUNTIME = "no product with constant weights: computed by ONNX Runtime"
+_BOTH_VARY = "multiplies activations by activations: computed by ONNX Runtime"
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """An ONNX file, explained."""
+
+    inspection: Inspection
+    nodes: tuple[dict[str, Any], ...]
+    photonic_share: float
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        found = self.inspection
+        return {
+            "opset": found.opset,
+            "converted_to": found.converted_to,
+            "inputs": list(found.inputs),
+            "outputs": list(found.outputs),
+            "nodes": list(self.nodes),
+            "photonic_share": self.photonic_share,
+            "refusals": [
+                {"node": each.node, "operation": each.operation, "reason": each.why, "advice": each.advice}
+                for each in found.refusals
+            ],
+            "notes": list(found.network.notes) if found.network else [],
+        }
+
+
+def file_report(path: Path, choices: Choices | None = None) -> FileReport:
+    """Explain an ONNX file. Raises `NetworkError` for what is not one, never for what it holds."""
+    found = inspected(path, choices)
+    refused = [_refused(each.node, each.operation, each.why) for each in found.refusals if each.node]
+    if found.network is None:
+        return FileReport(found, tuple(refused), 0.0)
+    model, macs = sketched(found.network), macs_of(found.network)
+    nodes = [_node(model, node, macs) for node in found.network.nodes]
+    return FileReport(found, (*nodes, *refused), photonic_share(found.network))
+
+
+def _refused(node: str, operation: str, why: str) -> dict[str, Any]:
+    named = {"name": node, "operation": operation, "where": "refused", "reason": why}
+    return {**named, "macs": 0, "cycles": 0, "energy_j": 0.0}
+
+
+def _node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
+    layer, count = model.layers.get(node.name), macs.get(node.name, 0)
+    alone = replace(model, layers={} if layer is None else {node.name: layer})
+    work = work_of_model(alone, 0 if layer is not None else count)
+    energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET].parts)
+    return {
+        "name": node.name,
+        "operation": node.attributes["operation"] if node.operation == ELECTRONIC else node.operation,
+        "where": "light" if layer is not None else "electronic",
+        "reason": _BY_LIGHT if layer is not None else _why(node),
+        "shape": list(model.network.shapes[node.output]),
+        "values": prod(model.network.shapes[node.output]),
+        "macs": count,
+        "cycles": work.cycles,
+        "energy_j": energy,
+    }
+
+
+def _why(node: Node) -> str:
+    if node.operation != ELECTRONIC:
+        return why_digital(node)
+    return _BOTH_VARY if node.attributes["macs"] else _RUNTIME

@@ -1,0 +1,143 @@
+"""Choices for an import: the shapes of inputs, the values of inputs, and which tensors are the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import NetworkError, OutOfRange
+from lightning.networks.imports.onnx.entries import kind_of
+from lightning.optional import needed
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Decisions of the user on what a file leaves open."""
+
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of inputs, with the batch axis, by name."""
+    values: Mapping[str, Array] = field(default_factory=dict)
+    """Of inputs that are constant from now on, by name."""
+    outputs: tuple[str, ...] = ()
+    """Tensors that the network gives; those of the file where there are none."""
+
+    def __bool__(self) -> bool:
+        """Return whether anything is chosen."""
+        return bool(self.shapes or self.values or self.outputs)
+
+
+def choices_of(
+    shapes: Sequence[str] = (), values: Sequence[str] = (), outputs: Sequence[str] = ()
+) -> Choices:
+    """Return the choices in the texts of the options. Raises `OutOfRange` for a text that is not valid.
+
+    >>> choices_of(["x=1x3x224x224"], ["rate=16000"]).shapes
+    {'x': (1, 3, 224, 224)}
+    """
+    return Choices(
+        {name: _shape(name, text) for name, text in map(_pair, shapes)},
+        {name: _value(name, text) for name, text in map(_pair, values)},
+        tuple(outputs),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, rest = text.rpartition("=")
+    if not sign or not name:
+        raise OutOfRange(f"{text!r} names no input", hint="Write NAME=1x3x224x224, or NAME=VALUE")
+    return name, rest
+
+
+def _shape(name: str, text: str) -> tuple[int, ...]:
+    try:
+        lengths = tuple(int(each) for each in text.split("x")) if text else ()
+    except ValueError:
+        lengths = (0,)
+    if min(lengths, default=1) < 1:
+        raise OutOfRange(f"--shape {name}={text} is not a valid shape", hint="Write NAME=1x3x224x224")
+    return lengths
+
+
+def _value(name: str, text: str) -> Array:
+    plain = {"true": "1", "false": "0"}
+    try:
+        numbers = [float(plain.get(each.lower(), each)) for each in text.split(",")]
+    except ValueError:
+        raise OutOfRange(
+            f"--set {name}={text} is not a valid number", hint="Write NAME=16000, or NAME=1,2,3"
+        ) from None
+    return np.array(numbers[0] if len(numbers) == 1 else numbers)
+
+
+def chosen(model: Any, name: str, choices: Choices) -> Any:
+    """Return a copy of the model as the choices say: its shapes fixed, values constant, other outputs.
+
+    Without choices it is the model itself. Raises `NetworkError` for a name that the file does not have, or another
+    number of axes.
+    """
+    if not choices:
+        return model
+    changed = needed("onnx", "to read ONNX files").ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    held = {initialiser.name for initialiser in graph.initializer}
+    entries = {entry.name: entry for entry in graph.input if entry.name not in held}
+    for asked in (*choices.shapes, *choices.values):
+        if asked not in entries:
+            raise NetworkError(
+                f"{name}.onnx has no input {asked!r}", hint=f"Name one of: {', '.join(entries)}"
+            )
+    for asked, shape in choices.shapes.items():
+        _fix(entries[asked], shape)
+    for asked, value in choices.values.items():
+        _set(graph, entries[asked], value)
+    if choices.outputs:
+        _end(graph, name, choices.outputs)
+    return changed
+
+
+def _fix(entry: Any, shape: tuple[int, ...]) -> None:
+    from lightning.networks.imports.onnx.entries import advised_shape
+
+    kind = entry.type.tensor_type
+    if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
+        raise NetworkError(
+            f"input {entry.name!r} has {len(kind.shape.dim)} axes, and --shape gives {len(shape)}",
+            hint=advised_shape(entry),
+        )
+    del kind.shape.dim[:]
+    kind.shape.SetInParent()
+    for length in shape:
+        kind.shape.dim.add().dim_value = length
+
+
+def _set(graph: Any, entry: Any, value: Array) -> None:
+    """Make a constant of an input, with its data type, and its shape where that is fixed."""
+    kind = entry.type.tensor_type
+    array = value.astype(kind_of(entry))
+    if kind.HasField("shape"):
+        shape = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
+        if array.size in {1, int(np.prod(shape))}:
+            array = np.resize(array, shape)
+    helper = needed("onnx.numpy_helper", "to read ONNX files")
+    graph.initializer.append(helper.from_array(array, entry.name))
+    graph.input.remove(entry)
+
+
+def _end(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
+    made = {output for node in graph.node for output in node.output if output}
+    known = ", ".join(output.name for output in graph.output)
+    for output in outputs:
+        if output not in made:
+            raise NetworkError(f"{name}.onnx makes no tensor {output!r}", hint=f"Choose among: {known}")
+    given = {each.name: each for each in (*graph.value_info, *graph.output)}
+    helper = needed("onnx.helper", "to read ONNX files")
+    kept = [given.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
+    del graph.output[:]
+    graph.output.extend(kept)

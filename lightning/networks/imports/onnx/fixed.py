@@ -1,0 +1,238 @@
+"""Networks whose shapes are all fixed: any number of inputs and outputs, every operation that ONNX Runtime knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import NetworkError, UnsupportedNode
+from lightning.networks.imports.onnx.entries import example_of, ports_of
+from lightning.networks.imports.onnx.order import ordered
+from lightning.networks.imports.onnx.parts import array_of
+from lightning.networks.imports.onnx.recurrent import recurrent_steps
+from lightning.networks.imports.onnx.rewriting import transposed_convolution
+from lightning.networks.imports.onnx.tracing import Scope, Value, constant_of, refused, stored, take
+from lightning.networks.imports.simplify import finished
+from lightning.networks.network import Network, Port, Preprocessing
+
+Array = npt.NDArray[Any]
+
+REWRITTEN = {
+    "LSTM": recurrent_steps,
+    "GRU": recurrent_steps,
+    "RNN": recurrent_steps,
+    "ConvTranspose": transposed_convolution,
+}
+_LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
+_OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+PACKED_INPUT, PACKED_OUTPUT = "inputs", "outputs"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that cannot be taken, and what to do about it."""
+
+    node: str
+    operation: str
+    why: str
+    advice: str
+
+    @property
+    def error(self) -> UnsupportedNode:
+        """The refusal as an error."""
+        return UnsupportedNode(f"node {self.node} ({self.operation}) {self.why}", hint=self.advice)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A file's graph after all of it was followed."""
+
+    scope: Scope
+    entry: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def fixed_network(
+    model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
+) -> Network:
+    """Return the network of a model whose inputs all have fixed shapes. Raises `NetworkError`."""
+    found = followed(model, name, folder, opsets)
+    if found.refusals:
+        raise found.refusals[0].error
+    ports = tuple(_port(found.scope, output) for output in found.outputs)
+    network = finished(
+        found.scope.builder, name, found.entry, _packed(found.scope, found.outputs), preprocessing
+    )
+    return replace(network, inputs=found.inputs, outputs=ports)
+
+
+def followed(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> Followed:
+    """Follow every node that the outputs need, and collect what cannot be taken."""
+    graph = model.graph
+    scope = Scope(folder, opsets)
+    for initialiser in graph.initializer:
+        scope.known[initialiser.name] = array_of(initialiser, folder)
+    entry, inputs = _entries(scope, graph, name)
+    outputs = tuple(output.name for output in graph.output)
+    refusals: list[Refusal] = []
+    for number, node in enumerate(graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    steps = [_step(node) for node in graph.node]
+    scope.of_file.update(output for node in graph.node for output in node.output)
+    done: set[str] = set(scope.known) | set(scope.values)
+    for output in outputs:
+        for step in ordered(steps, done, output):
+            _follow(scope, step.node, refusals)
+            done.update(step.output)
+    return Followed(scope, entry, inputs, outputs, tuple(refusals))
+
+
+def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
+    """Declare the inputs; several are parts of one."""
+    ports = ports_of(graph, scope.known)
+    scope.entries.update(port.name for port in ports)
+    if not ports:
+        raise NetworkError(f"{name}.onnx has no input that is open", hint="Leave --set out for one of them")
+    for port in ports:
+        scope.examples[port.name] = example_of(port)
+    if len(ports) == 1:
+        port = ports[0]
+        tensor = scope.builder.input(port.name, stored(port.shape))
+        scope.values[port.name] = Value(tensor, port.shape, port.kind)
+        return tensor, ports
+    entry = scope.builder.input(PACKED_INPUT, (sum(port.size for port in ports),))
+    start = 0
+    for port in ports:
+        span = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
+        part = scope.builder.emit("Slice", [entry], f"{port.name}/part", span)
+        tensor = scope.builder.reshape(part, stored(port.shape), f"{port.name}/shaped")
+        scope.values[port.name] = Value(tensor, port.shape, port.kind)
+        start += port.size
+    return entry, ports
+
+
+def _step(node: Any) -> Any:
+    """Return a node for `ordered`, with what the graphs inside it read from outside."""
+    inside = sorted(_read_inside(node))
+    return SimpleNamespace(name=node.name, input=[*node.input, *inside], output=node.output, node=node)
+
+
+def _read_inside(node: Any) -> set[str]:
+    read: set[str] = set()
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            made = {each.name for each in (*attribute.g.initializer, *attribute.g.input)}
+            for inner in attribute.g.node:
+                read |= ({name for name in inner.input if name} | _read_inside(inner)) - made
+                made |= set(inner.output)
+            read |= {each.name for each in attribute.g.output} - made
+    return read
+
+
+def _follow(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+    """Add one node to the network, or note why not; what needs it is passed over then."""
+    missing = [name for name in node.input if name and name not in scope.known and name not in scope.values]
+    if missing:
+        return
+    try:
+        _taken(scope, node, refusals)
+    except UnsupportedNode as error:
+        advice = error.hint or _cut(scope, node)
+        why = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
+        refusals.append(Refusal(node.name, node.op_type, why, advice))
+
+
+def _taken(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+    if node.op_type == "Constant" and not node.domain:
+        scope.known[node.output[0]] = constant_of(node, scope.folder)
+        return
+    if node.op_type == "If":
+        _branch(scope, node, refusals)
+        return
+    _check_supported(scope, node)
+    known = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
+    rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITTEN.get(node.op_type)
+    nodes = rewrite(scope, node) if rewrite else None
+    for each in nodes or [node]:
+        take(scope, each)
+
+
+def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+    """Take the branch of an `If` whose condition is constant."""
+    condition = scope.known.get(node.input[0])
+    if condition is None:
+        raise refused(node, "chooses by values that only an input brings", _advice_of_if(scope, node))
+    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+    for initialiser in graph.initializer:
+        scope.known[initialiser.name] = array_of(initialiser, scope.folder)
+    for number, inner in enumerate(graph.node):
+        inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
+        _follow(scope, inner, refusals)
+    for outer, inside in zip(node.output, graph.output, strict=True):
+        scope.alias(outer, inside.name)
+
+
+def _check_supported(scope: Scope, node: Any) -> None:
+    known = all(scope.is_known(name) for name in node.input)
+    if node.op_type in _LOOPS:
+        raise refused(node, "repeats as often as its values say", _cut(scope, node))
+    if node.op_type in _OPEN and not known:
+        raise refused(node, "gives as many values as its inputs decide", _cut(scope, node))
+    if node.op_type in _RANDOM:
+        raise refused(node, "draws random numbers", _cut(scope, node))
+
+
+def _advice_of_if(scope: Scope, node: Any) -> str:
+    """Advise to set the input that decides where there is one, or to cut the network before."""
+    if node.input[0] in scope.entries:
+        return f"Give the value: --set {node.input[0]}=1"
+    return _cut(scope, node)
+
+
+def _cut(scope: Scope, node: Any) -> str:
+    """Advise to end the network before `node`: at a tensor of floats that it needs, or the last that was made."""
+    read = [*node.input, *sorted(_read_inside(node))]
+    for name in [*read, *reversed(scope.values)]:
+        value = scope.values.get(name)
+        if value is not None and value.kind.startswith("float") and name in scope.of_file - scope.entries:
+            return f"Cut the network before it: --output {name}"
+    return "Use another network: nothing comes before this node"
+
+
+def _port(scope: Scope, output: str) -> Port:
+    if output in scope.values:
+        value = scope.values[output]
+        return Port(output, value.shape, value.kind)
+    if output in scope.known:
+        array = scope.known[output]
+        return Port(output, array.shape, array.dtype.name)
+    raise NetworkError(f"nothing makes the output {output!r}", hint="Choose another: --output NAME")
+
+
+def _packed(scope: Scope, outputs: Iterable[str]) -> str:
+    """Return the tensor that holds all outputs, one behind the other; a single one as it is."""
+    names = list(outputs)
+    if len(names) == 1 and names[0] in scope.values:
+        return scope.values[names[0]].tensor
+    parts = []
+    for name in names:
+        if name in scope.values:
+            value = scope.values[name]
+            size = int(np.prod(value.shape))
+            parts.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
+        else:
+            flat = np.asarray(scope.known[name], np.float32).reshape(1, -1)
+            parts.append(scope.builder.constant(flat, f"{name}.flat"))
+    return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})

@@ -1,0 +1,99 @@
+"""A look at an ONNX file without samples: what could be imported of it, and everything that could not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightning.errors import LightningError, NetworkError
+from lightning.networks.imports.onnx.advice import USUAL, open_entries
+from lightning.networks.imports.onnx.choices import Choices, chosen
+from lightning.networks.imports.onnx.converting import Versions, converted, opsets_for_tracing
+from lightning.networks.imports.onnx.entries import is_open, kind_of, usual_shape
+from lightning.networks.imports.onnx.file import content_of, from_bytes
+from lightning.networks.imports.onnx.fixed import Followed, Refusal, followed
+from lightning.networks.imports.onnx.parts import parsed
+from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
+from lightning.networks.network import Network
+
+_NODE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """An ONNX file, and what an import makes of it."""
+
+    opset: int
+    converted_to: int | None
+    inputs: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
+    network: Network | None
+    """As far as it goes, where there are refusals; None where nothing could be followed."""
+    refusals: tuple[Refusal, ...]
+
+
+def inspected(path: Path, choices: Choices | None = None) -> Inspection:
+    """Look at a file. Raises `NetworkError` for one that is not an ONNX file, and for choices that do not fit."""
+    content, given = content_of(path), choices or Choices()
+    model = chosen(parsed(content, path.stem), path.stem, given)
+    versions = converted(model, path.stem)
+    held = {initialiser.name for initialiser in model.graph.initializer}
+    inputs = tuple(_port(entry) for entry in model.graph.input if entry.name not in held)
+    outputs = tuple(_port(entry) for entry in model.graph.output)
+    network: Network | None
+    refusals: tuple[Refusal, ...] = ()
+    try:
+        network = from_bytes(content, path.stem, path.parent, None, given)
+    except NetworkError as error:
+        network, refusals = _partly(versions, path, _refusal_of(error))
+    return Inspection(versions.opset, versions.converted_to, inputs, outputs, network, refusals)
+
+
+def _port(entry: Any) -> dict[str, Any]:
+    kind = entry.type.tensor_type
+    shape = (
+        [int(dim.dim_value) or dim.dim_param or None for dim in kind.shape.dim]
+        if kind.HasField("shape")
+        else None
+    )
+    try:
+        return {"name": entry.name, "shape": shape, "type": kind_of(entry)}
+    except (LightningError, KeyError, TypeError):
+        return {"name": entry.name, "shape": shape, "type": None}
+
+
+def _refusal_of(error: NetworkError) -> Refusal:
+    found = _NODE.match(error.what)
+    if found:
+        why = error.what[found.start(3) :].removeprefix(f"opset {found.group(2)}")
+        return Refusal(found.group(1), found.group(2), re.sub(r"^opset \S+\) ", "", why), error.hint or "")
+    return Refusal("", "", error.what, error.hint or "")
+
+
+def _partly(versions: Versions, path: Path, first: Refusal) -> tuple[Network | None, tuple[Refusal, ...]]:
+    """Follow the graph with usual shapes, as far as it goes."""
+    opens = open_entries(versions.newest)
+    for usual in USUAL if opens else (0,):
+        shapes = {entry.name: usual_shape(entry, usual) for entry in opens if is_open(entry)}
+        try:
+            model = chosen(versions.newest, path.stem, Choices(shapes))
+            with np.errstate(all="ignore"):
+                found = followed(model, path.stem, path.parent, opsets_for_tracing(model, path.stem))
+        except (NetworkError, *CONTRADICTIONS):
+            continue
+        others = tuple(each for each in found.refusals if each.node != first.node)
+        return _so_far(found, path.stem), (first, *others)
+    return None, (first,)
+
+
+def _so_far(found: Followed, name: str) -> Network | None:
+    builder = found.scope.builder
+    if not builder.nodes:
+        return None
+    last = builder.nodes[-1].output
+    network = Network(name, tuple(builder.nodes), builder.constants, found.entry, last, builder.shapes)
+    return replace(network, notes=tuple(builder.notes), inputs=found.inputs)

@@ -1,0 +1,153 @@
+"""LSTM, GRU and RNN step by step: their matrices as constant products, their gates digital."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.networks.imports.onnx.rewriting import Rewriting
+from lightning.networks.imports.onnx.tracing import Scope
+
+Array = npt.NDArray[Any]
+
+MOST_STEPS = 512
+"""Longer sequences stay electronic: every step is a product of its own."""
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+
+
+def recurrent_steps(scope: Scope, node: Any) -> list[Any] | None:
+    """Return the nodes that an LSTM, GRU or RNN is made of; None for one that stays electronic."""
+    made = Rewriting(scope, node)
+    if not _is_usual(scope, node, made):
+        return None
+    steps, directions = made.length(node.input[0]), len(scope.known[node.input[1]])
+    outputs = [_direction(made, place, steps) for place in range(directions)]
+    names = [*node.output, "", "", ""]
+    if names[0]:
+        by_step = [
+            made.add("Concat", [hidden[step] for hidden, _ in outputs], axis=0) for step in range(steps)
+        ]
+        stacked = [made.add("Unsqueeze", [each, made.whole([0])]) for each in by_step]
+        made.add("Concat", stacked, names[0], axis=0)
+    for name, lasts in (
+        (
+            names[1],
+            [hidden[-1 if place == 0 else 0] for place, (hidden, _) in enumerate(_ordered(node, outputs))],
+        ),
+        (names[2], [cell for _, cell in outputs]),
+    ):
+        if name:
+            made.add("Concat", lasts, name, axis=0)
+    return made.nodes
+
+
+def _ordered(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the directions; a single reverse one counts as the second."""
+    return (
+        outputs
+        if _direction_of(node) != "reverse"
+        else [(list(reversed(hidden)), cell) for hidden, cell in outputs]
+    )
+
+
+def _direction_of(node: Any) -> str:
+    return next((a.s.decode() for a in node.attribute if a.name == "direction"), "forward")
+
+
+def _is_usual(scope: Scope, node: Any, made: Rewriting) -> bool:
+    """Return whether this is the form that frameworks export."""
+    names = [*node.input, *[""] * 8]
+    if not all(names[place] in scope.known for place in (1, 2)) or not scope.is_known(names[3]):
+        return False
+    x = scope.array(names[0])
+    if x is None or x.ndim != 3 or len(x) > MOST_STEPS or made.number("layout", 0) or names[7]:
+        return False
+    lengths = scope.known.get(names[4])
+    if names[4] and (lengths is None or np.any(lengths != len(x))):
+        return False
+    given = {a.name: a for a in node.attribute}
+    directions = len(scope.known[names[1]])
+    usual = [each.lower() for each in _DEFAULTS[node.op_type] * directions]
+    if "activations" in given and [each.decode().lower() for each in given["activations"].strings] != usual:
+        return False
+    return not ({"clip", "activation_alpha", "activation_beta"} & given.keys()) and not made.number(
+        "input_forget", 0
+    )
+
+
+def _direction(made: Rewriting, place: int, steps: int) -> tuple[list[str], str]:
+    """Add one direction; the hidden states (1, batch, size) in the order of time, and the last cell."""
+    node, scope = made.node, made.scope
+    names = [*node.input, *[""] * 8]
+    gates = _GATES[node.op_type]
+    weights, recurrence = (np.asarray(scope.known[names[k]][place], np.float32) for k in (1, 2))
+    size = recurrence.shape[1]
+    bias = scope.known[names[3]][place] if names[3] else np.zeros(2 * gates * size, np.float32)
+    reset = made.number("linear_before_reset", 0)
+    ours, theirs = np.split(np.asarray(bias, np.float32), 2)
+    if node.op_type != "GRU":
+        ours, theirs = ours + theirs, 0 * theirs
+    product = made.add("MatMul", [names[0], made.constant(weights.T)])
+    product = made.add("Add", [product, made.constant(ours)])
+    state = [_start(made, names[5 + k], place, size) for k in range(2 if node.op_type == "LSTM" else 1)]
+    backwards = place == 1 or _direction_of(node) == "reverse"
+    hidden = [""] * steps
+    for step in reversed(range(steps)) if backwards else range(steps):
+        x = made.add("Gather", [product, made.whole(step)], axis=0)
+        state = _STEPS[node.op_type](made, x, state, (recurrence, theirs, size), reset)
+        hidden[step] = made.add("Unsqueeze", [state[0], made.whole([0])])
+    cell = made.add("Unsqueeze", [state[1], made.whole([0])]) if len(state) > 1 else ""
+    return hidden, cell
+
+
+def _start(made: Rewriting, name: str, place: int, size: int) -> str:
+    if name:
+        return made.add("Gather", [name, made.whole(place)], axis=0)
+    return made.constant(np.zeros((made.length(made.node.input[0], 1), size), np.float32))
+
+
+Weights = tuple[Array, Array, int]
+
+
+def _lstm(made: Rewriting, x: str, state: list[str], weights: Weights, _: float) -> list[str]:
+    recurrence, _bias, size = weights
+    hidden, cell = state
+    total = made.add("Add", [x, made.add("MatMul", [hidden, made.shared("recurrence", recurrence.T)])])
+    into, out, forget, new = (made.part(total, k, size) for k in range(4))
+    into, out, forget = (made.add("Sigmoid", [gate]) for gate in (into, out, forget))
+    kept = made.add("Mul", [forget, cell])
+    cell = made.add("Add", [kept, made.add("Mul", [into, made.add("Tanh", [new])])])
+    return [made.add("Mul", [out, made.add("Tanh", [cell])]), cell]
+
+
+def _gru(made: Rewriting, x: str, state: list[str], weights: Weights, reset_last: float) -> list[str]:
+    recurrence, bias, size = weights
+    (hidden,) = state
+    two = made.add("MatMul", [hidden, made.shared("recurrence", recurrence[: 2 * size].T)])
+    two = made.add("Add", [two, made.shared("bias", bias[: 2 * size])])
+    update, reset = (
+        made.add("Sigmoid", [made.add("Add", [made.part(x, k, size), made.part(two, k, size)])])
+        for k in (0, 1)
+    )
+    new = made.shared("new", recurrence[2 * size :].T)
+    new_bias = made.shared("new_bias", bias[2 * size :])
+    if reset_last:
+        past = made.add("Mul", [reset, made.add("Add", [made.add("MatMul", [hidden, new]), new_bias])])
+    else:
+        past = made.add("Add", [made.add("MatMul", [made.add("Mul", [reset, hidden]), new]), new_bias])
+    fresh = made.add("Tanh", [made.add("Add", [made.part(x, 2, size), past])])
+    change = made.add("Mul", [update, made.add("Sub", [hidden, fresh])])
+    return [made.add("Add", [fresh, change])]
+
+
+def _rnn(made: Rewriting, x: str, state: list[str], weights: Weights, _: float) -> list[str]:
+    recurrence, _bias, _size = weights
+    past = made.add("MatMul", [state[0], made.shared("recurrence", recurrence.T)])
+    return [made.add("Tanh", [made.add("Add", [x, past])])]
+
+
+_STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}

@@ -1,0 +1,267 @@
+"""An import with fixed shapes: the file's graph is followed with an example, node by node.
+
+Every sample is one call of the whole network, so several inputs and outputs, states, masks, integers and batch axes
+that move are all allowed. What depends on no input is computed at once. The rest is taken over by the importers of
+`translators` where they understand it, so that its constant products go to light; what they refuse stays electronic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import NetworkError, UnsupportedNode
+from lightning.networks.electronic import Operation
+from lightning.networks.imports.builder import Builder, Call
+from lightning.networks.imports.onnx.electronic_nodes import attributes_in_words, emit_electronic
+from lightning.networks.imports.onnx.lifting import lifted
+from lightning.networks.imports.onnx.parts import array_of
+from lightning.networks.imports.translators.operation_list import VOCABULARY, translate
+
+Array = npt.NDArray[Any]
+
+OPEN_SINCE = 13
+"""Operations outside `UNCHANGED` are understood from this opset on; older ones stay electronic."""
+UNCHANGED = frozenset(
+    "Conv Gemm MatMul Relu Add Sub Mul Div Sigmoid Tanh MaxPool AveragePool GlobalAveragePool GlobalMaxPool Transpose "  # noqa: SIM905
+    "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
+)
+RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+MADE = "written as other operations"
+"""Marks nodes that stand for one of the file; they are of the opset `MADE_OPSET`."""
+MADE_OPSET = 21
+MOST_IMAGES = 16
+"""Images of a fixed batch that a convolution takes as groups."""
+LARGEST_CONSTANT = 1 << 28
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor that depends on the inputs."""
+
+    tensor: str
+    """In the builder: without the first axis where that has the length 1."""
+    shape: tuple[int, ...]
+    """As ONNX has it."""
+    kind: str
+
+
+def stored(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape for one sample: the first axis is the one of samples where it has the length 1."""
+    return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
+
+
+@dataclass
+class Scope:
+    """All that is known while a graph is followed."""
+
+    folder: Path
+    opsets: Mapping[str, int]
+    builder: Builder = field(default_factory=lambda: Builder(batched=False))
+    known: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    examples: dict[str, Array] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    entries: set[str] = field(default_factory=set)
+    """Names of the inputs."""
+    of_file: set[str] = field(default_factory=set)
+    """Names of the tensors that nodes of the file make, those inside branches left out."""
+
+    def opset_of(self, node: Any) -> int:
+        """Return the version of the operations that `node` is one of."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        return MADE_OPSET if node.doc_string == MADE else self.opsets.get(domain, 1)
+
+    def is_known(self, name: str) -> bool:
+        """Return whether a tensor is left out or constant."""
+        return not name or name in self.known
+
+    def tensor(self, name: str) -> str:
+        """Return the name of a tensor in the builder; a constant is kept there when it is first asked for."""
+        if not name:
+            return ""
+        if name in self.values:
+            return self.values[name].tensor
+        if name not in self.held:
+            self.held[name] = self.builder.constant(self.known[name], name)
+        return self.held[name]
+
+    def array(self, name: str) -> Array | None:
+        """Return a constant, or the example of a tensor."""
+        if not name:
+            return None
+        return self.known[name] if name in self.known else self.examples[name]
+
+    def alias(self, output: str, source: str) -> None:
+        """Give a tensor a second name."""
+        tables: tuple[dict[str, Any], ...] = (self.known, self.values, self.examples, self.held)
+        for table in tables:
+            if source in table:
+                table[output] = table[source]
+
+    def evaluated(self, node: Any) -> list[Array]:
+        """Return the outputs of `node` for constants and examples. Raises `NetworkError`."""
+        arrays = [self.array(name) for name in node.input]
+        kinds = tuple("" if array is None else array.dtype.name for array in arrays)
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        given = attributes_in_words(node, self.folder)
+        operation = Operation(node.op_type, domain, self.opset_of(node), kinds, given, len(node.output))
+        found = operation.run(arrays)
+        for array in found:
+            if array.size > LARGEST_CONSTANT:
+                raise NetworkError(
+                    f"node {node.name} ({node.op_type}) makes {array.size:,} numbers,"
+                    f" and {LARGEST_CONSTANT:,} are allowed",
+                    hint="Fix smaller shapes: --shape NAME=1x3x64x64",
+                )
+        return found
+
+
+def constant_of(node: Any, folder: Path) -> Array:
+    """Return what a node `Constant` holds."""
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            return array_of(attribute.t, folder)
+        if attribute.name in {"value_float", "value_floats"}:
+            return np.asarray(
+                attribute.f if attribute.name == "value_float" else attribute.floats, np.float32
+            )
+        if attribute.name in {"value_int", "value_ints"}:
+            return np.asarray(attribute.i if attribute.name == "value_int" else attribute.ints, np.int64)
+    raise NetworkError(f"node {node.name} (Constant) holds no numbers", hint="Use numbers")
+
+
+def take(scope: Scope, node: Any) -> None:
+    """Add one node, which has no graphs inside, to the network."""
+    if all(scope.is_known(name) for name in node.input) and node.input:
+        scope.known.update(zip(node.output, scope.evaluated(node), strict=False))
+        return
+    if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
+        scope.alias(node.output[0], node.input[0])
+        for mask in node.output[1:]:
+            if mask:
+                scope.known[mask] = np.ones(scope.values[node.input[0]].shape, bool)
+        return
+    outputs = scope.evaluated(node)
+    if node.op_type in {"Shape", "Size"} and not node.domain:
+        scope.known[node.output[0]] = outputs[0]
+        return
+    tensors = _translated(scope, node, outputs)
+    for name, tensor, array in zip(node.output, tensors, outputs, strict=True):
+        if name:
+            scope.examples[name] = array
+            scope.values[name] = Value(tensor, array.shape, array.dtype.name)
+
+
+def _translated(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
+    """Return the builder's tensors: of an importer where one understands the node, else of an electronic node."""
+    kinds = {array.dtype.kind for array in outputs}
+    floats = kinds <= {"f"} and all(
+        scope.values[name].kind.startswith("float") for name in node.input if name in scope.values
+    )
+    if node.op_type in RESHAPES and not node.domain and len(node.output) == 1:
+        source = scope.values[node.input[0]].tensor
+        return [scope.builder.reshape(source, stored(outputs[0].shape), _name(node))]
+    if node.op_type == "Cast" and floats:
+        return [scope.values[node.input[0]].tensor]
+    used = [array for name, array in zip(node.output, outputs, strict=True) if name]
+    if floats and _understood(scope, node):
+        for attempt in (_plainly, _grouped, _with_one_axis_more):
+            nodes = len(scope.builder.nodes)
+            notes = len(scope.builder.notes)
+            try:
+                found = attempt(scope, node, used)
+            except NetworkError:
+                found = None
+            if found is not None:
+                rest = iter(found)
+                return [next(rest, "") if name else "" for name in node.output]
+            del scope.builder.nodes[nodes:], scope.builder.notes[notes:]
+    return emit_electronic(scope, node, outputs)
+
+
+def _name(node: Any) -> str:
+    return str(node.name)
+
+
+def _understood(scope: Scope, node: Any) -> bool:
+    if node.domain not in {"", "ai.onnx"} or node.op_type not in VOCABULARY:
+        return False
+    return scope.opset_of(node) >= OPEN_SINCE or node.op_type in UNCHANGED
+
+
+def _call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
+    given = dict(attributes_in_words(node, scope.folder))
+    outputs = max((place for place, name in enumerate(node.output, 1) if name), default=1)
+    return Call(_name(node), node.op_type, tuple(tensors), given, outputs, "", scope.opset_of(node))
+
+
+def _plainly(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+    """All tensors have a batch axis of length 1 in front: as in a network whose batch is open."""
+    shapes = [scope.values[name].shape for name in node.input if name in scope.values]
+    if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
+        return None
+    found = translate(scope.builder, _call(scope, node, [scope.tensor(name) for name in node.input]))
+    return _checked(scope, found, [array.shape[1:] for array in outputs])
+
+
+def _grouped(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+    """Add a convolution of several images as one of as many groups, with the same weights."""
+    first = scope.values.get(node.input[0])
+    if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MOST_IMAGES:
+        return None
+    images, channels, *sides = first.shape
+    call = _call(scope, node, [scope.tensor(name) for name in node.input])
+    flat = scope.builder.reshape(first.tensor, (images * channels, *sides), f"{call.name}/images")
+    inputs = [flat]
+    for place, name in enumerate(call.inputs[1:], 1):
+        weights = scope.builder.fixed(call, place)
+        tiled = np.concatenate([weights] * images)
+        inputs.append(scope.builder.constant(tiled, f"{name}.tiled") if name else "")
+    given = {**call.attributes, "group": call.whole("group", 1) * images}
+    made = translate(scope.builder, Call(call.name, "Conv", tuple(inputs), given, 1, "", call.opset))
+    return [scope.builder.reshape(made[0], outputs[0].shape, f"{call.name}/apart")]
+
+
+def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+    """All axes are those of one sample, the first one too."""
+    builder = scope.builder
+    tensors, ranks = [], []
+    for place, name in enumerate(node.input):
+        value = scope.values.get(name)
+        if value is None:
+            tensors.append(scope.tensor(name))
+            ranks.append(scope.known[name].ndim if name else 0)
+        else:
+            tensors.append(builder.reshape(value.tensor, value.shape, f"{_name(node)}/all{place}"))
+            ranks.append(len(value.shape))
+    call = lifted(builder, _call(scope, node, tensors), ranks)
+    if call is None:
+        return None
+    found = _checked(scope, translate(builder, call), [array.shape for array in outputs])
+    if found is None:
+        return None
+    return [
+        builder.reshape(tensor, stored(array.shape), f"{_name(node)}/first")
+        for tensor, array in zip(found, outputs, strict=True)
+    ]
+
+
+def _checked(scope: Scope, found: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
+    """Return the tensors where they have the shapes that ONNX Runtime found."""
+    tensors = [tensor for tensor in found if tensor]
+    fits = len(tensors) == len(shapes) and all(
+        scope.builder.shapes.get(tensor) == tuple(shape)
+        for tensor, shape in zip(tensors, shapes, strict=True)
+    )
+    return tensors if fits else None
+
+
+def refused(node: Any, why: str, advice: str) -> UnsupportedNode:
+    """Return the error of a node that no choice of engine can take."""
+    return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)
