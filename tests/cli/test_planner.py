@@ -162,7 +162,6 @@ def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):
         (("compare", "vgg16", *SMALL, "--degree", 2, "--rate-gbps", -5), "a link of -5 Gbit/s"),
         (("optimise", "vgg16", *SMALL, "--degree", 2, "--rate-gbps", 0), "a link of 0 Gbit/s"),
         (("optimise", "vgg16", "--lab", LAB, "--rate-gbps", "nan"), "a link of nan Gbit/s"),
-        (("optimise", "vgg16", "--lab", LAB, "--hosts-of", "a,b"), "lower the degree to at most 1"),
         (("optimise", "vgg16", "--lab", LAB, "--degree", 5), "hosts have 4 NICs, not 5"),
         (("optimise", "vgg16", *SMALL, "--degree", 2, "-o", "missing/p.json"), "written to missing/p.json"),
         (("compare", "vgg16", "--fabrics", "cloud"), "unknown fabric"),

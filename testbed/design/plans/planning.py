@@ -95,7 +95,13 @@ def make_plan(
         strategy=found.strategy,
         predicted=_predicted(found),
         why=found.why,
-        search={"seed": effort.seed, "steps": steps, "chains": chains, "done": found.steps},
+        search={
+            "seed": effort.seed,
+            "steps": steps,
+            "chains": chains,
+            "done": found.steps,
+            "cpu_s": round(found.cpu_s, 2),
+        },
         lab=servers.lab,
         hosts=servers.hosts,
     )
@@ -120,6 +126,11 @@ def _predicted(found: Found) -> dict[str, Any]:
     predicted, topology = found.predicted, found.finding.topology
     return {
         "iteration_ms": predicted.iteration_s * 1e3,
+        "bound_ms": predicted.bound.seconds * 1e3,
+        "bound_by": predicted.bound.by,
+        "above_bound": predicted.iteration_s / predicted.bound.seconds - 1
+        if predicted.bound.seconds
+        else 0.0,
         "ideal_switch_ms": predicted.ideal_switch_s * 1e3,
         "closed_form_ms": predicted.closed_form_s * 1e3,
         "bandwidth_tax": predicted.bandwidth_tax,

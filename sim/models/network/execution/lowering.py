@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ from sim.models.network.taskgraph.graph import Kind, TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_SINGLES = 1 << 15
+"""Messages that are remembered: a search simulates the same ones again and again."""
 
 
 class Messages(NamedTuple):
@@ -114,6 +117,7 @@ def _remembered(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, 
     return plan
 
 
+@lru_cache(_SINGLES)
 def _single(source: int, target: int, size_bytes: int) -> Phase:
     return Phase(np.array([source]), np.array([target]), np.array([size_bytes]))
 
