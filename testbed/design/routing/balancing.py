@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Topology
-from testbed.design.routing.balancing_loops import begin, improve, priced_demand, set_prices
+from testbed.design.routing.balancing_loops import begin, improve, join_equal_ways, priced_demand, set_prices
 from testbed.design.routing.priced_trees import Links, Room, lay_all
-from testbed.design.routing.route_sets import MOST_SETS, RouteSets, matrix_of
+from testbed.design.routing.route_sets import MOST_SETS, RouteSets, matrix_of, ways_of
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.hops import hop_table
 from testbed.errors import TopologyError
@@ -59,7 +59,8 @@ def route(
         onward, weight, load = _descend(
             links, size / scale, most_paths, np.random.default_rng((seed, number)), few=few
         )
-        bound = max(bound, _bound(links, size / scale, load, _BOUND_ROUNDS if few else 6))
+        join_equal_ways(onward, weight, links.head)
+        bound = max(bound, _bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
         found = RouteSets(topology, onward, _rounded(weight, size), bound * scale)
         if best is None or found.gap(demand) < best.gap(demand):
             best = found
@@ -107,18 +108,15 @@ def _descend(
 def _bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
     """Return the best dual bound met on the way of multiplicative weights, which begin at the prices of a load."""
     room, answer = _room(len(size), links), np.zeros(load.size)
-    best, gathered = 0.0, np.zeros(load.size)
-    starts = []
-    for doublings in (3, 5, 7):
-        starts.append(room.price / set_prices(load, doublings, room.price))
-        room.price[:] = starts[-1] = room.price / room.price.sum()
-        best = max(best, priced_demand(links, size, room, answer))
-    price = sum(starts) / len(starts)
+    best, starts = 0.0, []
+    for doublings in (3, 4, 5, 6, 7):
+        set_prices(load, doublings, room.price)
+        starts.append(room.price / room.price.sum())
+        best = max(best, priced_demand(links, size, room, answer) / room.price.sum())
+    price = np.mean(starts, axis=0)
     for turn in range(rounds):
         room.price[:] = price
-        paid = priced_demand(links, size, room, answer) / price.sum()
-        best = max(best, paid)
-        gathered += answer / answer.max()
+        best = max(best, priced_demand(links, size, room, answer) / price.sum())
         price = price * np.exp((answer / answer.max() - 1) / (1 + turn / 8))
         price = price / price.sum() + 1e-12
     return best
@@ -138,13 +136,10 @@ def _rounded(weight: Floats, size: Floats) -> Floats:
 
 
 def _pruned(found: RouteSets, links: Links) -> NDArray[np.int64]:
-    """Return the trees without what no pair uses; the first set stays whole."""
+    """Return the trees without what no pair uses, there or back; the first set stays whole."""
     onward = np.full_like(found.onward, -1)
-    onward[0] = found.onward[0]
-    for number in range(1, found.sets):
-        sources, targets = np.nonzero(found.weight[number])
-        there = sources != targets
-        at, to = sources[there], targets[there]
+    for number, there in enumerate(ways_of(found.weight)):
+        at, to = np.nonzero(there)
         while at.size:
             edge = found.onward[number, to, at]
             onward[number, to, at] = edge

@@ -242,3 +242,20 @@ def priced_demand(links: Any, size: Any, room: Any, load: Any) -> float:
                 paid += size[source, target] * room.distance[source]
                 lay(source, target, room.tree, links.head, load, size[source, target])
     return paid
+
+
+@compiled
+def join_equal_ways(onward: Any, weight: Any, head: Any) -> None:
+    """Give what a pair sends on the same way in several sets to the first of these."""
+    sets, nodes = weight.shape[0], weight.shape[1]
+    for number in range(1, sets):
+        for target in range(nodes):
+            for source in range(nodes):
+                for earlier in range(number if weight[number, source, target] > 0 else 0):
+                    node = source
+                    while node != target and onward[earlier, target, node] == onward[number, target, node]:
+                        node = head[onward[number, target, node]]
+                    if node == target:
+                        weight[earlier, source, target] += weight[number, source, target]
+                        weight[number, source, target] = 0.0
+                        break

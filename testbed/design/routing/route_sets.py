@@ -2,7 +2,8 @@
 
 A set forwards by destination: what a node sends on towards a target depends on the set and the target alone, so
 that a host needs one route for each other host and set. The first set is complete, and its ways are shortest; the
-others hold the ways that some pair uses. Weights belong to a pair and a set.
+others hold the ways that some pair uses, and the ways back, which acknowledgements take. Weights belong to a pair and
+a set.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.model import Topology
+from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.topology.demand import Demand
+from testbed.errors import TopologyError
 
 MOST_SETS = 4
 """Addresses of a host, and so sets of routes, at most."""
@@ -49,6 +51,16 @@ class RouteSets:
         """Number of sets."""
         return len(self.weight)
 
+    def __eq__(self, other: object) -> bool:
+        """Compare topologies and ways with their weights; the bound is not looked at."""
+        if not isinstance(other, RouteSets):
+            return NotImplemented
+        return self.topology == other.topology and list(self.routes()) == list(other.routes())
+
+    def __hash__(self) -> int:
+        """Return the hash of the topology."""
+        return hash(self.topology)
+
     def path(self, source: int, target: int, number: int = 0) -> tuple[int, ...]:
         """Return the edges from source to target in a set."""
         edges, found, node = self.topology.edges, [], source
@@ -63,12 +75,8 @@ class RouteSets:
         return (edges[path[0]][0], *(edges[edge][1] for edge in path))
 
     def routes(self) -> Iterator[PairRoute]:
-        """Yield the ways of all pairs: those with a weight, and all of the first set."""
-        there = self.weight > 0
-        there[0] = True
-        nodes = np.arange(self.topology.nodes)
-        there[:, nodes, nodes] = False
-        for source, target, number in np.argwhere(there.transpose(1, 2, 0)).tolist():
+        """Yield the ways of all pairs: those with a weight there or back, and all of the first set."""
+        for source, target, number in np.argwhere(ways_of(self.weight).transpose(1, 2, 0)).tolist():
             weight = float(self.weight[number, source, target])
             yield PairRoute(source, target, number, weight, self.path(source, target, number))
 
@@ -86,6 +94,30 @@ class RouteSets:
         """Return how far the fullest link is above the bound, as a part of it; 0.02 is 2 %. NaN without a bound."""
         most = float(self.link_bytes(demand).max(initial=0.0))
         return most / self.bound_bytes - 1 if self.bound_bytes else float("nan")
+
+
+def ways_of(weight: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return, by set, source and target, the ways that must exist for these weights."""
+    there: NDArray[np.bool_] = (weight > 0) | (weight > 0).transpose(0, 2, 1)
+    there[0] = True
+    there[:, np.eye(weight.shape[1], dtype=bool)] = False
+    return there
+
+
+def routes_on(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
+    """Return each set on the links of a wiring of the topology; parallel links in the order of their NICs."""
+    links = sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
+    if [(link.source.node, link.target.node) for link in links] != sorted(routes.topology.edges):
+        raise TopologyError("the routes are for other links than those of the wiring: route its own topology")
+    return tuple(
+        Routes(
+            {
+                (int(node), int(target)): links[onward[target, node]]
+                for target, node in np.argwhere(onward >= 0)
+            }
+        )
+        for onward in routes.onward
+    )
 
 
 def matrix_of(demand: Demand) -> NDArray[np.float64]:
