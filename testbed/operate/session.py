@@ -173,20 +173,33 @@ class LabSession:
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
-        install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
+        plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
+        install(self.fleet, plan)
 
-    def verify(self, plan: LabPlan, routes: Routes | None = None) -> VerifyReport:
-        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too."""
+    def verify(
+        self, plan: LabPlan, routes: Routes | None = None, further: tuple[Routes, ...] = ()
+    ) -> VerifyReport:
+        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too.
+
+        `further` are the other sets of routes that the kernels are to hold.
+        """
         from testbed.operate.verify import verify_lab  # the ways to the hosts: not for a plan
 
         return verify_lab(
-            self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch(), routes=routes, off=self.off
+            self.lab,
+            plan,
+            self.switches,
+            self.fleet,
+            epoch=self._next_epoch(),
+            routes=routes,
+            further=further,
+            off=self.off,
         )
 
     def prove(self, design: Design) -> VerifyReport:
         """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
         circuits = circuits_of(self.lab, design.wiring)
-        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes)
+        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes, design.further)
 
     def _next_epoch(self) -> int:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
@@ -233,7 +246,7 @@ class LabSession:
             modelled = "hosts are modelled: no routes"
             routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-            verified = self.verify(plan, design.routes)
+            verified = self.verify(plan, design.routes, design.further)
             found = f"{len(verified.findings)} findings"
             intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
         note(f"verified: {found} on {verified.circuits} circuits")

@@ -52,6 +52,7 @@ def verify_lab(
     *,
     epoch: int = 0,
     routes: Routes | None = None,
+    further: tuple[Routes, ...] = (),
     off: Mapping[str, str] | None = None,
 ) -> VerifyReport:
     """Return the switches' own word and, with a fleet, the hosts' word on every fibre; with `routes` on packets too.
@@ -61,7 +62,7 @@ def verify_lab(
     not as planned is in the report.
     """
     evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, kernels=routes is not None)
-    findings = judge(lab, plan, routes, evidence)
+    findings = judge(lab, plan, routes, evidence, further)
     if evidence.probe is None:
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = links_received(lab, plan.wiring, evidence.probe)

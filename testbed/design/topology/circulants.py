@@ -52,8 +52,7 @@ def find_topology(
     Without demands, one AllReduce over all nodes is meant. With demands, rings are shared in proportion
     to the bytes that members send, the group of all nodes first, so that the graph is connected.
     `method` chooses among the strides of one group after the other. A stride is used once as long as
-    another one serves; only the antipodal stride of groups of two is doubled, where an even degree
-    leaves no other way. `shares` is the rule by which groups share rings; `primes` keeps to strides
+    another one serves; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups share rings; `primes` keeps to strides
     that are 1 or a prime number of steps of their group, n / ln n of n, as far as they suffice.
 
     Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
@@ -70,8 +69,8 @@ def find_topology(
     if math.gcd(nodes, *strides) != 1:
         whole = _Search(nodes, degree, simplex, method, "averages", primes)
         strides = _strides(whole, {nodes: 0.0} | weights)
-    steps = directed_strides(nodes, strides, simplex=simplex)
-    regular = Topology(nodes, degree, simplex, strides, circulant_edges(nodes, steps))
+    edges = circulant_edges(nodes, directed_strides(nodes, strides, simplex=simplex))
+    regular = Topology(nodes, degree, simplex, strides, edges)
     return regular if simplex or degree % 2 == 0 or 2 in weights else with_shortcuts(regular)
 
 

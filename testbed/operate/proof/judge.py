@@ -23,12 +23,17 @@ from testbed.operate.proof.receivers import judge_receivers
 _OF_ALL_HOSTS = ("not_configured", "other_topology")
 
 
-def judge(lab: Lab, plan: LabPlan, routes: Routes | None, evidence: Evidence) -> tuple[LinkFinding, ...]:
-    """Return everything that is not as planned. Kernels and pings are judged where `routes` are known."""
+def judge(
+    lab: Lab, plan: LabPlan, routes: Routes | None, evidence: Evidence, further: tuple[Routes, ...] = ()
+) -> tuple[LinkFinding, ...]:
+    """Return everything that is not as planned. Kernels and pings are judged where `routes` are known.
+
+    Pings take `routes`; kernels must hold the `further` sets too.
+    """
     case = _Case(lab, plan, evidence)
     if evidence.changing:
         return tuple(_devices(case))
-    of_hosts = _judge_hosts(case, routes) if routes else {}
+    of_hosts = _judge_hosts(case, routes, further) if routes else {}
     findings = [*_devices(case), *_judge_light(case)]
     if routes and evidence.reached:
         blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts))
@@ -140,11 +145,13 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark)
 
 
-def _judge_hosts(case: _Case, routes: Routes) -> dict[str, tuple[LinkFinding, ...]]:
+def _judge_hosts(
+    case: _Case, routes: Routes, further: tuple[Routes, ...]
+) -> dict[str, tuple[LinkFinding, ...]]:
     """Return the findings of each host whose kernel was read."""
     lab, kernels = case.lab, case.evidence.kernels
     macs = {host.name: {nic.name: _mac(case, host.name, nic.name) for nic in host.nics} for host in lab.hosts}
-    forwarding = forwarding_plan(lab, case.plan.wiring, routes, macs)
+    forwarding = forwarding_plan(lab, case.plan.wiring, routes, macs, further)
     return {
         host.name: judge_host(lab, host, planned_state(forwarding[host.name]), kernels[host.name])
         for host in lab.hosts
