@@ -59,14 +59,14 @@ class Effort:
 
 
 def default_walk(nodes: int) -> tuple[int, int]:
-    """Return steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
+    """Return steps of each chain, and chains: the published 4,000 steps, on few servers four chains of 600.
 
-    There a chain finds in 1,000 steps what it will find, and chains differ by more than that.
+    There annealing by simulation does the rest.
 
     >>> default_walk(12), default_walk(128)
-    ((1000, 4), (4000, 1))
+    ((600, 4), (4000, 1))
     """
-    return (1000, 4) if nodes <= FEW_NODES else (4000, 1)
+    return (600, 4) if nodes <= FEW_NODES else (4000, 1)
 
 
 def make_plan(
@@ -77,10 +77,7 @@ def make_plan(
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
     begin_s, workload = process_time(), choice.workload(servers.nodes)
-    steps, chains = (
-        usual if asked is None else asked
-        for usual, asked in zip(default_walk(servers.nodes), (effort.steps, effort.chains), strict=True)
-    )
+    steps, chains = _walk(effort, servers.nodes)
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -111,6 +108,15 @@ def make_plan(
         routes=routes,
     )
     return plan, found
+
+
+def _walk(effort: Effort, nodes: int) -> tuple[int, int]:
+    """Return steps and chains as asked for, else the default."""
+    steps, chains = default_walk(nodes)
+    return (
+        steps if effort.steps is None else effort.steps,
+        chains if effort.chains is None else effort.chains,
+    )
 
 
 def _spent(found: Found, begin_s: float) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import SearchError
 
-POLISH_WORK = 250
-"""Tasks and messages that are simulated for each step of a chain: 10 s for 4,000 steps."""
+POLISH_WORK = 400
+"""Tasks and messages that are simulated for each step of a chain: 10 s for 2,400 steps."""
 _POLISH, _POLISHED = 1 << 20, 10
 
 

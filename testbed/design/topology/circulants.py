@@ -51,9 +51,9 @@ def find_topology(
 
     Without demands, one AllReduce over all nodes is meant. With demands, rings are shared in proportion
     to the bytes that members send, the group of all nodes first, so that the graph is connected.
-    `method` chooses among the strides of one group after the other. A stride is used once as long as
-    another one serves; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups share rings; `primes` keeps to strides
-    that are 1 or a prime number of steps of their group, n / ln n of n, as far as they suffice.
+    `method` chooses among the strides of one group after the other. A stride is used once as long as another one
+    serves; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups
+    share rings; `primes` keeps to strides that are 1 or a prime number of steps of their group, as far as they suffice.
 
     Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
 
