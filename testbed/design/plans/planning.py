@@ -76,9 +76,7 @@ def make_plan(
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
     workload = choice.workload(servers.nodes)
-    default_steps, default_chains = default_walk(servers.nodes)
-    steps = default_steps if effort.steps is None else effort.steps
-    chains = default_chains if effort.chains is None else effort.chains
+    steps, chains = _walk(effort, servers.nodes)
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -109,6 +107,12 @@ def make_plan(
         routes=routes,
     )
     return plan, found
+
+
+def _walk(effort: Effort, nodes: int) -> tuple[int, int]:
+    """Return steps and chains as asked, else as `default_walk` says."""
+    steps, chains = default_walk(nodes)
+    return steps if effort.steps is None else effort.steps, chains if effort.chains is None else effort.chains
 
 
 def _routed(
