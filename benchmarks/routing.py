@@ -1,4 +1,4 @@
-"""How full the fullest link is on planned routes, beside the best of all routings, and what finding them takes.
+"""Load of the fullest link on planned routes, beside the best of all routings, and the time to find them.
 
 One JSON line each: up to 32 hosts against a linear programme (scipy's HiGHS); up to 1024 against a lower bound from
 prices. Times are processor time of one core. The first run compiles.

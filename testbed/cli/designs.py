@@ -115,7 +115,7 @@ class MeantDesign:
         lines = [self.note] if self.note else []
         if self.stated.plan_text is not None and '"routes"' not in self.stated.plan_text:
             lines.append(
-                "the plan has no routes: they are found for its workload; write it again to keep them"
+                "the plan has no routes: they are found now; `testbed optimise` writes plans with routes"
             )
         if self.is_another:
             lines.append(

@@ -142,7 +142,7 @@ def _replaced_set(turn: int, target: int, size: Any, weight: Any) -> int:
     """Return the set whose tree goes: the one that carries least, in each third round another. Never the first."""
     sets = weight.shape[0]
     if turn % 3 == 2:
-        return 1 + (turn // 3 + target) % (sets - 1)
+        return int(1 + (turn // 3 + target) % (sets - 1))
     place, least = 1, np.inf
     for number in range(1, sets):
         carried = 0.0

@@ -154,10 +154,10 @@ def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iter
         yield _route(lab, peer, link, f"scope link src {own[0]}")
     for number, routes in enumerate(sets):
         for other in range(wiring.nodes):
-            link = routes.first_link.get((node, other))
-            if link is None:
+            if (node, other) not in routes.first_link:
                 continue
-            host, via = lab.hosts[other], lab.nic(link.target).address
+            link, host = routes.first_link[node, other], lab.hosts[other]
+            via = lab.nic(link.target).address
             nics = [] if number else [nic.address for nic in host.nics if nic.address not in direct]
             for address in (set_addresses(host)[number], *nics):
                 yield _route(lab, address, link, f"via {via} onlink src {own[number]}")

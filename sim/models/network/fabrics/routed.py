@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import patch_panel_cost
-from sim.models.network.fabrics.model import Fabric, Floats, Integers, check_sizes
+from sim.models.network.fabrics.model import Fabric, Floats, Integers, Router, check_sizes
 
 
 def routed(
@@ -28,21 +28,6 @@ def routed(
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
     sources, targets = table[:, 0].copy(), table[:, 1].copy()
     degree = int(np.bincount(sources, minlength=nodes).max(initial=0))
-
-    def route(froms: Integers, tos: Integers, choices: Integers) -> Integers:
-        taken = choices % len(weights)
-        taken = np.where(weights[taken, froms, tos] > 0, taken, 0)
-        columns, at = [], froms.copy()
-        while (at != tos).any():
-            link = np.where(at == tos, -1, onward[taken, tos, at])
-            lost = (link < 0) & (at != tos)
-            if lost.any() or len(columns) >= nodes:
-                pair = int(np.argmax(lost if lost.any() else at != tos))
-                raise ValueError(f"the routes do not lead from node {froms[pair]} to node {tos[pair]}")
-            at = np.where(link >= 0, targets[link], at)
-            columns.append(link)
-        return np.stack(columns, axis=1) if columns else np.full((froms.size, 0), -1, np.int64)
-
     return Fabric(
         name="direct",
         nodes=nodes,
@@ -51,8 +36,27 @@ def routed(
         capacity_bps=np.full(len(table), rate_gbps * 1e9),
         lane_bps=np.full(len(table), rate_gbps * 1e9),
         never_full=np.zeros(len(table), dtype=bool),
-        router=route,
+        router=_router(nodes, targets, onward, weights),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, degree, rate_gbps),
         weights=weights,
     )
+
+
+def _router(nodes: int, head: Integers, onward: Integers, weights: Floats) -> Router:
+    def route(froms: Integers, tos: Integers, choices: Integers) -> Integers:
+        taken = choices % len(weights)
+        taken = np.where(weights[taken, froms, tos] > 0, taken, 0)
+        columns: list[Integers] = []
+        at = froms.copy()
+        while (at != tos).any():
+            link = np.where(at == tos, -1, onward[taken, tos, at])
+            lost = (link < 0) & (at != tos)
+            if lost.any() or len(columns) >= nodes:
+                pair = int(np.argmax(lost if lost.any() else at != tos))
+                raise ValueError(f"the routes do not lead from node {froms[pair]} to node {tos[pair]}")
+            at = np.where(link >= 0, head[link], at)
+            columns.append(link)
+        return np.stack(columns, axis=1) if columns else np.full((froms.size, 0), -1, np.int64)
+
+    return route
