@@ -226,8 +226,8 @@ def baselines(seeds: int = 10) -> dict[str, Any]:
     """Plan the testbed's DLRM from ten seeds, and let two simple searches try as long in processor time.
 
     All three are judged by the same simulator. Among the finalists of the search, whose times differ by
-    `finalists_spread`, `closed_form_spearman` compares the closed form with the simulator, `spearman` the simulator as the
-    search asks it (rings fluid) with rings in rounds.
+    `finalists_spread`, `closed_form_spearman` compares the closed form with the simulator, `spearman` the simulator as
+    the search asks it (rings fluid) with rings in rounds.
     """
     from scipy.stats import spearmanr
 
