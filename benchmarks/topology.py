@@ -21,7 +21,6 @@ import numpy as np
 
 from testbed.design.matching import match_edges, match_priced
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.balance import balance, shortest_paths_of
 from testbed.design.routing.next_hops import next_hops
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -76,7 +75,7 @@ def lab() -> dict[str, Any]:
 
 
 def scale() -> dict[str, Any]:
-    """Measure topology, next hops for all pairs, four paths for pairs with demand and their loads: one matching."""
+    """Measure topology with one matching or two, and next hops for all pairs; routes of a plan are in `routing.py`."""
     plan(demand(64), 4, simplex=False)  # compiles
     rows: dict[str, Any] = {}
     for nodes, degree, asked in SCALE:
@@ -102,8 +101,7 @@ def draw(rows: dict[int, dict[str, Any]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    names = {"find_ms": "topology", "next_hops_ms": "next hops", "paths_ms": "4 paths a pair",
-             "balance_ms": "load balance", "total_ms": "all"}  # fmt: skip
+    names = {"find_ms": "topology", "next_hops_ms": "next hops", "total_ms": "all"}
     for key, name in names.items():
         style = "k-o" if key == "total_ms" else "-"
         axes.loglog(list(rows), [row[key] for row in rows.values()], style, label=name, markersize=4)
@@ -132,13 +130,9 @@ def plan(wanted: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
     clock = [time.process_time()]
     finding = find(wanted, degree, simplex=simplex, matching_degree=1 if simplex else 2)
     clock.append(time.process_time())
-    table = next_hops(wanted.nodes, finding.topology.edges)
+    next_hops(wanted.nodes, finding.topology.edges)
     clock.append(time.process_time())
-    paths = shortest_paths_of(wanted, table)
-    clock.append(time.process_time())
-    balance(wanted, table, paths)
-    clock.append(time.process_time())
-    steps = ("find_ms", "next_hops_ms", "paths_ms", "balance_ms")
+    steps = ("find_ms", "next_hops_ms")
     times = {key: round(1e3 * (b - a), 1) for key, a, b in zip(steps, clock, clock[1:], strict=False)}
     return times | {"total_ms": round(1e3 * (clock[-1] - clock[0]), 1), "pairs": len(wanted.source)}
 

@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "repair": (
         "repair",
-        "Look for lost fibres and say how to do without them. Exit code 2 when one is lost, or an operation unfinished.",
+        "Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished.",
     ),
     "env": (
         "environment",

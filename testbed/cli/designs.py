@@ -81,6 +81,10 @@ class MeantDesign:
     def lines(self) -> list[str]:
         """Return what else must be known of it, each with what to do."""
         lines = [self.note] if self.note else []
+        if self.stated.plan_text is not None and '"routes"' not in self.stated.plan_text:
+            lines.append(
+                "the plan has no routes: they are found now; `testbed optimise` writes plans with routes"
+            )
         if self.is_another:
             lines.append(
                 "this is compared with the topology that was named, not with the stored one: what differs may be "

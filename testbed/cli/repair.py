@@ -46,7 +46,7 @@ def repair(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Look for lost fibres and say how to do without them. Exit code 2 when one is lost, or an operation unfinished."""
+    """Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished."""
     from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission

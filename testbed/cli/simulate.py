@@ -90,7 +90,10 @@ def _document(job: Job, chosen: ChosenFabric, degree: int, rate_gbps: float) -> 
     about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
     if chosen.name in SWITCHED:
         return about | {"host_gbps": chosen.host_gbps}
-    return about | ({"strides": list(chosen.topology.strides)} if chosen.topology else {})
+    routes = (
+        {"routes": "planned" if job.plan.routes else "found"} if job.plan and chosen.name == "direct" else {}
+    )
+    return about | routes | ({"strides": list(chosen.topology.strides)} if chosen.topology else {})
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
@@ -100,10 +103,12 @@ def _lines(document: dict[str, Any]) -> list[str]:
     where = f"{counted(document['nodes'], 'server')}, fabric {document['fabric']}, {links} each"
     full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
     sent = f"{document['payload_bytes'] / 1e9:.4g} GB sent"
+    found = ["the plan has no routes: they were found now"] if document.get("routes") == "found" else []
     recalled = " (prices recalled, not checked)" if document["prices_recalled"] else ""
     return [
         f"SIMULATED {document['job']} on {where}",
         f"iteration {document['iteration_ms']:.3f} ms, of it {document['compute_ms']:.3f} ms computing",
         f"{sent}, bandwidth tax {document['bandwidth_tax']:.3f}{full}",
         f"cost {document['cost_usd']:,} USD{recalled}",
+        *found,
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.patching.wiring import wire
+from testbed.design.routing.route_sets import RouteSets, routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import Method
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A topology, laid onto the lab's NICs, with routes between all nodes."""
+    """A topology, laid onto the lab's NICs, with routes between all nodes.
+
+    `further` are sets of routes besides, when a plan spreads pairs over several.
+    """
 
     name: str
     topology: Topology
     wiring: Wiring
     routes: Routes
+    further: tuple[Routes, ...] = ()
 
 
 def design_for(
@@ -80,15 +85,41 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
 
 
 def design_of_plan(lab: Lab, plan: Plan) -> Design:
-    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
-    return lay_out(lab, plan.workload.name, plan.topology)
+    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`, with its routes. Raises `TopologyError`.
+
+    Routes of a plan that an earlier release wrote are found for its workload; shortest ones where that is not here.
+    """
+    from testbed.design.evaluation.job import routes_of  # with all workloads that a plan may be for
+
+    design, routes = lay_out(lab, plan.workload.name, plan.topology), routes_of(plan)
+    return design if routes is None else with_routes(design, routes)
+
+
+def with_routes(design: Design, routes: RouteSets) -> Design:
+    """Return a design with the routes of a plan for its topology, link by link. Raises `TopologyError`."""
+    first, *further = routes_on(routes, design.wiring)
+    return replace(design, routes=first, further=tuple(further))
 
 
 def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
     """Return the hosts of a stored epoch and its design, link by link as it was. Raises `IntentError`."""
     intent.check_fits(lab)
     design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
-    return shard_of(lab, intent.hosts), design
+    routes = _stated_routes(intent)
+    return shard_of(lab, intent.hosts), design if routes is None else with_routes(design, routes)
+
+
+def _stated_routes(intent: Intent) -> RouteSets | None:
+    """Return the routes of the plan that an epoch is from; None where there are none, and after a repair."""
+    if intent.stated.plan_text is None or intent.stated.repairs is not None:
+        return None
+    import json
+
+    from testbed.design.evaluation.job import routes_of
+    from testbed.design.plans.file import parse_plan
+
+    routes = routes_of(parse_plan(json.loads(intent.stated.plan_text), intent.stated.words))
+    return routes if routes and routes.topology.edges == intent.topology.edges else None
 
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:

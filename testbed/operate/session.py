@@ -184,26 +184,41 @@ class LabSession:
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
-        install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
+        plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
+        install(self.fleet, plan)
 
     def verify(
-        self, plan: LabPlan, routes: Routes | None = None, left: tuple[Unfinished, ...] = ()
+        self,
+        plan: LabPlan,
+        routes: Routes | None = None,
+        left: tuple[Unfinished, ...] = (),
+        further: tuple[Routes, ...] = (),
     ) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too.
 
-        What operations that were `left` unfinished explain is told with them.
+        What operations that were `left` unfinished explain is told with them. `further` are the other sets of routes
+        that the kernels are to hold.
         """
         from testbed.operate.verify import verify_lab  # the ways to the hosts: not for a plan
 
         epoch = self._next_epoch()
         return verify_lab(
-            self.lab, plan, self.switches, self.fleet, epoch=epoch, routes=routes, off=self.off, left=left
+            self.lab,
+            plan,
+            self.switches,
+            self.fleet,
+            epoch=epoch,
+            routes=routes,
+            further=further,
+            off=self.off,
+            left=left,
         )
 
     def prove(self, design: Design, left: tuple[Unfinished, ...] = ()) -> VerifyReport:
         """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
         circuits = circuits_of(self.lab, design.wiring)
-        return self.verify(LabPlan(design.wiring, circuits, ()), design.routes, left)
+        plan = LabPlan(design.wiring, circuits, ())
+        return self.verify(plan, design.routes, left, design.further)
 
     def _next_epoch(self) -> int:
         """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
@@ -252,7 +267,7 @@ class LabSession:
             modelled = "hosts are modelled: no routes"
             routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-            verified = self.verify(plan, design.routes)
+            verified = self.verify(plan, design.routes, further=design.further)
             found = counted(len(verified.findings), "finding")
             intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
         note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")

@@ -35,6 +35,7 @@ def verify_lab(
     *,
     epoch: int = 0,
     routes: Routes | None = None,
+    further: tuple[Routes, ...] = (),
     off: Mapping[str, str] | None = None,
     left: tuple[Unfinished, ...] = (),
 ) -> VerifyReport:
@@ -45,7 +46,7 @@ def verify_lab(
     all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
     evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, kernels=routes is not None)
-    findings = judge(lab, plan, routes, evidence, left)
+    findings = judge(lab, plan, routes, evidence, left, further)
     if evidence.probe is None:
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = links_received(lab, plan.wiring, evidence.probe)

@@ -23,11 +23,14 @@ from patch_lists import wiring_of
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
 from testbed.design.patching.wiring import wire
+from testbed.design.routing.balancing import route
+from testbed.design.routing.route_sets import routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import demand_of
 from testbed.lab.control import control
 from testbed.lab.hosts.fleet import SshFleet
-from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
 from testbed.lab.hosts.probe import probe_links
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.simulated.lifecycle import start_lab
@@ -113,6 +116,52 @@ def test_a_healthy_lab_verifies(bench, wiring):
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert report.findings == ()
     assert report.links_received == report.circuits == len(wiring.links)
+
+
+def sent_bytes(bench, host):
+    """Return what each NIC of a host has sent so far."""
+    names = [nic.name for nic in bench.lab.hosts[host].nics]
+    files = " ".join(f"/sys/class/net/{name}/statistics/tx_bytes" for name in names)
+    name = bench.lab.hosts[host].name
+    return dict(
+        zip(names, map(int, bench.fleet.run({name: f"cat {files}"})[name].stdout.split()), strict=True)
+    )
+
+
+def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench):
+    """Hosts 0 and 2 of the ring have two paths, one in each set: by 1 and by 3."""
+    topology = find_topology(4, 2)
+    found = route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    sets = routes_on(found, RING)
+    used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
+    plan = bench.patch(RING)
+    install(bench.fleet, forwarding_plan(bench.lab, RING, sets[0], bench.macs, sets[1:]))
+    one, other = bench.lab.hosts[0], bench.lab.hosts[2]
+    taken = set()
+    for number in used:
+        address = set_addresses(other)[number]
+        nic = bench.lab.nic(sets[number].first_link[0, 2].source).name
+        before = sent_bytes(bench, 0)
+        command = f"ip -4 -o route get {address}; ping -q -c 100 -i 0.01 -s 1400 {address}"
+        said = bench.fleet.run({one.name: command})[one.name].stdout
+        after = sent_bytes(bench, 0)
+        assert f"src {set_addresses(one)[number]} " in said
+        assert "100 received" in said
+        carried = {name: after[name] - before[name] for name in after}
+        assert carried[nic] >= 140_000
+        assert all(carried[name] <= 14_000 for name in carried if name != nic)
+        taken.add(nic)
+    assert len(taken) == 2
+
+    def findings():
+        report = verify_lab(
+            bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs), routes=sets[0], further=sets[1:]
+        )
+        return [(finding.kind, finding.subject) for finding in report.findings]
+
+    assert findings() == []
+    bench.fleet.run({one.name: f"ip route del {set_addresses(other)[used[-1]]}/32"})
+    assert findings() == [("missing_route", one.name)]
 
 
 def test_traffic_is_back_at_once_after_a_switch_change(bench):

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
 from testbed.design.fabrics.builders import ChosenFabric, FabricOptions, FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.job_routes import route_job
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
+from testbed.design.routing.route_sets import RouteSets
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -49,6 +51,13 @@ class Job:
     def topology(self) -> Topology | None:
         """The topology of its plan."""
         return self.plan.topology if self.plan else None
+
+    @property
+    def routes(self) -> RouteSets | None:
+        """The routes of its plan; of a plan without any, those that are found for the job."""
+        if self.plan is None or self.plan.topology.nodes < 2:
+            return None
+        return self.plan.routes or route_job(self.plan.topology, self.graph)
 
     def links(self, asked: int | None, usual: int) -> int:
         """Return how many links a server has: as asked, else the usual number; those of its plan when it is from one.
@@ -88,6 +97,7 @@ class Job:
                 rate_gbps,
                 demand=self.traffic.demand,
                 topology=self.topology,
+                routes=self.routes if name == "direct" else None,
                 equal_cost=equal_cost,
                 options=asked,
             )
@@ -183,6 +193,22 @@ def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strateg
 def _not_for(plan: Plan, source: str, other: str) -> PlanFileError:
     planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
     return PlanFileError(f"{source}: it is for {planned}, not for {other}")
+
+
+def routes_of(plan: Plan) -> RouteSets | None:
+    """Return the routes of a plan; of one that an earlier release wrote, those that are found for its workload now.
+
+    They are the same each time. None for a single server, and when its workload cannot be built here.
+    """
+    nodes = plan.topology.nodes
+    if plan.routes is not None or nodes < 2:
+        return plan.routes
+    try:
+        workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+        strategy = _of_plan(plan, workload, nodes, plan.workload.name)
+    except (WorkloadError, PlanFileError, OSError):
+        return None
+    return route_job(plan.topology, iteration(workload, strategy, cluster))
 
 
 def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:

@@ -18,11 +18,13 @@ from sim.models.network.fabrics import (
     expander,
     fat_tree,
     ideal_switch,
+    routed,
 )
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.model import Topology
+from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand, demand_of
 from testbed.design.topology.finder import find
@@ -97,7 +99,7 @@ class FabricRequest:
     """A fabric for `nodes` hosts with `degree` links of `rate_gbps`; what else there is matters to some fabrics.
 
     `demand` is what `direct` is made for (one AllReduce over all when not given), `topology` says it outright, its
-    degree too. `equal_cost` asks for the rate at which a fabric costs what `direct` does.
+    degree too, `routes` are those over it. `equal_cost` asks for the rate at which a fabric costs what `direct` does.
     """
 
     name: str
@@ -106,6 +108,7 @@ class FabricRequest:
     rate_gbps: float
     demand: Demand | None = None
     topology: Topology | None = None
+    routes: RouteSets | None = None
     equal_cost: bool = False
     options: FabricOptions = DEFAULT_OPTIONS
 
@@ -140,7 +143,7 @@ def _fat_tree(asked: FabricRequest, oversubscription: float) -> ChosenFabric:
 def direct(asked: FabricRequest) -> ChosenFabric:
     """Return optical circuits as TopologyFinder places them, or as a topology says."""
     found = asked.topology or find(asked.demand or demand_of(asked.nodes), asked.degree).topology
-    fabric = fabric_of(found, asked.rate_gbps, seed=asked.options.seed)
+    fabric = fabric_of(found, asked.rate_gbps, routes=asked.routes, seed=asked.options.seed)
     return ChosenFabric(asked.name, fabric, found.degree * asked.rate_gbps, rings_over(found), found)
 
 
@@ -184,9 +187,13 @@ def _alone(asked: FabricRequest) -> ChosenFabric:
     return ChosenFabric(asked.name, fabric, asked.host_gbps, ring)
 
 
-def fabric_of(topology: Topology, rate_gbps: float, *, seed: int = 0) -> Fabric:
-    """Return direct connect as a topology says; of a circulant the routes load all strides alike."""
+def fabric_of(
+    topology: Topology, rate_gbps: float, *, routes: RouteSets | None = None, seed: int = 0
+) -> Fabric:
+    """Return direct connect as a topology says, on `routes`; without, those of a circulant load all strides alike."""
     nodes = topology.nodes
+    if routes is not None:
+        return routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
     steps = directed_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == circulant_edges(nodes, steps):
         return circulant(nodes, steps, rate_gbps)

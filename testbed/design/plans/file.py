@@ -19,7 +19,9 @@ from typing import Any
 from testbed.design.model import Topology
 from testbed.design.plans.parts import read_strategy, read_topology
 from testbed.design.plans.reading import PlanReader
+from testbed.design.plans.routes import read_routes, routes_json
 from testbed.design.rates import LEAST_GBPS, MOST_GBPS
+from testbed.design.routing.route_sets import RouteSets
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.roofline import DEVICES
 from testbed.design.workloads.sharding.sharding import Strategy
@@ -34,6 +36,7 @@ class Plan:
 
     `operators` are the names that the strategy's shardings are for. `predicted` are figures by name (`iteration_ms`,
     `bandwidth_tax`, ...), `why` sentences, `search` what finds the same plan again (seed, steps, chains).
+    `routes` are those that are simulated and installed; files of earlier releases have none.
     """
 
     workload: WorkloadChoice
@@ -46,12 +49,14 @@ class Plan:
     search: Mapping[str, Any] = field(default_factory=dict)
     lab: str = ""
     hosts: tuple[str, ...] = ()
+    routes: RouteSets | None = None
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Write the file whole or not at all. Raises `OSError`."""
     # Pairs and grids on one line each: a plan is read by people, too.
     text = _NUMBERS.sub(_on_one_line, json.dumps(plan_json(plan), indent=1, ensure_ascii=False)) + "\n"
+    text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
     target = Path(path)
     written = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -62,6 +67,7 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 
 
 _NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
+_ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 
 
 def _on_one_line(numbers: re.Match[str]) -> str:
@@ -109,6 +115,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             ],
         },
         "search": dict(plan.search),
+        **({"routes": routes_json(plan.routes)} if plan.routes else {}),
     }
 
 
@@ -145,6 +152,7 @@ def parse_plan(document: Any, source: str) -> Plan:
         search=file.inner("search").value,
         lab=file.text("lab"),
         hosts=_hosts(file, topology.nodes),
+        routes=read_routes(file, topology) if "routes" in file.value else None,
     )
 
 

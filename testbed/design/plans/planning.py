@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
 
+from sim.models.network.execution import Execution
+from testbed.design.fabrics.builders import FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.job_routes import demand_on, route_job
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan
 from testbed.design.rates import check_rate
+from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.search import Found, Progress, optimise
 from testbed.design.search.strategies import FEW_NODES
 from testbed.design.topology.distance import diameter
 from testbed.design.topology.hops import hop_table
 from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.model import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +59,14 @@ class Effort:
 
 
 def default_walk(nodes: int) -> tuple[int, int]:
-    """Return steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
+    """Return steps of each chain, and chains: the published 4,000 steps, on few servers four chains of 600.
 
-    There a chain finds in 1,000 steps what it will find, and chains differ by more than that.
+    There annealing by simulation does the rest.
 
     >>> default_walk(12), default_walk(128)
-    ((1000, 4), (4000, 1))
+    ((600, 4), (4000, 1))
     """
-    return (1000, 4) if nodes <= FEW_NODES else (4000, 1)
+    return (600, 4) if nodes <= FEW_NODES else (4000, 1)
 
 
 def make_plan(
@@ -68,10 +76,8 @@ def make_plan(
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
-    workload = choice.workload(servers.nodes)
-    default_steps, default_chains = default_walk(servers.nodes)
-    steps = default_steps if effort.steps is None else effort.steps
-    chains = default_chains if effort.chains is None else effort.chains
+    begin_s, workload = process_time(), choice.workload(servers.nodes)
+    steps, chains = _walk(effort, servers.nodes)
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -87,19 +93,58 @@ def make_plan(
         resume=effort.resume,
         progress=progress,
     )
+    routes, simulated = _routed(workload, choice, servers, found)
     plan = Plan(
         workload=choice,
         topology=found.finding.topology,
         rate_gbps=servers.rate_gbps,
         operators=tuple(operator.name for operator in workload.operators),
         strategy=found.strategy,
-        predicted=_predicted(found),
+        predicted=_predicted(found, routes, simulated),
         why=found.why,
-        search={"seed": effort.seed, "steps": steps, "chains": chains, "done": found.steps},
+        search={"seed": effort.seed, "steps": steps, "chains": chains, **_spent(found, begin_s)},
         lab=servers.lab,
         hosts=servers.hosts,
+        routes=routes,
     )
     return plan, found
+
+
+def _walk(effort: Effort, nodes: int) -> tuple[int, int]:
+    """Return steps and chains as asked for, else the default."""
+    steps, chains = default_walk(nodes)
+    return (
+        steps if effort.steps is None else effort.steps,
+        chains if effort.chains is None else effort.chains,
+    )
+
+
+def _spent(found: Found, begin_s: float) -> dict[str, Any]:
+    """Return steps and processor time of a search with the routes for what it found."""
+    return {"done": found.steps, "cpu_s": round(process_time() - begin_s, 2)}
+
+
+def _routed(
+    workload: Workload, choice: WorkloadChoice, servers: Servers, found: Found
+) -> tuple[RouteSets | None, Execution]:
+    """Return the routes of the plan and an iteration on them; of one set or several, those on which it is shorter.
+
+    Several keep the fullest link emptier, one keeps the ways shorter. A single server has no routes.
+    """
+    topology = found.finding.topology
+    graph = iteration(workload, found.strategy, choice.cluster(servers.nodes))
+
+    def simulated(routes: RouteSets | None) -> Execution:
+        request = FabricRequest(
+            "direct", servers.nodes, servers.degree, servers.rate_gbps, topology=topology, routes=routes
+        )
+        return build_fabric(request).as_fluid().run(graph)
+
+    if servers.nodes == 1:
+        return None, simulated(None)
+    tried = [route_job(topology, graph, most_paths=sets) for sets in (MOST_SETS, 1)]
+    done = [(routes, simulated(routes)) for routes in tried]
+    return min(done, key=lambda one: one[1].iteration_s)
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:
@@ -116,13 +161,19 @@ def path_lengths(topology: Topology) -> dict[str, int]:
     return {str(length): int(count) for length, count in zip(lengths, pairs, strict=True)}
 
 
-def _predicted(found: Found) -> dict[str, Any]:
+def _predicted(found: Found, routes: RouteSets | None, simulated: Execution) -> dict[str, Any]:
     predicted, topology = found.predicted, found.finding.topology
+    graph, bound_s = simulated.graph, predicted.bound.seconds
+    gap = routes.gap(demand_on(topology, graph)) if routes else 0.0
     return {
-        "iteration_ms": predicted.iteration_s * 1e3,
+        "iteration_ms": simulated.iteration_s * 1e3,
+        "bound_ms": bound_s * 1e3,
+        "bound_by": predicted.bound.by,
+        "above_bound": simulated.iteration_s / bound_s - 1 if bound_s else 0.0,
         "ideal_switch_ms": predicted.ideal_switch_s * 1e3,
         "closed_form_ms": predicted.closed_form_s * 1e3,
-        "bandwidth_tax": predicted.bandwidth_tax,
+        "bandwidth_tax": simulated.bandwidth_tax,
+        "routing_gap": gap if gap > 0 else 0.0,
         "mean_hops": predicted.mean_hops,
         "diameter": diameter(topology) if topology.nodes > 1 else 0,
         "path_lengths": path_lengths(topology),

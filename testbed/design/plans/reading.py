@@ -7,6 +7,9 @@ from typing import Any
 
 from testbed.errors import PlanFileError
 
+TEXTS = ("bound_by",)
+"""Figures that are words."""
+
 
 class PlanReader:
     """One object of the document: `where` it stands in the file, and its `value`, keys to values."""
@@ -65,6 +68,9 @@ class PlanReader:
         """Return numbers of 0 or more by name, or objects of such numbers; one of the names is `needed`."""
         figures = self.inner(key)
         for name, value in figures.value.items():
+            if name in TEXTS:
+                figures.text(name)
+                continue
             numbers = value.values() if isinstance(value, dict) else (value,)
             if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
                 raise figures.error(name, f"{value!r} is no finite number of 0 or more")

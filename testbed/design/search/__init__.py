@@ -11,6 +11,8 @@
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
 | `edge_swap` | other links for the best, as long as the closed form gets shorter |
+| `moves`, `simulator`, `annealing` | what is found polished by simulation: whole classes of operators, microbatches |
+| `bound` | what no plan can beat |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
 | `exhaustive` | all strategies on all topologies, where they can be enumerated |
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import process_time
+
+import numpy as np
 
 from sim.models.network.latency import Latency
+from testbed.design.search.annealing import Annealer, Candidate
+from testbed.design.search.bound import Bound, least_iteration
 from testbed.design.search.chains import checkpoint as checkpoints
 from testbed.design.search.chains.chain import AlphaUnit, ChainState, Rules, Visit, merge
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.chains.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
 from testbed.design.search.edge_swap import with_edge_swaps
-from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
+from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, simulated_proposal, wirings
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import reasons
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
@@ -23,6 +28,10 @@ from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import SearchError
+
+POLISH_WORK = 400
+"""Tasks and messages that are simulated for each step of a chain: 10 s for 2,400 steps."""
+_POLISH, _POLISHED = 1 << 20, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,8 @@ class Predicted:
     """Predicted times of a plan: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
 
     `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` between any two servers; `ideal_switch_s` the
-    same strategy on a switch that never blocks, with one link of degree times the rate a server.
+    same strategy on a switch that never blocks, with one link of degree times the rate a server; `bound` what no plan
+    of the workload can beat.
     """
 
     iteration_s: float
@@ -47,6 +57,7 @@ class Predicted:
     bandwidth_tax: float
     mean_hops: float
     ideal_switch_s: float
+    bound: Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class Found:
     wirings: tuple[Ranked, ...]
     steps: int
     stopped: bool
+    cpu_s: float = field(default=0.0, compare=False)
 
 
 def optimise(
@@ -86,6 +98,7 @@ def optimise(
     progress: Callable[[Progress], None] | None = None,
     finalists: int = 20,
     microbatches: int = 1,
+    polish_work: int = POLISH_WORK,
     alpha: float = 0.2,
     alpha_per: AlphaUnit = "ms",
     latency: Latency | None = None,
@@ -97,6 +110,8 @@ def optimise(
     `finalists` are simulated, also with edges swapped, and the best of these on topologies with every possible
     number of links for pairs. `alpha` is how unwilling chains are to take a longer iteration, per ms or, with
     `alpha_per="permille"`, per thousandth of what the start takes.
+    What was found is then polished by simulation, see `annealing`, for `polish_work` tasks and messages a step; the
+    number of `microbatches` is searched, too, unless it is not 1.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
 
     `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
@@ -106,6 +121,7 @@ def optimise(
     Raises `SearchError` for options, checkpoints and workers that do not serve, `OutOfMemory` when nothing fits,
     `TopologyError` when no such topology exists.
     """
+    begin_s = process_time()
     problem = Problem(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
     rules = Rules(steps=steps, alpha=alpha, keep=finalists, per=alpha_per)
     if resume and not checkpoint:
@@ -130,7 +146,9 @@ def optimise(
         report(states)
         states = run_chains(job, states, executor, until=until, report=report, stop=stop)
         ranking = _ranking(objective, _best(states, rules), Here() if stop.lost else executor, stop)
-    return _conclude(objective, ranking, states, rules, stop)
+    ranking = _polished(objective, ranking, seed, sum(state.step for state in states) * polish_work, stop)
+    found = _conclude(objective, ranking, states, rules, stop)
+    return replace(found, cpu_s=process_time() - begin_s)
 
 
 def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
@@ -153,6 +171,32 @@ def _ranking(
     return rank(objective.problem, [*proposals, *with_edge_swaps(objective, proposals, stop)], executor, stop)
 
 
+def _polished(
+    objective: StrategyObjective, ranking: tuple[Ranked, ...], seed: int, budget: int, stop: Stop
+) -> tuple[Ranked, ...]:
+    """Return the ranking with what annealing by simulation makes of its best and of the usual strategy."""
+    if budget <= 0 or stop or objective.problem.nodes == 1:
+        return ranking
+    problem, annealer = objective.problem, Annealer(objective.problem)
+    usual = objective.start()
+    starts = [
+        Candidate(usual, problem.microbatches, objective.finding(usual)),
+        Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
+    ]
+    found = annealer.polish(starts, np.random.default_rng([seed, _POLISH]), budget, stop)
+    proposals = [
+        Proposal(
+            annealer.strategy(one.candidate), one.candidate.finding, annealer.closed_form_s(one.candidate)
+        )
+        for one in found[:_POLISHED]
+    ]
+    fastest: dict[Strategy, Ranked] = {}
+    polished = [simulated_proposal(problem, proposal) for proposal in proposals]
+    for one in sorted([*polished, *ranking], key=lambda one: one.simulated_s):
+        fastest.setdefault(one.strategy, one)
+    return tuple(fastest.values())
+
+
 def _conclude(
     objective: StrategyObjective,
     ranking: tuple[Ranked, ...],
@@ -161,7 +205,9 @@ def _conclude(
     stop: Stop,
 ) -> Found:
     """Return the fastest with the links for pairs that serve it best, and the reasons for it."""
-    problem = objective.problem
+    problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
+    if problem != objective.problem:
+        objective = StrategyObjective(problem)
     wired = wirings(objective, ranking[0], stop)
     chosen = wired[0]
     ideal_s = _ideal_s(problem, chosen, stop)
@@ -175,6 +221,7 @@ def _conclude(
             bandwidth_tax=chosen.bandwidth_tax,
             mean_hops=mean_hops(chosen.finding.topology),
             ideal_switch_s=ideal_s,
+            bound=least_iteration(problem),
         ),
         why=(*reasons(problem, wired, ideal_s), *_cut_short(stop, steps, budget)),
         ranking=ranking,

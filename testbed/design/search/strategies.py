@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from testbed.design.search.chains.chain import Visit
 from testbed.design.search.chains.objective import Point
 from testbed.design.search.cost import Costs
+from testbed.design.search.moves import Moves
 from testbed.design.search.paths import paths_over
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program, Programs
@@ -68,8 +68,7 @@ class StrategyObjective:
         self._start = tuple(
             known.index(sharding) for known, sharding in zip(self.shardings, first, strict=True)
         )
-        self._shapes = tuple(_by_shape(known) for known in self.shardings)
-        self._free = [place for place, known in enumerate(self.shardings) if len(known) > 1]
+        self._moves = Moves(workload, self.shardings, nodes)
         check_memory(workload, self.strategy(self._start), problem.cluster)
         self._memory = lru_cache(_SHARDINGS)(self._find_memory)
         self._programs = Programs(problem)
@@ -82,18 +81,8 @@ class StrategyObjective:
         return self._start
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return a random operator laid out in another way.
-
-        The shape is drawn first, then the servers: else the hundred servers on which a table may be placed would
-        leave no chance to cutting it over all of them.
-        """
-        if not self._free:
-            return point
-        place = self._free[int(chance.integers(len(self._free)))]
-        others = [[at for at in shape if at != point[place]] for shape in self._shapes[place]]
-        shapes = [shape for shape in others if shape]
-        shape = shapes[int(chance.integers(len(shapes)))]
-        return (*point[:place], shape[int(chance.integers(len(shape)))], *point[place + 1 :])
+        """Return a random operator laid out in another way."""
+        return self._moves.one(point, chance) if self._moves.free else point
 
     def cost_s(self, point: Point, origin: Point) -> float:
         """Return seconds of an iteration in closed form on the topology made for `origin`.
@@ -160,11 +149,3 @@ class StrategyObjective:
 
     def _find_costs(self, finding: Finding) -> Costs:
         return Costs(self.problem, paths_over(finding.topology, self.problem.rate_gbps))
-
-
-def _by_shape(shardings: Sequence[Sharding]) -> list[list[int]]:
-    """Return places of the shardings, those of one way and size together."""
-    shapes: dict[tuple[str, int, int], list[int]] = {}
-    for at, sharding in enumerate(shardings):
-        shapes.setdefault((sharding.way, sharding.replicas, sharding.shards), []).append(at)
-    return list(shapes.values())

@@ -7,13 +7,15 @@ rings are strides on Z_n, and the union of the strides is the topology.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any, NamedTuple
 
 from testbed.design.model import Topology
 from testbed.design.topology.demand import AllReduceDemand, check_group
 from testbed.design.topology.distance import diameter, mean_hops
 from testbed.design.topology.shares import Shares, share_rings
+from testbed.design.topology.shortcuts import MUCH_NEARER, shortcuts, total_hops
 from testbed.design.topology.strides import (
     Method,
     directed_strides,
@@ -23,6 +25,9 @@ from testbed.design.topology.strides import (
     totient_perms,
 )
 from testbed.errors import TopologyError
+
+MOST_LINKS = 1024
+"""NICs of a node, by far: a slip is told before it is paid for."""
 
 __all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
 
@@ -40,15 +45,15 @@ def find_topology(
     """Return a connected topology of `nodes` nodes with `degree` NICs each.
 
     Duplex (the default): every stride p is cabled both ways, +p and -p; an odd degree adds the
-    antipodal matching n/2. Simplex: strides are one-way rings and a NIC's transmitter and receiver
-    may face different nodes.
+    antipodal matching n/2, or where another matching brings nodes much nearer, that one; a job with
+    groups of two keeps the antipodal one. NICs that are more than other nodes get parallel links.
+    Simplex: strides are one-way rings and a NIC's transmitter and receiver may face different nodes.
 
     Without demands, one AllReduce over all nodes is meant. With demands, rings are shared in proportion
     to the bytes that members send, the group of all nodes first, so that the graph is connected.
-    `method` chooses among the strides of one group after the other. A stride is used once as long as
-    another one serves; only the antipodal stride of groups of two is doubled, where an even degree
-    leaves no other way. `shares` is the rule by which groups share rings; `primes` keeps to strides
-    that are 1 or a prime number of steps of their group, n / ln n of n, as far as they suffice.
+    `method` chooses among the strides of one group after the other. A stride is used once as long as another one
+    serves; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups
+    share rings; `primes` keeps to strides that are 1 or a prime number of steps of their group, as far as they suffice.
 
     Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
 
@@ -64,8 +69,28 @@ def find_topology(
     if math.gcd(nodes, *strides) != 1:
         whole = _Search(nodes, degree, simplex, method, "averages", primes)
         strides = _strides(whole, {nodes: 0.0} | weights)
-    steps = directed_strides(nodes, strides, simplex=simplex)
-    return Topology(nodes, degree, simplex, strides, circulant_edges(nodes, steps))
+    edges = circulant_edges(nodes, directed_strides(nodes, strides, simplex=simplex))
+    regular = Topology(nodes, degree, simplex, strides, edges)
+    return regular if simplex or degree % 2 == 0 or 2 in weights else with_shortcuts(regular)
+
+
+def with_shortcuts(topology: Topology) -> Topology:
+    """Return a duplex circulant of odd degree with another matching than the antipodal one, where that is much nearer.
+
+    The other strides must connect all nodes.
+    """
+    nodes, half = topology.nodes, topology.nodes // 2
+    if topology.degree < 3 or topology.strides.count(half) != 1:
+        return topology
+    strides = tuple(stride for stride in topology.strides if stride != half)
+    if math.gcd(nodes, *strides) != 1:
+        return topology
+    rings = circulant_edges(nodes, directed_strides(nodes, strides, simplex=False))
+    links = shortcuts(nodes, rings, range(nodes))
+    if total_hops(nodes, rings, links) >= MUCH_NEARER * total_hops(nodes, topology.edges, ()):
+        return topology
+    edges = tuple(sorted((*rings, *links, *((other, one) for one, other in links))))
+    return Topology(nodes, topology.degree, simplex=False, strides=strides, edges=edges)
 
 
 def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
@@ -74,11 +99,8 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         raise TopologyError(f"{nodes} nodes: a topology joins at least 2; give more nodes")
     if degree < 1:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
-    if degree >= nodes:
-        raise TopologyError(
-            f"degree {degree} with {nodes} nodes: a node has only {nodes - 1} other{'s' if nodes > 2 else ''} to "
-            f"face; lower the degree to at most {nodes - 1}"
-        )
+    if degree > MOST_LINKS:
+        raise TopologyError(f"degree {degree} with {nodes} nodes: lower the degree to at most {MOST_LINKS}")
     if not simplex and nodes * degree % 2:
         raise TopologyError(
             f"degree {degree} with {nodes} nodes, duplex: {nodes * degree} NICs cannot be paired, their number "
@@ -148,7 +170,18 @@ def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
         chosen = search.select(share, pools[group], strides)
         strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
     strides += _fill(search, rings - sum(shares.values()), strides)
-    return tuple(sorted(strides))
+    nics = len(directed_strides(nodes, strides, simplex=simplex))
+    return tuple(sorted([*strides, *_parallel(search, search.degree - nics)]))
+
+
+def _parallel(search: _Search, nics: int) -> Iterator[int]:
+    """Yield strides once more, in turn, for NICs that are left when every other node is faced."""
+    nodes, simplex = search.nodes, search.simplex
+    turns = cycle(range(1, nodes if simplex else nodes // 2 + 1))
+    while nics > 0:
+        copies = _one_ring(nodes, next(turns), simplex=simplex)
+        yield from copies
+        nics -= len(directed_strides(nodes, copies, simplex=simplex))
 
 
 def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from testbed.design.matching import assign_edges, match_edges, match_priced
 from testbed.design.model import Topology
-from testbed.design.topology.circulants import check_possible, find_topology
+from testbed.design.topology.circulants import check_possible, circulant_edges, find_topology
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.shares import Shares, split_degree
-from testbed.design.topology.strides import Method, totient_perms
+from testbed.design.topology.strides import Method, directed_strides, totient_perms
 from testbed.errors import TopologyError
 
 Discount = Literal["halved", "harmonic"]
@@ -86,12 +86,25 @@ def find(
     base = find_topology(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
+    across = _across(base)
+    if across:
+        return Finding(replace(base, degree=degree), rings - 1, left + 1, ((),), (across,))
     matchings, fillers = _buy(demand, left, simplex=simplex, discount=discount)
     extra = [pair for part in (*matchings, *fillers) for pair in part]
     both_ways = extra if simplex else extra + [(target, source) for source, target in extra]
     edges = tuple(sorted((*base.edges, *both_ways)))
     topology = Topology(nodes, degree, simplex, base.strides, edges)
     return Finding(topology, rings, left, tuple(matchings), tuple(fillers))
+
+
+def _across(base: Topology) -> Pairs:
+    """Return the links that an odd degree of rings has beside its strides, none for a circulant; nothing else is left.
+
+    Pairs are then not asked for.
+    """
+    steps = directed_strides(base.nodes, base.strides, simplex=base.simplex)
+    more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
+    return tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
 
 
 def _buy(

@@ -12,7 +12,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from testbed.design.model import Link, Routes, Wiring
@@ -27,6 +27,9 @@ Macs = Mapping[str, Mapping[str, str]]
 
 ROUTE_PROTOCOL = 107  # marks our routes, so that exactly these can be flushed; unassigned in rt_protos
 NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
+
+SET_NETWORK = IPv4Network("198.18.0.0/15")
+"""Addresses of hosts for all sets of routes but the first."""
 
 # Linux takes the larger of `all` and the interface for these, so both are set; `default` covers NICs to come.
 _PER_INTERFACE = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 0, "send_redirects": 0}
@@ -52,23 +55,54 @@ class HostForwarding:
         return "".join(f"{line}\n" for line in self.batch)
 
 
-def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dict[str, HostForwarding]:
-    """Return what every host needs so that all pairs reach one another along `routes`.
+def forwarding_plan(
+    lab: Lab, wiring: Wiring, routes: Routes, macs: Macs, further: Sequence[Routes] = ()
+) -> dict[str, HostForwarding]:
+    """Return what every host needs so that all pairs reach one another along `routes`, and along each `further` set.
 
-    Node i of the wiring is host i of the lab; `macs` comes from `read_macs`.
+    Node i of the wiring is host i of the lab; `macs` comes from `read_macs`. The addresses of a set are those of
+    `set_addresses`. Raises `HostError` for hosts whose addresses for a set would be the same.
     """
+    sets = (routes, *further)
+    given = {host.name: set_addresses(host)[: len(sets)] for host in lab.hosts[: wiring.nodes]}
+    _check_distinct(given)
     return {
         lab.hosts[node].name: HostForwarding(
             lab.hosts[node].name,
             tuple(sysctls_of(lab.hosts[node])),
             (
-                *_addresses(lab, lab.hosts[node]),
+                *_addresses(lab, lab.hosts[node], given[lab.hosts[node].name]),
                 *_neighbours(lab, wiring, node, macs),
-                *_routes(lab, wiring, routes, node),
+                *_routes(lab, wiring, sets, node),
             ),
         )
         for node in range(wiring.nodes)
     }
+
+
+def set_addresses(host: LabHost) -> tuple[IPv4Address, ...]:
+    """Return the addresses of a host for four sets of routes: the node address, then three that are derived from it.
+
+    They lie in 198.18.0.0/15, which is set aside for measurements (RFC 2544) and routed nowhere else.
+
+    >>> from ipaddress import IPv4Address, IPv4Network
+    >>> host = LabHost("a", IPv4Address("10.99.0.11"), IPv4Address("10.100.1.100"), (), "python3")
+    >>> [str(address) for address in set_addresses(host)]
+    ['10.100.1.100', '198.18.5.145', '198.18.5.146', '198.18.5.147']
+    """
+    first = int(SET_NETWORK.network_address) + int(host.address) % 2**15 * 4
+    return (host.address, *(IPv4Address(first + number) for number in range(1, 4)))
+
+
+def _check_distinct(given: Mapping[str, Sequence[IPv4Address]]) -> None:
+    owners: dict[IPv4Address, str] = {}
+    for host, addresses in given.items():
+        for address in addresses[1:]:
+            if owners.setdefault(address, host) != host:
+                what = f"hosts {owners[address]} and {host} would both have {address} for their routes"
+                raise HostError(
+                    f"{what}; give them node addresses that differ in their last 15 bits", host=host
+                )
 
 
 def sysctls_of(host: LabHost) -> Iterator[str]:
@@ -87,11 +121,12 @@ def forwarding_path(interface: str) -> str:
     return f"net/ipv4/conf/{interface}/forwarding"
 
 
-def _addresses(lab: Lab, host: LabHost) -> Iterator[str]:
+def _addresses(lab: Lab, host: LabHost, given: Sequence[IPv4Address]) -> Iterator[str]:
     """Leave nothing of an earlier epoch on our NICs, then give them their addresses; only what is ours is touched."""
     yield f"route flush proto {ROUTE_PROTOCOL}"
     yield f"addr flush dev lo label {NODE_LABEL}"
-    yield f"addr replace {host.address}/32 dev lo label {NODE_LABEL}"
+    for address in given:
+        yield f"addr replace {address}/32 dev lo label {NODE_LABEL}"
     for nic in host.nics:
         yield f"link set dev {nic.name} mtu {lab.link.mtu} up"
         yield f"neigh flush dev {nic.name} nud all"
@@ -107,20 +142,25 @@ def _neighbours(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str
         yield f"neigh replace {peer.address} lladdr {mac} nud permanent dev {interface}"
 
 
-def _routes(lab: Lab, wiring: Wiring, routes: Routes, node: int) -> Iterator[str]:
-    """Yield the far NIC of each link over that very link; every other address of a host by the planned first link."""
-    source = lab.hosts[node].address
+def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iterator[str]:
+    """Yield the far NIC of each link over that very link; every other host, in each set, by the set's first link.
+
+    A route sends from the host's own address in its set, so that answers come back in it, and a socket that is bound
+    to that address stays there. NICs of hosts further away go with the first set: Open MPI connects to those.
+    """
+    own = set_addresses(lab.hosts[node])
     direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
     for peer, link in direct.items():
-        yield _route(lab, peer, link, f"scope link src {source}")
-    for other in range(wiring.nodes):
-        if other == node:
-            continue
-        link = routes.first_link[node, other]
-        via = lab.nic(link.target).address
-        for address in _all_addresses(lab.hosts[other]):
-            if address not in direct:
-                yield _route(lab, address, link, f"via {via} onlink src {source}")
+        yield _route(lab, peer, link, f"scope link src {own[0]}")
+    for number, routes in enumerate(sets):
+        for other in range(wiring.nodes):
+            if (node, other) not in routes.first_link:
+                continue
+            link, host = routes.first_link[node, other], lab.hosts[other]
+            via = lab.nic(link.target).address
+            nics = [] if number else [nic.address for nic in host.nics if nic.address not in direct]
+            for address in (set_addresses(host)[number], *nics):
+                yield _route(lab, address, link, f"via {via} onlink src {own[number]}")
 
 
 def _route(lab: Lab, address: IPv4Address, link: Link, how: str) -> str:
@@ -129,11 +169,6 @@ def _route(lab: Lab, address: IPv4Address, link: Link, how: str) -> str:
 
 def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:
     return (link for link in wiring.links if link.source.node == node)
-
-
-def _all_addresses(host: LabHost) -> Iterator[IPv4Address]:
-    yield host.address
-    yield from (nic.address for nic in host.nics)
 
 
 def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:

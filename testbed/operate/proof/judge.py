@@ -31,17 +31,19 @@ def judge(
     routes: Routes | None,
     evidence: Evidence,
     left: tuple[Unfinished, ...] = (),
+    further: tuple[Routes, ...] = (),
 ) -> tuple[LinkFinding, ...]:
     """Return everything that is not as planned. Kernels and pings are judged where `routes` are known.
 
-    Operations that were `left` unfinished come first, each with what it explains.
+    Operations that were `left` unfinished come first, each with what it explains. Pings take `routes`; kernels must
+    hold the `further` sets too.
     """
     macs = {host.name: {nic.name: _mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip
     case = _Case(lab, plan, evidence, Effects(lab, plan, evidence, macs, left))
     if evidence.changing:
         return (*case.effects.findings({}), *_devices(case))
-    of_hosts, half_way = _judge_hosts(case, routes) if routes else ({}, {})
+    of_hosts, half_way = _judge_hosts(case, routes, further) if routes else ({}, {})
     findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
     if routes and evidence.reached:
         blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts, half_way))
@@ -159,11 +161,11 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
 
 
 def _judge_hosts(
-    case: _Case, routes: Routes
+    case: _Case, routes: Routes, further: tuple[Routes, ...]
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, HalfWay]]:
     """Return the findings of each host whose kernel was read, and how far an unfinished apply has come there."""
     lab, kernels = case.lab, case.evidence.kernels
-    forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs)
+    forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further)
     findings, half_way = {}, {}
     for host in lab.hosts:
         if host.name in kernels and host.name in forwarding:

@@ -234,7 +234,7 @@ def test_closed_form_and_simulator_order_strategies_alike(random_workload):
         closed.append(objective.cost_s(point, point))
         simulated.append(simulated_s(problem, objective.strategy(point), finding.topology))
     assert spearmanr(closed, simulated).statistic >= 0.9
-    assert matchings >= 3
+    assert matchings >= 1
 
 
 def test_beyond_the_memory_the_cost_is_infinite(little):

@@ -87,7 +87,7 @@ def _all_matchings(finding):
     """Return every matching that exchanges lead to, by walking over all of them."""
     known, fresh = {finding.topology.edges: finding}, [finding]
     while fresh:
-        for other in edge_swap._neighbours(fresh.pop(), frozenset()):
+        for other in edge_swap.neighbour_findings(fresh.pop(), frozenset()):
             if other.topology.edges not in known:
                 known[other.topology.edges] = other
                 fresh.append(other)

@@ -258,7 +258,7 @@ def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(m
     for effort in (Effort(), Effort(steps=0), Effort(chains=1)):
         plan, _ = make_plan(choice, Servers(4, 2, 25), effort)
         assert asked[-1] == (plan.search["steps"], plan.search["chains"])
-    assert asked == [(1000, 4), (0, 4), (1000, 1)]
+    assert asked == [(600, 4), (0, 4), (600, 1)]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from ipaddress import IPv4Address
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +19,14 @@ skip_without("pydantic")
 from patch_lists import wiring_of
 
 from testbed.design.patching.wiring import wire
+from testbed.design.routing.balancing import route
+from testbed.design.routing.route_sets import routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import demand_of_matrix
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import Completed
-from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
 from testbed.lab.inventory import parse_lab
 
 
@@ -87,6 +92,57 @@ def test_following_the_routes_reaches_every_address_over_the_planned_links(small
                     assert hops <= nodes
                 if address == target.address:
                     assert hops == routes.hops(s, t)
+
+
+def planned_routes(topology, seed):
+    """Return the routes of a plan whose pairs send drawn amounts, on the wiring of its topology too."""
+    sent = np.random.default_rng(seed).random((topology.nodes, topology.nodes))
+    routes = route(topology, demand_of_matrix(sent * (1 - np.eye(topology.nodes))), seed=seed)
+    wiring = wire(topology)
+    return routes, wiring, routes_on(routes, wiring)
+
+
+def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
+    followed = 0
+    for nodes, degree in ((4, 2), (6, 4), (8, 4)):
+        lab = parse_lab(small_lab_text(nodes, degree), "x.yaml")
+        routes, wiring, sets = planned_routes(find_topology(nodes, degree), nodes)
+        plan = forwarding_plan(lab, wiring, sets[0], macs_of(lab), sets[1:])
+        owner = {nic.address: (node, nic) for node, host in enumerate(lab.hosts) for nic in host.nics}
+        for one in routes.routes():
+            address = str(set_addresses(lab.hosts[one.target])[one.set])
+            here, path = one.source, [one.source]
+            while here != one.target:
+                _, via = routes_of(plan[lab.hosts[here].name])[address]
+                here, _ = owner[IPv4Address(via)]
+                path.append(here)
+            assert tuple(path) == routes.nodes_of(one.path)
+            followed += one.set > 0
+        for host in lab.hosts:
+            lines = [line.split() for line in plan[host.name].batch]
+            installed = [line for line in lines if line[:2] == ["route", "replace"]]
+            of_nics = [line for line in installed if IPv4Address(line[2].split("/")[0]) in owner]
+            assert len(installed) - len(of_nics) <= routes.sets * (nodes - 1)
+            assert len(of_nics) <= degree * (nodes - 1)
+            assert len({line[2] for line in installed}) == len(installed)
+            assert not any("nexthop" in line for line in lines)  # the kernel would hash over them
+            own = set_addresses(host)[: routes.sets]
+            for line in installed:
+                source = line[line.index("src") + 1]
+                assert IPv4Address(source) in own
+                if line[2].startswith("198.18."):
+                    assert int(IPv4Address(source)) % 4 == int(IPv4Address(line[2].split("/")[0])) % 4
+            held = [line[2] for line in lines if line[:2] == ["addr", "replace"] and line[4] == "lo"]
+            assert held == [f"{address}/32" for address in own]
+    assert followed >= 60
+
+
+def test_hosts_whose_set_addresses_would_be_the_same_are_refused(lab):
+    twin = replace(lab.hosts[1], address=IPv4Address(int(lab.hosts[0].address) + 2**15))
+    lab = replace(lab, hosts=(lab.hosts[0], twin, lab.hosts[2]))
+    _, wiring, sets = planned_routes(find_topology(3, 2), 1)
+    with pytest.raises(HostError, match=r"hosts a and b would both have 198\.18"):
+        forwarding_plan(lab, wiring, sets[0], macs_of(lab), (sets[0],))
 
 
 @pytest.fixture

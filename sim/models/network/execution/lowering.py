@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +19,17 @@ from sim.models.network.taskgraph.graph import Kind, TaskGraph
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_SINGLES = 1 << 15
+"""Messages that are remembered: a search simulates the same ones again and again."""
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, less whole numbers, are even over 0 to 1: so packets are dealt out by turns."""
+
 
 class Messages(NamedTuple):
     """Every message of the program once, however often its round is repeated; all (messages,).
 
     A message stands for `merged` rounds of its collective at once, 1 unless they flow as one (`fluid`);
-    `size_bytes` are those of all of them, `rounds` how often the program sends it.
+    `size_bytes` are those of all of them, `rounds` how often the program sends it. `choice` says which path it takes.
     """
 
     task: Integers
@@ -34,6 +39,7 @@ class Messages(NamedTuple):
     size_bytes: Integers
     rounds: Integers
     merged: Integers
+    choice: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorit
             f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
         )
     chains = _chains(graph, latency, allreduce)
-    messages = _messages(chains)
+    messages = _split(_messages(chains), fabric, latency)
     head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
     tail_s = _with_merged_rounds(messages, head_s, tail_s)
     order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
@@ -114,6 +120,7 @@ def _remembered(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, 
     return plan
 
 
+@lru_cache(_SINGLES)
 def _single(source: int, target: int, size_bytes: int) -> Phase:
     return Phase(np.array([source]), np.array([target]), np.array([size_bytes]))
 
@@ -129,20 +136,51 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
         return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
 
     merged = spread([phase.rounds if phase.merged else 1 for _, phase in listed])
+    tasks = spread([task for task, _ in listed])
     return Messages(
-        task=spread([task for task, _ in listed]),
+        task=tasks,
         phase=spread(list(range(len(listed)))),
         source=joined([phase.sources for _, phase in listed]),
         target=joined([phase.targets for _, phase in listed]),
         size_bytes=joined([phase.sizes for _, phase in listed]) * merged,
         rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
         merged=merged,
+        choice=tasks,
     )
+
+
+def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
+    """Return the bytes that one iteration sends from row to column, AllReduces as their algorithm sends them."""
+    messages, sent = _messages(_chains(graph, latency, allreduce)), np.zeros((graph.nodes, graph.nodes))
+    np.add.at(sent, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float))
+    np.fill_diagonal(sent, 0.0)
+    return sent
+
+
+def _split(messages: Messages, fabric: Fabric, latency: Latency) -> Messages:
+    """Return messages in parts, one for each set of routes, where a fabric has weights for them.
+
+    Parts are whole packets. What is too short for all sets takes one of them, by turns of the tasks.
+    """
+    if fabric.weights is None:
+        return messages
+    unit, size = latency.packet_bytes, messages.size_bytes // messages.merged
+    packets = -(-size // unit)
+    share = np.round(fabric.weights[:, messages.source, messages.target].cumsum(axis=0), 9)
+    turn = messages.task * _GOLDEN % 1.0
+    ends = np.minimum(np.floor(share * packets + turn).astype(np.int64), packets)
+    ends[-1] = packets
+    bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, size)
+    parts = np.diff(bounds, axis=0).T
+    parts[size == 0, 0] = -1  # a message of no bytes stays one
+    which, choice = np.nonzero(parts)
+    split = Messages(*(column[which] for column in messages))
+    return split._replace(size_bytes=np.maximum(parts[which, choice], 0) * split.merged, choice=choice)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     """Return the links of each message. Each task chooses among equal paths again, as each connection does."""
-    return Routes(*fabric.routes(messages.source, messages.target, messages.task))
+    return Routes(*fabric.routes(messages.source, messages.target, messages.choice))
 
 
 def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:

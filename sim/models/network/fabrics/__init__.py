@@ -7,6 +7,7 @@ from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
 from sim.models.network.fabrics.direct import direct_connect
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
+from sim.models.network.fabrics.routed import routed
 from sim.models.network.fabrics.switched import fat_tree, ideal_switch
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "expander",
     "fat_tree",
     "ideal_switch",
+    "routed",
 ]

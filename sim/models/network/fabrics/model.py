@@ -29,7 +29,8 @@ class Fabric:
 
     Several parallel lanes may count as one link: then a single packet crosses it at `lane_bps`. Links that other
     links keep from ever being full may be named in `never_full`, a bool each; they are left out of the sharing.
-    `hosts_forward` tells whether inner vertices of a path are hosts (direct connect) or switches.
+    `hosts_forward` tells whether inner vertices of a path are hosts (direct connect) or switches. With `weights`
+    (sets, nodes, nodes) every message is split: that part of what row sends to column takes the path of choice `set`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Fabric:
     router: Router
     hosts_forward: bool
     cost: Cost
+    weights: Floats | None = None
 
     def __post_init__(self) -> None:
         columns = (self.targets, self.capacity_bps, self.lane_bps, self.never_full)

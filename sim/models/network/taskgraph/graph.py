@@ -81,7 +81,8 @@ class TaskGraphBuilder:
         self._nodes = nodes
         self._rows: list[tuple[int, int, float, int, int, int, int]] = []
         self._groups: list[tuple[int, ...]] = []
-        self._edges: list[tuple[int, int]] = []
+        self._before: list[int] = []
+        self._after: list[int] = []
 
     def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
         """Add computing on a device; device numbers are free, by convention the node's."""
@@ -111,7 +112,6 @@ class TaskGraphBuilder:
         """Return the graph, checked. Raises `ValueError`."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 7
         kind, device, time_s, size_bytes, source, target, group = columns
-        edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         return TaskGraph(
             nodes=self._nodes,
             kind=np.array(kind, dtype=np.int64),
@@ -122,14 +122,16 @@ class TaskGraphBuilder:
             target=np.array(target, dtype=np.int64),
             group=np.array(group, dtype=np.int64),
             groups=tuple(self._groups),
-            before=edges[:, 0],
-            after=edges[:, 1],
+            before=np.array(self._before, dtype=np.int64),
+            after=np.array(self._after, dtype=np.int64),
         )
 
     def _add(self, row: tuple[int, int, float, int, int, int, int], after: list[int] | None) -> int:
         self._rows.append(row)
         number = len(self._rows) - 1
-        self._edges.extend((earlier, number) for earlier in after or ())
+        if after:
+            self._before.extend(after)
+            self._after.extend([number] * len(after))
         return number
 
 

@@ -48,6 +48,30 @@ def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic
     return TrafficTotals.of(workload, strategy, cluster).traffic
 
 
+def edge_pairs(
+    producer: Sharding,
+    consumer: Sharding,
+    batch: int,
+    size_bytes: int,
+    nodes: int,
+    sliced: bool,
+    with_gradients: bool,
+) -> NDArray[np.float64]:
+    """Return bytes of one edge from row to column, (nodes, nodes), in one microbatch."""
+    output = _Output(size_bytes, sliced=sliced, with_gradients=with_gradients)
+    term = _edge_pairs(producer, consumer, ((batch, 1),), output, nodes)
+    matrix = np.zeros(nodes * nodes)
+    matrix[term.key] = term.size_bytes
+    return matrix.reshape(nodes, nodes)
+
+
+def sums_of(workload: Workload, place: int, sharding: Sharding) -> tuple[tuple[Group, int], ...]:
+    """Return groups and bytes that one operator sums in one microbatch."""
+    needed = trainable(workload)[place]
+    samples = ((workload.batch, 1),)
+    return _allreduce(workload.operators[place], sharding, samples, workload.training, needed)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficTotals:
     """The traffic of a strategy, ready to be corrected: `with_sharding` costs what the changed operator sends.

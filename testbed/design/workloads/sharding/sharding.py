@@ -93,5 +93,17 @@ def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
 
 
+def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+    """Return replicas of `shards` servers side by side {s, s + 1, ...}: copies of a shard are then evenly spaced.
+
+    Raises `StrategyError` unless the shards divide the servers.
+
+    >>> block_sharding("tensor", 6, 3).grid
+    ((0, 1, 2), (3, 4, 5))
+    """
+    columns = spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
+    return Sharding(way, tuple(zip(*columns, strict=True)))
+
+
 # Former names, kept for one release.
 Layout, data_layout, place_layout, spaced_layout = Sharding, data_sharding, place_sharding, spaced_sharding

@@ -12,6 +12,7 @@ from testbed.design.workloads.roofline import Cluster, memory_use
 from testbed.design.workloads.sharding.sharding import (
     Sharding,
     Strategy,
+    block_sharding,
     data_sharding,
     place_sharding,
     spaced_sharding,
@@ -151,8 +152,8 @@ def _most_shards(operator: Operator, wanted: int) -> int:
 def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
     """Return all shardings a search may try.
 
-    Copies on all servers; tensor and expert parallel in evenly spaced groups of every size that divides the
-    servers and is at most what the operator allows; placed on any one server, or cut over all.
+    Copies on all servers; tensor and expert parallel in groups of every size that divides the servers and is at most
+    what the operator allows, evenly spaced or side by side; placed on any one server, or cut over all.
     """
     shardings: list[Sharding] = []
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
@@ -165,6 +166,7 @@ def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
         else:
             allowed = [size for size in sizes if size <= operator.shard_limit]
             shardings.extend(spaced_sharding(way, nodes, size) for size in allowed or [1])
+            shardings.extend(block_sharding(way, nodes, size) for size in allowed if 1 < size < nodes)
     return tuple(dict.fromkeys(shardings))
 
 

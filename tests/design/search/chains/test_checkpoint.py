@@ -9,6 +9,7 @@ from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import block_sharding
 from testbed.errors import SearchError
 
 
@@ -130,10 +131,13 @@ def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
         read(tmp_path / "c.json", "there", 2)
 
 
-def test_a_checkpoint_of_the_release_before_is_of_the_same_search():
-    """Its fingerprint was made from the names that classes had then."""
+def test_a_fingerprint_is_made_from_the_names_that_classes_had():
+    """Of the shardings that were there then; with groups side by side it is another search."""
     problem = Problem(workload("bert", 8), Cluster(8), 4, 100.0)
-    shardings = StrategyObjective(problem).shardings
+    now = StrategyObjective(problem).shardings
+    beside = {block_sharding("tensor", 8, shards) for shards in (2, 4)}
+    shardings = tuple(tuple(one for one in known if one not in beside) for known in now)
+    assert fingerprint(problem, Rules(), 0, 1, now) != fingerprint(problem, Rules(), 0, 1, shardings)
     assert fingerprint(problem, Rules(), 0, 1, shardings) == "ca44053254b1a1ab"
 
 

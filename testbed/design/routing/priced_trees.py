@@ -1,0 +1,96 @@
+"""Trees of cheapest ways into a target, and what a demand puts on their links; compiled where numba is installed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightbed.compiled import compiled
+
+
+class Links(NamedTuple):
+    """Links by number: where each begins and ends, and the links into node v, `into[first_in[v] : first_in[v + 1]]`."""
+
+    tail: Any
+    head: Any
+    first_in: Any
+    into: Any
+
+
+class Room(NamedTuple):
+    """Room to work in: prices of links, distances of nodes, a tree, and a heap."""
+
+    price: Any
+    distance: Any
+    tree: Any
+    keys: Any
+    nodes: Any
+
+
+@compiled
+def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, keys: Any, nodes: Any) -> None:
+    """Fill `onward` with the cheapest way of each node to the target, and `distance` with its price (Dijkstra)."""
+    distance[:] = np.inf
+    onward[:] = -1
+    distance[target] = 0.0
+    keys[0], nodes[0] = 0.0, target
+    size = 1
+    while size > 0:
+        key, node = keys[0], nodes[0]
+        size -= 1
+        _sink(keys, nodes, size)
+        if key > distance[node]:
+            continue
+        for place in range(links.first_in[node], links.first_in[node + 1]):
+            link = links.into[place]
+            before = links.tail[link]
+            reached = key + price[link]
+            if reached < distance[before]:
+                distance[before] = reached
+                onward[before] = link
+                _rise(keys, nodes, size, reached, before)
+                size += 1
+
+
+@compiled
+def _sink(keys: Any, nodes: Any, size: int) -> None:
+    """Put the last entry of a heap, at place `size`, in place of the first."""
+    key, node, place = keys[size], nodes[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[place], nodes[place] = keys[child], nodes[child]
+        place = child
+    keys[place], nodes[place] = key, node
+
+
+@compiled
+def _rise(keys: Any, nodes: Any, place: int, key: float, node: int) -> None:
+    while place > 0 and keys[(place - 1) // 2] > key:
+        keys[place], nodes[place] = keys[(place - 1) // 2], nodes[(place - 1) // 2]
+        place = (place - 1) // 2
+    keys[place], nodes[place] = key, node
+
+
+@compiled
+def lay(node: int, target: int, onward: Any, head: Any, load: Any, amount: float) -> None:
+    """Add an amount to the load of every link on the way from a node to the target."""
+    while node != target:
+        load[onward[node]] += amount
+        node = head[onward[node]]
+
+
+@compiled
+def lay_all(onward: Any, weight: Any, size: Any, head: Any, load: Any) -> None:
+    """Add what every pair sends, `size[s, t]`, by its weights."""
+    sets, nodes = weight.shape[0], weight.shape[1]
+    for number in range(sets):
+        for target in range(nodes):
+            for source in range(nodes):
+                amount = weight[number, source, target] * size[source, target]
+                if amount > 0:
+                    lay(source, target, onward[number, target], head, load, amount)

@@ -1,0 +1,163 @@
+"""A bound that no plan of a workload can beat: by computing, and by a linear programme over bytes that must be sent.
+
+Every operator takes a mixture of the shapes it may be laid out in, every edge a mixture of pairs of them that agrees
+with its ends (the local relaxation). Two sums are spread evenly over the servers and their links, and the larger one
+is made as small as can be: seconds of computing, and bytes times the links that they pass at least. A server has
+`degree` others one link away and no more than degree (degree - 1) two links away, so bytes to many others pass more
+links on any topology.
+
+Needs scipy; without it the bound is that of computing alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.search.moves import by_shape
+from testbed.design.search.problem import Problem
+from testbed.design.workloads.iteration.totals import edge_pairs, sums_of
+from testbed.design.workloads.model import Edge, Operator
+from testbed.design.workloads.roofline import operator_seconds
+from testbed.design.workloads.sharding.resharding import row_samples
+from testbed.design.workloads.sharding.sharding import Sharding
+from testbed.design.workloads.sharding.steps import trainable
+from testbed.design.workloads.strategies.strategies import legal_shardings
+
+Floats = NDArray[np.float64]
+
+
+class Bound(NamedTuple):
+    """Seconds that every plan takes at least, and why: `compute` or `network`."""
+
+    seconds: float
+    by: str
+
+
+def least_iteration(problem: Problem) -> Bound:
+    """Return what no strategy on any topology is faster than."""
+    costs = _Costs(problem)
+    compute_s = sum(min(shape.seconds for shape in shapes) for shapes in costs.shapes) / problem.nodes
+    if problem.nodes == 1:
+        return Bound(compute_s, "compute")
+    try:
+        from scipy.optimize import linprog
+    except ImportError:
+        return Bound(compute_s, "compute")
+    seconds = _least_of_both(costs, linprog)
+    return Bound(max(seconds, compute_s), "network" if seconds > compute_s * (1 + 1e-9) else "compute")
+
+
+class _Shape(NamedTuple):
+    """Shardings of one shape; seconds of all servers, and bytes of sums times links, of the first."""
+
+    shardings: tuple[Sharding, ...]
+    seconds: float
+    sum_bytes: float
+
+
+class _Costs:
+    """Costs of shapes, and of pairs of them on an edge."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.trainable = trainable(problem.workload)
+        self.shapes = [self._of(place) for place in range(len(problem.workload.operators))]
+        self.pair = lru_cache(1 << 14)(self._pair_bytes)
+
+    def _of(self, place: int) -> tuple[_Shape, ...]:
+        operator, nodes = self.problem.workload.operators[place], self.problem.nodes
+        known = legal_shardings(operator, nodes)
+        shapes = [tuple(known[at] for at in shape) for shape in by_shape(known).values()]
+        return tuple(_Shape(shape, *self._sharding(place, operator, shape[0])) for shape in shapes)
+
+    def _sharding(self, place: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
+        workload, cluster = self.problem.workload, self.problem.cluster
+        rows = row_samples(sharding, workload.batch).tolist()
+        passes = 1 + self.trainable[place]
+        times = [sum(operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows]
+        sums = sums_of(workload, place, sharding)
+        return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in sums))
+
+    def edge(self, edge: Edge) -> Floats:
+        """Return bytes times links for each pair of shapes of its ends."""
+        workload = self.problem.workload
+        size, sliced = workload.edge_bytes(edge), workload.sliced(edge)
+        producers, consumers = (self.shapes[place] for place in edge)
+        return np.array(
+            [
+                [
+                    self.pair(one.shardings, other.shardings, size, sliced, self.trainable[edge[0]])
+                    for other in consumers
+                ]
+                for one in producers
+            ]
+        )
+
+    def _pair_bytes(
+        self,
+        producers: tuple[Sharding, ...],
+        consumers: tuple[Sharding, ...],
+        size: int,
+        sliced: bool,
+        with_gradients: bool,
+    ) -> float:
+        """Return the least of the first producer with any consumer; other producers are it with servers renamed."""
+        nodes, batch = self.problem.nodes, self.problem.workload.batch
+        least = np.inf
+        for consumer in consumers:
+            pairs, both = (
+                edge_pairs(producers[0], consumer, batch, size, nodes, sliced, gradients)
+                for gradients in (False, with_gradients)
+            )
+            least = min(least, self._passed(pairs) + self._passed(both - pairs))
+        return float(least)
+
+    def _passed(self, pairs: Floats) -> float:
+        """Return bytes times the links that they pass at least, whatever the topology."""
+        degree, nodes = self.problem.degree, self.problem.nodes
+        hops, reached, ring = np.zeros(nodes), 0, degree
+        for distance in range(1, nodes):
+            hops[reached : reached + ring] = distance
+            reached, ring = reached + ring, ring * (degree if self.problem.simplex else degree - 1)
+            if reached >= nodes or not ring:
+                hops[min(reached, nodes) :] = distance + 1
+                break
+        return float(max((-np.sort(-side, axis=1) * hops).sum() for side in (pairs, pairs.T)))
+
+
+def _least_of_both(costs: _Costs, linprog: object) -> float:
+    """Solve the programme: the variables are parts of shapes, parts of pairs of shapes, and the seconds."""
+    from scipy.sparse import coo_array
+
+    problem = costs.problem
+    first = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
+    number = int(first[-1])
+    computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
+    byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
+    sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
+    rows: list[tuple[int, int, float]] = [
+        (place, at, 1.0) for place in range(len(costs.shapes)) for at in range(first[place], first[place + 1])
+    ]
+    right = [1.0] * len(costs.shapes)
+    for edge in problem.workload.edges:
+        table = costs.edge(edge) * byte_s
+        for side, place in enumerate(edge):
+            for at in range(table.shape[side]):
+                index = np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + number
+                rows += [(len(right), int(variable), 1.0) for variable in index]
+                rows.append((len(right), int(first[place] + at), -1.0))
+                right.append(0.0)
+        computing += [0.0] * table.size
+        sending += table.ravel().tolist()
+        number += table.size
+    row, column, value = zip(*rows, strict=True)
+    equal = coo_array((value, (row, column)), shape=(len(right), number + 1)).tocsr()
+    least = np.array([[*computing, -1.0], [*sending, -1.0]])
+    done = linprog(  # type: ignore[operator]
+        np.eye(1, number + 1, number)[0], A_ub=least, b_ub=[0.0, 0.0], A_eq=equal, b_eq=right, method="highs"
+    )
+    return float(done.fun) if done.success else 0.0

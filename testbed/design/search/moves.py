@@ -1,0 +1,165 @@
+"""Moves between strategies: one operator, two that swap, a whole class, a run of layers, two servers that swap.
+
+Single moves cross a ridge of the cost only by luck: that all tables of a kind are cut over every server costs less,
+one of them cut costs more. Operators of equal sizes are a class, and are laid out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from testbed.design.search.chains.objective import Point
+from testbed.design.workloads.model import Operator, Workload
+from testbed.design.workloads.sharding.sharding import Sharding, place_sharding
+
+Shape = tuple[str, int, int, bool]
+"""Way, replicas, shards, and whether the first replica's servers stand side by side."""
+
+Item = TypeVar("Item")
+
+LONGEST_RUN = 6
+"""Operators that are laid out together in one move at most."""
+
+
+class Moves:
+    """Moves between the points of one problem; `shardings` are the legal ones of each operator."""
+
+    def __init__(self, workload: Workload, shardings: Sequence[Sequence[Sharding]], nodes: int) -> None:
+        self._nodes = nodes
+        self._shardings = shardings
+        self._at = [{sharding: at for at, sharding in enumerate(known)} for known in shardings]
+        self.free = [place for place, known in enumerate(shardings) if len(known) > 1]
+        self._shapes = [by_shape(known) for known in shardings]
+        self._outputs = [operator.output_bytes for operator in workload.operators]
+        self.classes = _classes(workload, self.free)
+        self._classes = [members for members in self.classes if len(members) > 1]
+        self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
+        self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.one, self.run]
+        if self._classes:
+            self._kinds += [self.swap, self.relay]
+        if any(sharding.way == "place" for known in shardings for sharding in known):
+            self._kinds.append(self.swap_servers)
+
+    def propose(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return a strategy near this one, of a random kind of move."""
+        if not self.free:
+            return point
+        return self._kinds[int(chance.integers(len(self._kinds)))](point, chance)
+
+    def one(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return one operator laid out in another way.
+
+        The shape is drawn first, then the servers: else the hundred servers on which a table may be placed would
+        leave no chance to cutting it over all of them.
+        """
+        place = _any(self.free, chance)
+        others = [[at for at in shape if at != point[place]] for shape in self._shapes[place].values()]
+        shapes = [shape for shape in others if shape]
+        return _changed(point, {place: _any(_any(shapes, chance), chance)})
+
+    def run(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return an operator and those behind it, as far as they may, laid out as one of them is, or in a new way."""
+        place = _any(self.free, chance)
+        sharding = self._shardings[place][_any(_any(list(self._shapes[place].values()), chance), chance)]
+        changes: dict[int, int] = {}
+        for _ in range(1 + int(chance.integers(LONGEST_RUN))):
+            if sharding not in self._at[place]:
+                break
+            changes[place] = self._at[place][sharding]
+            if place not in self._next:
+                break
+            place = self._next[place]
+        return _changed(point, changes)
+
+    def swap(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return two operators of a class with each other's servers."""
+        members = _any(self._classes, chance)
+        one, other = chance.choice(len(members), 2, replace=False)
+        return _changed(point, {members[one]: point[members[other]], members[other]: point[members[one]]})
+
+    def relay(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return all of a class laid out in one shape; what is placed on servers of their own takes turns."""
+        members = _any(self._classes, chance)
+        choices = _any(list(self._shapes[members[0]].values()), chance)
+        order = chance.permutation(len(choices))
+        return _changed(
+            point, {place: choices[int(order[turn % len(order)])] for turn, place in enumerate(members)}
+        )
+
+    def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
+        """Yield strategies with a whole class laid out in each shape; what is placed is spread, and put together.
+
+        Spread means that each goes where least is sent from, the first of these servers where several are.
+        """
+        for choices in self._shapes[members[0]].values():
+            if self._home(members[0], choices[0]) is None:
+                yield from (_changed(point, dict.fromkeys(members, at)) for at in choices[:1])
+                continue
+            for together in (False, True)[: len(members)]:
+                load = self._sent(point, members)
+                changes = {}
+                for place in members:
+                    server = min(range(self._nodes), key=load.__getitem__)
+                    changes[place] = self._at[place][place_sharding((server,))]
+                    load[server] += 0 if together else self._outputs[place]
+                yield _changed(point, changes)
+
+    def _sent(self, point: Point, without: Sequence[int]) -> list[float]:
+        """Return bytes a sample that leave each server for what is placed there, but for some operators."""
+        load = [0.0] * self._nodes
+        for place, at in enumerate(point):
+            sharding = self._shardings[place][at]
+            if place not in without and sharding.way == "place":
+                for server in sharding.servers:
+                    load[server] += self._outputs[place] / sharding.shards
+        return load
+
+    def swap_servers(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return everything that is placed on one server on another, and the other way round."""
+        homes = {place: self._home(place, point[place]) for place in self.free}
+        used = sorted({home for home in homes.values() if home is not None})
+        if not used:
+            return self.one(point, chance)
+        one, other = _any(used, chance), int(chance.integers(self._nodes))
+        turned = {one: other, other: one}
+        changes = {}
+        for place, home in homes.items():
+            if home in turned:
+                target = place_sharding((turned[home],))
+                changes[place] = self._at[place].get(target, point[place])
+        return _changed(point, changes)
+
+    def _home(self, place: int, at: int) -> int | None:
+        """Return the server of an operator that is placed on a single one."""
+        sharding = self._shardings[place][at]
+        return sharding.grid[0][0] if sharding.way == "place" and sharding.shards == 1 else None
+
+
+def by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
+    """Return places of the shardings, those of one shape together."""
+    shapes: dict[Shape, list[int]] = {}
+    for at, sharding in enumerate(shardings):
+        row = sharding.grid[0]
+        beside = len(row) > 1 and row[-1] - row[0] == len(row) - 1
+        shapes.setdefault((sharding.way, sharding.replicas, sharding.shards, beside), []).append(at)
+    return shapes
+
+
+def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+    """Return free operators that differ in their name alone, together."""
+    classes: dict[Operator, list[int]] = {}
+    for place in free:
+        classes.setdefault(replace(workload.operators[place], name=""), []).append(place)
+    return list(classes.values())
+
+
+def _changed(point: Point, changes: dict[int, int]) -> Point:
+    return tuple(changes.get(place, at) for place, at in enumerate(point))
+
+
+def _any(items: Sequence[Item], chance: np.random.Generator) -> Item:
+    return items[int(chance.integers(len(items)))]

@@ -1,0 +1,95 @@
+"""The simulator as a search calls it, some thousand times: what strategies and topologies share is made once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from sim.models.network.execution import Execution
+from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.simulation import Run
+from sim.models.network.taskgraph import TaskGraph
+from testbed.design.fabrics.builders import ChosenFabric, FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.model import Topology
+from testbed.design.search.problem import Problem
+from testbed.design.topology.distance import distances
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.totals import traffic
+from testbed.design.workloads.sharding.sharding import Strategy
+
+_FABRICS = 64
+_GRAPHS = 64
+
+
+class Simulator:
+    """Simulated iterations of one problem, rings fluid: on links that carry nothing else as exact as in rounds.
+
+    `work` counts tasks and messages that were simulated: the same on every machine, unlike seconds.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.work = 0
+        self.fabric = lru_cache(_FABRICS)(self._build_fabric)
+        self.graph = lru_cache(_GRAPHS)(self._build_graph)
+        self._hops = lru_cache(_FABRICS)(distances)
+        self._known: dict[tuple[Strategy, Topology], float] = {}
+        self._longer: dict[tuple[Strategy, Topology], float] = {}
+
+    def seconds(self, strategy: Strategy, topology: Topology, most_s: float = math.inf) -> float:
+        """Return what an iteration takes; infinity when that is more than `most_s`, which is found out sooner.
+
+        Where one link alone has more to carry than that, nothing is simulated.
+        """
+        key = strategy, topology
+        if key in self._known:
+            return self._known[key] if self._known[key] <= most_s else math.inf
+        if self._longer.get(key, 0.0) >= most_s or self.least_s(strategy, topology) > most_s:
+            return math.inf
+        taken_s = self._until(strategy, topology, most_s)
+        (self._longer if math.isinf(taken_s) else self._known)[key] = min(taken_s, most_s)
+        return taken_s
+
+    def least_s(self, strategy: Strategy, topology: Topology) -> float:
+        """Return what no routing on the topology is faster than: all bytes on shortest ways, all links full.
+
+        And what the server that sends or gets most needs for that alone. Sums count as rings of one hop a step.
+        """
+        sent = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
+        byte_s = 8e-9 / self.problem.rate_gbps
+        rings = np.zeros(self.problem.nodes)
+        for members, size_bytes in sent.allreduce.items():
+            rings[list(members)] += 2 * (len(members) - 1) / len(members) * size_bytes
+        busiest = max((sent.pairs.sum(axis=axis) + rings).max() for axis in (0, 1)) / self.problem.degree
+        carried = (sent.pairs * self._hops(topology)).sum() + rings.sum()
+        return float(max(busiest, carried / max(len(topology.edges), 1)) * byte_s)
+
+    def run(self, strategy: Strategy, topology: Topology) -> Execution:
+        """Return a simulated iteration."""
+        return self.fabric(topology).run(self.graph(strategy), latency=self.problem.latency)
+
+    def _until(self, strategy: Strategy, topology: Topology, most_s: float) -> float:
+        graph, chosen = self.graph(strategy), self.fabric(topology)
+        fabric = chosen.fabric
+        lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
+        self.work += graph.tasks
+        byte_s, program, routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
+        sent = np.repeat(program.message_bytes * lowered.messages.rounds, np.diff(routes.first))
+        carried = np.bincount(routes.links, sent, minlength=byte_s.size)
+        if (carried * byte_s).max(initial=0.0) > most_s:
+            return math.inf
+        self.work += graph.tasks + program.message_bytes.size
+        run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
+        return float(run.state.end_s.max(initial=0.0)) if run.until(most_s) else math.inf
+
+    def _build_graph(self, strategy: Strategy) -> TaskGraph:
+        return iteration(self.problem.workload, strategy, self.problem.cluster)
+
+    def _build_fabric(self, topology: Topology) -> ChosenFabric:
+        problem = self.problem
+        request = FabricRequest("direct", problem.nodes, problem.degree, problem.rate_gbps, topology=topology)
+        return build_fabric(request).as_fluid()

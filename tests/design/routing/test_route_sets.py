@@ -1,0 +1,107 @@
+"""Sets of routes: trees, weights, and how full the fullest link is beside a linear programme over free routes."""
+
+import numpy as np
+import pytest
+from free_routes import least_maximum
+
+from testbed.design.model import Topology
+from testbed.design.routing.balancing import route
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import demand_of, demand_of_matrix
+from testbed.design.topology.finder import find
+from testbed.errors import TopologyError
+
+
+def sent(kind, nodes, seed):
+    """Return bytes between all pairs: as many each, drawn, or drawn for a fifth of them."""
+    random = np.random.default_rng(seed)
+    size = np.ones((nodes, nodes)) if kind == "uniform" else random.random((nodes, nodes))
+    if kind == "sparse":
+        size *= random.random((nodes, nodes)) < 0.2
+    np.fill_diagonal(size, 0.0)
+    return demand_of_matrix(1e6 * size)
+
+
+def topology_for(demand, degree, *, matched):
+    return find(demand, degree).topology if matched else find_topology(demand.nodes, degree)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "random", "sparse"])
+@pytest.mark.parametrize("matched", [False, True])
+def test_the_fullest_link_carries_at_most_a_twentieth_more_than_over_free_routes(kind, matched):
+    ratios, bounds = [], []
+    for nodes, degree in ((8, 3), (12, 4), (20, 4), (32, 6)):
+        demand = sent(kind, nodes, seed=nodes)
+        topology = topology_for(demand, degree, matched=matched)
+        best, found = least_maximum(topology, demand), route(topology, demand)
+        ratios.append(found.link_bytes(demand).max() / best)
+        bounds.append(found.bound_bytes / best)
+    assert min(ratios) >= 1 - 1e-6
+    assert max(ratios) <= 1.05, ratios
+    assert max(bounds) <= 1 + 1e-6
+    assert min(bounds) >= 0.95, bounds
+
+
+@pytest.mark.parametrize("sets", [1, 2, 4])
+def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
+    used = 0
+    for seed in range(6):
+        demand = sent("sparse" if seed % 2 else "random", 10 + seed, seed)
+        topology = topology_for(demand, 4, matched=seed % 3 == 0)
+        found = route(topology, demand, most_paths=sets, seed=seed)
+        assert found.sets == sets
+        size = np.zeros((demand.nodes, demand.nodes))
+        size[demand.source, demand.target] = demand.size_bytes
+        carried, next_hop, part = np.zeros(len(topology.edges)), {}, np.zeros_like(size)
+        for one in found.routes():
+            nodes = found.nodes_of(one.path)
+            assert (nodes[0], nodes[-1]) == (one.source, one.target)
+            assert len(set(nodes)) == len(nodes)
+            for node, edge in zip(nodes, one.path, strict=False):
+                assert topology.edges[edge][0] == node
+                assert next_hop.setdefault((one.set, one.target, node), edge) == edge
+                carried[edge] += one.weight * size[one.source, one.target]
+            part[one.source, one.target] += one.weight
+            used += one.set > 0
+        assert part == pytest.approx(1 - np.eye(demand.nodes))
+        assert found.link_bytes(demand) == pytest.approx(carried)
+    assert used >= (0, 0, 100, 0, 300)[sets]
+
+
+def test_the_first_set_holds_a_shortest_way_for_every_pair(true_hops):
+    demand = sent("sparse", 16, seed=3)
+    topology = topology_for(demand, 4, matched=True)
+    found, hops = route(topology, demand), true_hops(16, topology.edges)
+    for source in range(16):
+        for target in range(16):
+            assert len(found.path(source, target)) == hops[source, target]
+
+
+def test_parallel_links_carry_alike():
+    topology = Topology(2, 4, False, (), ((0, 1),) * 4 + ((1, 0),) * 4)
+    demand = demand_of(2, (), [(0, 1, 4e6), (1, 0, 2e6)])
+    found = route(topology, demand)
+    assert found.link_bytes(demand) == pytest.approx([1e6] * 4 + [0.5e6] * 4, rel=0.01)
+
+
+def test_equal_arguments_give_equal_routes():
+    demand = sent("random", 12, seed=1)
+    topology = topology_for(demand, 4, matched=False)
+    one, other = route(topology, demand, seed=5), route(topology, demand, seed=5)
+    assert (one.onward == other.onward).all()
+    assert (one.weight == other.weight).all()
+
+
+def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
+    topology = find_topology(12, 4)
+    found = route(topology, demand_of(12))
+    assert found.sets == 1
+    assert np.isnan(found.gap(demand_of(12)))
+    everybody = 1.0 - np.eye(12)
+    assert found.link_bytes(everybody).sum() == true_hops(12, topology.edges).sum()
+
+
+@pytest.mark.parametrize("paths", [0, 5])
+def test_paths_that_hosts_have_no_addresses_for_are_refused(paths):
+    with pytest.raises(TopologyError, match="1 to 4 addresses"):
+        route(find_topology(6, 2), demand_of(6), most_paths=paths)

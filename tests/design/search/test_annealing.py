@@ -1,0 +1,89 @@
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from testbed.design.search import optimise
+from testbed.design.search.annealing import Annealer, Candidate, Cooling
+from testbed.design.search.bound import least_iteration
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.finalists import simulated
+from testbed.design.search.moves import Moves
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import StrategyObjective
+from testbed.design.workloads.roofline import Cluster
+
+
+@pytest.fixture(scope="module")
+def problem(little):
+    return Problem(little, Cluster(6), 2, 25)
+
+
+def start_of(annealer):
+    objective = annealer.objective(1)
+    return Candidate(objective.start(), 1, objective.finding(objective.start()))
+
+
+def test_moves_keep_to_legal_shardings_and_change_whole_classes(problem):
+    objective = StrategyObjective(problem)
+    moves, chance = Moves(problem.workload, objective.shardings, 6), np.random.default_rng(0)
+    changed, point = Counter(), objective.start()
+    for _ in range(300):
+        other = moves.propose(point, chance)
+        assert all(0 <= at < len(known) for at, known in zip(other, objective.shardings, strict=True))
+        changed[sum(a != b for a, b in zip(point, other, strict=True))] += 1
+        point = other
+    assert min(changed[count] for count in (1, 2)) >= 20
+    assert sorted(moves.classes) == [[0, 1], [2, 3, 4]]
+    swapped = moves.swap(point, chance)
+    assert Counter(swapped[:2]) + Counter(swapped[2:]) == Counter(point[:2]) + Counter(point[2:])
+
+
+def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_early(problem):
+    annealer = Annealer(problem)
+    start = start_of(annealer)
+    strategy, topology = annealer.strategy(start), start.finding.topology
+    exact_s = simulated(problem, strategy, start.finding).iteration_s
+    assert annealer.simulator.least_s(strategy, topology) <= exact_s
+    assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.99))
+    assert annealer.simulator.seconds(strategy, topology, exact_s * 1.01) == pytest.approx(exact_s)
+    assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.5))
+
+
+def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
+    ends = []
+    for _ in range(2):
+        annealer = Annealer(problem)
+        start = start_of(annealer)
+        first_s = annealer.seconds(start)
+        found = annealer.polish([start], np.random.default_rng(5), 60_000, Stop())
+        ends.append(found[0])
+        assert found[0].seconds <= first_s
+        assert [one.seconds for one in found] == sorted(one.seconds for one in found)
+        assert annealer.fits(found[0].candidate)
+    assert ends[0] == ends[1]
+    assert ends[0].seconds < 0.9 * first_s
+
+
+def test_the_temperature_falls_geometrically():
+    cooling = Cooling(first=0.08, last=0.0002)
+    parts = [cooling.at(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
+    assert np.diff(np.log(parts[:5])) == pytest.approx(math.log(0.0002 / 0.08) / 4)
+    assert parts[5] == parts[4]
+
+
+def test_no_plan_is_below_the_bound(problem, random_workload):
+    """Of random jobs; the bound is near where a server needs all the bytes that there are."""
+    near = []
+    for number in range(4):
+        job = random_workload(np.random.default_rng([7, number]), layers=2, tables=2)
+        one = replace(problem, workload=job)
+        found = optimise(job, one.cluster, one.degree, one.rate_gbps, steps=60)
+        bound = least_iteration(one)
+        assert bound == found.predicted.bound
+        assert 0 < bound.seconds <= found.predicted.iteration_s
+        near.append(bound.seconds / found.predicted.iteration_s)
+    assert max(near) > 0.3
+    assert least_iteration(replace(problem, cluster=Cluster(1))).by == "compute"
