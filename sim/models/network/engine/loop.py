@@ -60,7 +60,7 @@ def run(
             return FULL
         while number[READY_OUT] < number[READY_IN]:
             number[READY_OUT] += 1
-            _start(program, state, ready[number[READY_OUT] - 1])
+            start(program, state, ready[number[READY_OUT] - 1])
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
             _fire(program, routes, state, near, kind, item)
@@ -85,7 +85,7 @@ def run(
 
 
 @compiled
-def _start(program: Program, state: State, task: int) -> None:
+def start(program: Program, state: State, task: int) -> None:
     """Start a task whose predecessors have ended: on its device, or on its way."""
     device = program.task_device[task]
     if device >= 0:
@@ -113,18 +113,18 @@ def _compute(program: Program, state: State, task: int) -> None:
 def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
     """Do what a timer stands for."""
     if kind == COMPUTED:
-        _free_device(program, state, item)
-        _finish(program, state, item)
+        free_device(program, state, item)
+        finish(program, state, item)
     elif kind == BEGIN:
-        _begin(program, state, item)
+        begin(program, state, item)
     elif kind == DATA:
         _send(program, routes, state, near, item)
     else:
-        _arrived(program, state, item)
+        arrived(program, state, item)
 
 
 @compiled
-def _free_device(program: Program, state: State, task: int) -> None:
+def free_device(program: Program, state: State, task: int) -> None:
     device, following = program.task_device[task], state.queued_next[task]
     state.device_task[device] = -1
     if following < 0:
@@ -135,7 +135,7 @@ def _free_device(program: Program, state: State, task: int) -> None:
 
 
 @compiled
-def _finish(program: Program, state: State, task: int) -> None:
+def finish(program: Program, state: State, task: int) -> None:
     state.end_s[task] = state.clock[0]
     state.number[DONE] += 1
     for place in range(program.next_first[task], program.next_first[task + 1]):
@@ -147,11 +147,11 @@ def _finish(program: Program, state: State, task: int) -> None:
 
 
 @compiled
-def _begin(program: Program, state: State, task: int) -> None:
+def begin(program: Program, state: State, task: int) -> None:
     first, last = program.chain_first[task], program.chain_first[task + 1]
     state.chains_left[task] = last - first
     if first == last:
-        _finish(program, state, task)
+        finish(program, state, task)
     for chain in range(first, last):
         _begin_round(program, state, chain)
 
@@ -214,7 +214,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
 
 
 @compiled
-def _arrived(program: Program, state: State, group: int) -> None:
+def arrived(program: Program, state: State, group: int) -> None:
     """Note that a group has arrived, and end its round, its phase, its chain, its task where it was the last."""
     chain = program.group_chain[group]
     state.groups_left[chain] -= 1
@@ -230,4 +230,4 @@ def _arrived(program: Program, state: State, group: int) -> None:
     task = program.chain_task[chain]
     state.chains_left[task] -= 1
     if state.chains_left[task] == 0:
-        _finish(program, state, task)
+        finish(program, state, task)
