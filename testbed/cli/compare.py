@@ -39,6 +39,7 @@ def compare(
     oversubscription: workload_options.Oversubscription = 2.0,
     reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
     fluid: workload_options.Fluid = None,
+    routing: workload_options.Routing = "",
     seed: workload_options.Seed = 0,
     plot: PlotFile = None,
     as_json: options.AsJson = False,
@@ -50,7 +51,7 @@ def compare(
 
     job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
-    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)
     each = f"{counted(links, 'link')} of {rate:g} Gbit/s each"
     title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"

@@ -50,6 +50,7 @@ def simulate(
     oversubscription: workload_options.Oversubscription = 2.0,
     reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
     fluid: workload_options.Fluid = None,
+    routing: workload_options.Routing = "",
     seed: workload_options.Seed = 0,
     trace: Trace = None,
     timeline: Timeline = None,
@@ -64,7 +65,7 @@ def simulate(
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
-    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
     if trace:

@@ -67,6 +67,14 @@ Fluid = Annotated[
 Oversubscription = Annotated[
     float, typer.Option("--oversubscription", min=1, metavar="X", help="Of fabric oversub.")
 ]
+Routing = Annotated[
+    str,
+    typer.Option(
+        "--routing",
+        metavar="NAME",
+        help="Of messages: ideal, spread, hash (a path each, packets in queues; --seed draws); default the fabric's.",
+    ),
+]
 ReconfigurationMs = Annotated[
     float,
     typer.Option("--reconfiguration-ms", min=0, metavar="MS", help="Dark time of circuits that change."),

@@ -51,6 +51,18 @@ ENTRIES = (
     FabricEntry("circuits-forwarding", "circuits_forwarding"),
 )
 
+IDEAL, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
+"""How messages choose among paths.
+
+| routing | Fat-trees | direct connect and expander |
+|---|---|---|
+| `ideal` | links above the edge are never full | the paths of the design, which load links evenly |
+| `spread` | over all up-links alike, packet by packet | in four parts over shortest paths |
+| `hash` | a path for each message by a hash, packets in queues | the same, of the shortest paths |
+
+Without the option Fat-trees spread, and direct connect takes the paths of the design.
+"""
+
 FABRICS = tuple(entry.name for entry in ENTRIES)
 SWITCHED = frozenset(entry.name for entry in ENTRIES if entry.is_switched)
 
@@ -72,7 +84,7 @@ def build_fabric(asked: FabricRequest) -> ChosenFabric:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     build: Callable[[FabricRequest], ChosenFabric] = getattr(builders, entry.builder)
     try:
-        return build(asked)
+        return builders.with_routing(build(asked), asked.options)
     except ValueError as error:
         size = f"{asked.nodes} nodes, degree {asked.degree}"
         raise TopologyError(f"no fabric {name!r} of {size}: {error}") from error

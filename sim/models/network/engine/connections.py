@@ -55,17 +55,20 @@ def _columns(**kinds: str) -> list[tuple[str, str]]:
 
 
 LINK = np.dtype(
-    _columns(packet_s="f8", marks="?", waiting="i8", serving="i8", head="i8", tail="i8")
+    _columns(
+        packet_s="f8", marks="?", waiting="i8", found="i8", serving="i8", sending="i8", head="i8", tail="i8"
+    )
 )
-"""Time of a packet, whether the queue marks packets, packets that wait or are sent, packets of the train that is sent
-(-1 while the link is idle), the trains that wait longest and shortest (-1 for none)."""
+"""Time of a packet, whether the queue marks packets, packets that wait or are sent, and how many did when the
+current train began; its packets (-1 while the link is idle) and itself; the trains that wait longest and shortest
+(-1 for none)."""
 
 TRAIN = np.dtype(
     _columns(message="i8", opened="i8", hop="i8", end="i8", count="i8", begin="i8")
     + _columns(marked="f8", tail_s="f8", sent_s="f8", following="i8")
 )
-"""Message, and which of its connections; next link and end of the path, in `Paths.links`; packets, and the first of them
-(-1 for the request to connect); how many are marked; when the last one comes to the link; when it was sent; the train
+"""Message, and which of its connections; next link and end of the path, in `Paths.links`; packets, and the first of
+them (-1 for the request to connect); how many are marked; when the last one comes to the link; when it was sent; the train
 that waits behind it, or is not in use either."""
 
 EVENT = np.dtype(_columns(at_s="f8", order="i8", item="i8"))
@@ -73,7 +76,9 @@ EVENT = np.dtype(_columns(at_s="f8", order="i8", item="i8"))
 
 CONNECTION = np.dtype(
     _columns(path="i8", times_opened="i8", packets="i8", sent="i8", known="i8", is_open="?", place="i8")
-    + _columns(window="f8", slow_start_until="f8", seen="f8", seen_marked="f8", seen_until="f8", marked_part="f8")
+    + _columns(
+        window="f8", slow_start_until="f8", seen="f8", seen_marked="f8", seen_until="f8", marked_part="f8"
+    )
     + _columns(round_trip_s="f8", deviation_s="f8", timeout_s="f8", first_timeout_s="f8", deadline_s="f8")
 )
 """Path; packets of the message, sent, and known to have arrived; place in `Queues.active`; window; packets seen to have
@@ -95,6 +100,11 @@ class Queues(NamedTuple):
     active: Integers
     """the messages whose connections are open; the first `number[ACTIVE]`"""
 
+    @property
+    def events_seen(self) -> int:
+        """How many events there were."""
+        return int(self.number[SET])
+
 
 def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains: int) -> Queues:
     """Return queues with nothing in them, and room for `trains` at once."""
@@ -109,3 +119,16 @@ def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains
     connections["first_timeout_s"] = first_timeout_s
     events = np.zeros(trains + links.size + 1, EVENT)
     return Queues(number, links, room, events, connections, integers(first_timeout_s.size))
+
+
+def with_more_trains(queues: Queues) -> Queues:
+    """Return the same with room for twice as many trains."""
+    before = queues.trains.size
+    trains = np.concatenate([queues.trains, np.zeros(before, TRAIN)])
+    trains["following"][before:] = np.arange(before + 1, 2 * before + 1)
+    number = queues.number.copy()
+    trains["following"][-1] = number[UNUSED]
+    number[UNUSED] = before
+    number[FREE] += before
+    events = np.concatenate([queues.events, np.zeros(before, EVENT)])
+    return queues._replace(number=number, trains=trains, events=events)

@@ -11,7 +11,6 @@ from sim.models.network.engine.loop import (
     COMPUTED,
     FINISHED,
     FULL,
-    PAUSED,
     STALLED,
     TICK_S,
     arrived,
@@ -20,7 +19,16 @@ from sim.models.network.engine.loop import (
     free_device,
     start,
 )
-from sim.models.network.engine.program import DONE, READY_IN, READY_OUT, TIMERS, Floats, Integers, Program, State
+from sim.models.network.engine.program import (
+    DONE,
+    READY_IN,
+    READY_OUT,
+    TIMERS,
+    Floats,
+    Integers,
+    Program,
+    State,
+)
 from sim.models.network.engine.senders import close, connect, receive, time_out
 from sim.models.network.engine.timers import take_timer
 from sim.models.network.engine.trains import drop_train, free_link, take_event, wait

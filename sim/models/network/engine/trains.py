@@ -52,17 +52,17 @@ def send_train(
     queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
 ) -> None:
     """Put packets of a connection into the queue of its first link; none of them is the request to connect."""
-    train = queues.number[UNUSED]
-    queues.number[UNUSED] = queues.trains[train]["following"]
-    queues.number[FREE] -= 1
-    queues.trains[train]["message"], queues.trains[train]["opened"] = message, queues.connections[message]["times_opened"]
-    queues.trains[train]["hop"] = paths.first[queues.connections[message]["path"]]
-    queues.trains[train]["end"] = paths.first[queues.connections[message]["path"] + 1]
-    queues.trains[train]["count"] = count
-    queues.trains[train]["begin"] = begin
-    queues.trains[train]["marked"] = 0.0
-    queues.trains[train]["tail_s"] = queues.trains[train]["sent_s"] = now_s
-    wait(queues, paths, transport, train, now_s)
+    number, place = queues.number, queues.number[UNUSED]
+    train, connection = queues.trains[place], queues.connections[message]
+    number[UNUSED] = train["following"]
+    number[FREE] -= 1
+    train["message"], train["opened"] = message, connection["times_opened"]
+    train["hop"] = paths.first[connection["path"]]
+    train["end"] = paths.first[connection["path"] + 1]
+    train["begin"], train["count"] = begin, count
+    train["marked"] = 0.0
+    train["tail_s"] = train["sent_s"] = now_s
+    wait(queues, paths, transport, place, now_s)
 
 
 @compiled
@@ -76,44 +76,59 @@ def drop_train(queues: Queues, train: int) -> None:
 @compiled
 def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
     """Let a train wait for its link, or send it at once."""
-    link = paths.links[queues.trains[train]["hop"]]
-    queues.links[link]["waiting"] += queues.trains[train]["count"]
+    number = paths.links[queues.trains[train]["hop"]]
+    link = queues.links[number]
+    link["waiting"] += queues.trains[train]["count"]
     queues.trains[train]["following"] = -1
-    if queues.links[link]["serving"] < 0:
-        _serve(queues, transport, link, train, now_s)
-    elif queues.links[link]["head"] < 0:
-        queues.links[link]["head"] = queues.links[link]["tail"] = train
+    if link["serving"] < 0:
+        _serve(queues, transport, number, train, now_s)
+    elif link["head"] < 0:
+        link["head"] = link["tail"] = train
     else:
-        queues.trains[queues.links[link]["tail"]]["following"] = train
-        queues.links[link]["tail"] = train
+        queues.trains[link["tail"]]["following"] = train
+        link["tail"] = train
 
 
 @compiled
-def free_link(queues: Queues, transport: Transport, link: int, now_s: float) -> None:
+def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -> None:
     """Note that a link has sent a train, and let it send the next."""
-    queues.links[link]["waiting"] -= queues.links[link]["serving"]
-    queues.links[link]["serving"] = -1
-    train = queues.links[link]["head"]
-    if train >= 0:
-        queues.links[link]["head"] = queues.trains[train]["following"]
-        _serve(queues, transport, link, train, now_s)
+    link = queues.links[number]
+    count = link["serving"]
+    if link["marks"] and count > 0:
+        train = queues.trains[link["sending"]]
+        marked = _above(link["found"], link["waiting"] - count + 1, count, transport.marks_above)
+        train["marked"] = max(train["marked"], marked)
+    link["waiting"] -= count
+    link["serving"] = -1
+    following = link["head"]
+    if following >= 0:
+        link["head"] = queues.trains[following]["following"]
+        _serve(queues, transport, number, following, now_s)
 
 
 @compiled
-def _serve(queues: Queues, transport: Transport, link: int, train: int, now_s: float) -> None:
+def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
     """Send a train: its first packet goes on as soon as it has been sent, at the last link the whole train."""
-    count, packet_s = queues.trains[train]["count"], queues.links[link]["packet_s"]
+    link, train = queues.links[number], queues.trains[place]
+    count, packet_s = train["count"], link["packet_s"]
     end_s = now_s + count * packet_s
     if count > 1:
-        end_s = max(end_s, queues.trains[train]["tail_s"] + packet_s)
-    if queues.links[link]["marks"]:
-        above = queues.links[link]["waiting"] - transport.marks_above
-        queues.trains[train]["marked"] = max(queues.trains[train]["marked"], min(max(above, 0.0), count * 1.0))
-    queues.links[link]["serving"] = count
-    queues.trains[train]["hop"] += 1
-    is_last = queues.trains[train]["hop"] == queues.trains[train]["end"]
+        end_s = max(end_s, train["tail_s"] + packet_s)
+    link["serving"], link["sending"], link["found"] = count, place, link["waiting"]
+    train["hop"] += 1
+    is_last = train["hop"] == train["end"]
     flight_s = transport.link_s if is_last else transport.link_s + transport.relay_s
-    queues.trains[train]["tail_s"] = end_s + flight_s
+    train["tail_s"] = end_s + flight_s
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
-    set_event(queues, first_s + flight_s, train)
-    set_event(queues, end_s, -1 - link)
+    # the link is free before its train arrives, so that marks are noted
+    set_event(queues, end_s, -1 - number)
+    set_event(queues, first_s + flight_s, place)
+
+
+@compiled
+def _above(first: float, last: float, count: int, limit: float) -> float:
+    """Return how many packets of a train leave a queue longer than a limit: its length at the first and the last."""
+    more, less = max(first, last), min(first, last)
+    if less > limit:
+        return count * 1.0
+    return count * (more - limit) / (more - less + 1.0) if more > limit else 0.0

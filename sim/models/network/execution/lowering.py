@@ -34,6 +34,8 @@ class Messages(NamedTuple):
     size_bytes: Integers
     rounds: Integers
     merged: Integers
+    choice: Integers
+    """picks among equally good paths"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,19 @@ class Lowered:
     messages: Messages
 
 
-def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm) -> Lowered:
-    """Return the program of one iteration. Raises `ValueError` when the fabric has fewer nodes than the graph."""
+def lower(
+    graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm, *, parts: int = 1
+) -> Lowered:
+    """Return the program of one iteration, each message in so many parts over different paths.
+
+    Raises `ValueError` when the fabric has fewer nodes than the graph.
+    """
     if fabric.nodes < graph.nodes:
         raise ValueError(
             f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
         )
     chains = _chains(graph, latency, allreduce)
-    messages = _messages(chains)
+    messages = _in_parts(_messages(chains), parts) if parts > 1 else _messages(chains)
     head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
     tail_s = _with_merged_rounds(messages, head_s, tail_s)
     order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
@@ -128,21 +135,32 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
     def joined(columns: list[Integers]) -> Integers:
         return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
 
+    task = spread([task for task, _ in listed])
     merged = spread([phase.rounds if phase.merged else 1 for _, phase in listed])
     return Messages(
-        task=spread([task for task, _ in listed]),
+        task=task,
         phase=spread(list(range(len(listed)))),
         source=joined([phase.sources for _, phase in listed]),
         target=joined([phase.targets for _, phase in listed]),
         size_bytes=joined([phase.sizes for _, phase in listed]) * merged,
         rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
         merged=merged,
+        choice=task,
     )
+
+
+def _in_parts(messages: Messages, parts: int) -> Messages:
+    """Return each message divided evenly into parts, of which each takes another path."""
+    repeated = Messages(*(np.repeat(column, parts) for column in messages))
+    part = np.tile(np.arange(parts), messages.task.size)
+    each = repeated.size_bytes // repeated.merged
+    size_bytes = (each // parts + (part < each % parts)) * repeated.merged
+    return repeated._replace(size_bytes=size_bytes, choice=part)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     """Return the links of each message. Each task chooses among equal paths again, as each connection does."""
-    return Routes(*fabric.routes(messages.source, messages.target, messages.task))
+    return Routes(*fabric.routes(messages.source, messages.target, messages.choice))
 
 
 def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
