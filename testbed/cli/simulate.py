@@ -27,6 +27,11 @@ HeatMap = Annotated[
     Path | None, typer.Option("--heat-map", metavar="FILE", help="Draw who sends how much to whom.")
 ]
 
+ExportChakra = Annotated[
+    Path | None,
+    typer.Option("--export-chakra", metavar="DIR", help="Write the job as Chakra traces, a file a server."),
+]
+
 DIRECT_DEGREE = 4
 
 
@@ -55,11 +60,13 @@ def simulate(
     trace: Trace = None,
     timeline: Timeline = None,
     heat_map: HeatMap = None,
+    export_chakra: ExportChakra = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
-    from testbed.design.evaluation.simulation import figures, simulate_on, write_trace
+    from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on, write_trace
     from testbed.design.fabrics.builders import FabricOptions
+    from testbed.design.workloads.imports.chakra_export import export_traces
 
     job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
@@ -70,8 +77,11 @@ def simulate(
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
     if trace:
         write_trace(done, trace)
+    if export_chakra:
+        export_traces(job.graph, export_chakra, job.name)
     _draw(job, done, fabric, timeline, heat_map)
     document = _document(job, chosen, links, rate) | figures(chosen, done)
+    document["links"] = link_traffic(done) if as_json else []
     print_answer(document, _lines(document), as_json=as_json)
     return DONE
 

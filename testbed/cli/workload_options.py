@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 Workload = Annotated[
     str,
     typer.Argument(
-        metavar="WORKLOAD", help="A workload of the catalogue, an ONNX file, or a task graph (.npz)."
+        metavar="WORKLOAD",
+        help="A workload of the catalogue, an ONNX file, a task graph (.npz), or a folder of Chakra traces.",
     ),
 ]
 RateGbps = Annotated[

@@ -68,8 +68,8 @@ TRAIN = np.dtype(
     + _columns(marked="f8", tail_s="f8", sent_s="f8", following="i8")
 )
 """Message, and which of its connections; next link and end of the path, in `Paths.links`; packets, and the first of
-them (-1 for the request to connect); how many are marked; when the last one comes to the link; when it was sent; the train
-that waits behind it, or is not in use either."""
+them (-1 for the request to connect); how many are marked; when the last one comes to the link; when it was sent; the
+train that waits behind it, or is not in use either."""
 
 EVENT = np.dtype(_columns(at_s="f8", order="i8", item="i8"))
 """A train that comes to its next link; -1 - link for a link that is free again."""

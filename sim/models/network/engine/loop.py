@@ -14,6 +14,7 @@ from sim.models.network.engine.program import (
     DIRTY,
     DONE,
     FLOWS,
+    IDLE,
     READY_IN,
     READY_OUT,
     TIMERS,
@@ -73,6 +74,9 @@ def run(
                 note_rates(routes, state)
             flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
         when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
+        if number[IDLE] and when_s > clock[0] + TICK_S:
+            occupy_devices(program, state)
+            continue
         if when_s == np.inf:
             return STALLED
         if when_s > until_s:
@@ -86,20 +90,55 @@ def run(
 
 @compiled
 def start(program: Program, state: State, task: int) -> None:
-    """Start a task whose predecessors have ended: on its device, or on its way."""
+    """Start a task whose predecessors have ended: it waits for its device, or is on its way."""
     device = program.task_device[task]
-    if device >= 0:
-        if state.device_task[device] < 0:
-            _compute(program, state, task)
-        elif state.device_last[device] < 0:
-            state.queued_next[state.device_task[device]] = task
-            state.device_last[device] = task
-        else:
-            state.queued_next[state.device_last[device]] = task
-            state.device_last[device] = task
+    if device < 0:
+        state.begin_s[task] = state.clock[0]
+        set_timer(state, state.clock[0] + program.task_s[task], BEGIN, task)
         return
-    state.begin_s[task] = state.clock[0]
-    set_timer(state, state.clock[0] + program.task_s[task], BEGIN, task)
+    state.ready_s[task] = state.clock[0]
+    if state.device_first[device] < 0:
+        state.device_first[device] = state.device_last[device] = task
+        if state.device_task[device] < 0:
+            state.idle[state.number[IDLE]] = device
+            state.number[IDLE] += 1
+        return
+    _enqueue(state, device, task)
+
+
+@compiled
+def _enqueue(state: State, device: int, task: int) -> None:
+    """Let a task wait behind those that became ready before, and behind those of lower number that did with it."""
+    before, following = -1, state.device_first[device]
+    last = state.device_last[device]
+    if _goes_first(state, last, task):
+        before, following = last, -1
+    while following >= 0 and _goes_first(state, following, task):
+        before, following = following, state.queued_next[following]
+    state.queued_next[task] = following
+    if following < 0:
+        state.device_last[device] = task
+    if before < 0:
+        state.device_first[device] = task
+    else:
+        state.queued_next[before] = task
+
+
+@compiled
+def _goes_first(state: State, waiting: int, task: int) -> bool:
+    return state.ready_s[waiting] < state.ready_s[task] - TICK_S or waiting < task
+
+
+@compiled
+def occupy_devices(program: Program, state: State) -> None:
+    """Give each free device the first of its tasks, once nothing else happens at this time."""
+    while state.number[IDLE]:
+        state.number[IDLE] -= 1
+        device = state.idle[state.number[IDLE]]
+        task = state.device_first[device]
+        state.device_first[device] = state.queued_next[task]
+        state.queued_next[task] = -1
+        _compute(program, state, task)
 
 
 @compiled
@@ -125,13 +164,11 @@ def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind
 
 @compiled
 def free_device(program: Program, state: State, task: int) -> None:
-    device, following = program.task_device[task], state.queued_next[task]
+    device = program.task_device[task]
     state.device_task[device] = -1
-    if following < 0:
-        return
-    if state.device_last[device] == following:
-        state.device_last[device] = -1
-    _compute(program, state, following)
+    if state.device_first[device] >= 0:
+        state.idle[state.number[IDLE]] = device
+        state.number[IDLE] += 1
 
 
 @compiled

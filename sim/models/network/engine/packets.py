@@ -17,10 +17,12 @@ from sim.models.network.engine.loop import (
     begin,
     finish,
     free_device,
+    occupy_devices,
     start,
 )
 from sim.models.network.engine.program import (
     DONE,
+    IDLE,
     READY_IN,
     READY_OUT,
     TIMERS,
@@ -43,31 +45,37 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
             number[READY_OUT] += 1
             start(program, state, ready[number[READY_OUT] - 1])
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
-            kind, item = take_timer(state)
-            if kind == COMPUTED:
-                free_device(program, state, item)
-                finish(program, state, item)
-            elif kind == BEGIN:
-                begin(program, state, item)
-            else:
-                _open(program, state, paths, queues, transport, item)
+            _fire(program, state, paths, queues, transport)
             continue
         if number[DONE] == program.task_s.size:
             return FINISHED
         until_s = timer_s[0] if number[TIMERS] else np.inf
+        if number[IDLE]:
+            until_s = clock[0]
         message = _move_trains(paths, queues, transport, state.link_bytes, clock, until_s)
         if message >= 0:
-            close(queues, message)
-            group = program.message_group[message]
-            state.flows_left[group] -= 1
-            if state.flows_left[group] == 0:
-                arrived(program, state, group)
+            _close(program, state, queues, message)
         elif queues.number[FREE] < queues.number[ACTIVE] + transport.spare:
             return FULL
+        elif number[IDLE]:
+            occupy_devices(program, state)
         elif until_s == np.inf:
             return STALLED
         else:
             clock[0] = until_s
+
+
+@compiled
+def _fire(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> None:
+    """Do what the first timer stands for."""
+    kind, item = take_timer(state)
+    if kind == COMPUTED:
+        free_device(program, state, item)
+        finish(program, state, item)
+    elif kind == BEGIN:
+        begin(program, state, item)
+    else:
+        _open(program, state, paths, queues, transport, item)
 
 
 @compiled
@@ -131,6 +139,15 @@ def _open(
         opened += 1
     state.flows_left[group] = opened
     if opened == 0:
+        arrived(program, state, group)
+
+
+@compiled
+def _close(program: Program, state: State, queues: Queues, message: int) -> None:
+    close(queues, message)
+    group = program.message_group[message]
+    state.flows_left[group] -= 1
+    if state.flows_left[group] == 0:
         arrived(program, state, group)
 
 

@@ -62,10 +62,9 @@ def fat_tree(
         half += 1
     hashed = balance == "hash"
     cables = _cables(nodes, half) if hashed else _bundles(nodes, half)
-    above = np.where(cables.lower < nodes, 1.0, 1 / oversubscription) * rate_gbps * 1e9
-    never_full = (cables.lower >= nodes) & (
-        balance == "ideal" or (balance == "spread" and oversubscription == 1)
-    )
+    narrow = 1.0 if balance == "ideal" else oversubscription
+    above = np.where(cables.lower < nodes, 1.0, 1 / narrow) * rate_gbps * 1e9
+    never_full = (cables.lower >= nodes) & (balance != "hash") & (narrow == 1)
     route = _hashed(seed) if hashed else _spread
     one_way = cables.lower.size
     return Fabric(
