@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, counted, print_json, print_lines, print_table
+from testbed.cli.output import DONE, counted, note_compilation, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row
@@ -26,7 +26,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    workload: workload_options.Workload,
+    workload: workload_options.Workload = "",
+    torch: workload_options.Torch = "",
     fabrics: Fabrics = "all",
     rate_gbps: workload_options.RateGbps = None,
     nodes: workload_options.Nodes = None,
@@ -49,7 +50,10 @@ def compare(
     from testbed.design.evaluation.comparison_plot import draw_comparison
     from testbed.design.fabrics.builders import FabricOptions
 
-    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
+    note_compilation()
+    job = workload_options.chosen_job(
+        workload_options.named(workload, torch), preset, settings, device, profile, nodes, strategy
+    )
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)
@@ -60,7 +64,8 @@ def compare(
     if as_json:
         print_json(_document(job, links, rate, rows))
     else:
-        _show(title, rows)
+        batch = f", batch of {job.about['batch']:,} samples" if "batch" in job.about else ""
+        _show(title + batch, rows)
     return DONE
 
 

@@ -10,7 +10,7 @@ import typer
 
 from testbed.cli import options, workload_options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_answer
+from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, note_compilation, print_answer
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def register(app: typer.Typer) -> None:
 
 
 def optimise(
-    workload: workload_options.Workload,
+    workload: workload_options.Model = "",
+    torch: workload_options.Torch = "",
     lab_file: Lab = None,
     hosts_of: HostsOf = "",
     nodes: workload_options.Nodes = None,
@@ -83,7 +84,9 @@ def optimise(
     from testbed.design.plans.planning import Effort
     from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
+    note_compilation()
+    named = workload_options.named(workload, torch)
+    choice = WorkloadChoice(named, preset, parse_settings(settings), device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)

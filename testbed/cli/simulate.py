@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, counted, print_answer
+from testbed.cli.output import DONE, counted, note_compilation, print_answer
 from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    workload: workload_options.Workload,
+    workload: workload_options.Workload = "",
+    torch: workload_options.Torch = "",
     fabric: Fabric = "direct",
     rate_gbps: workload_options.RateGbps = None,
     nodes: workload_options.Nodes = None,
@@ -68,7 +69,10 @@ def simulate(
     from testbed.design.fabrics.builders import FabricOptions
     from testbed.design.workloads.imports.chakra_export import export_traces
 
-    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
+    note_compilation()
+    job = workload_options.chosen_job(
+        workload_options.named(workload, torch), preset, settings, device, profile, nodes, strategy
+    )
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
@@ -111,8 +115,10 @@ def _lines(document: dict[str, Any]) -> list[str]:
     full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
     sent = f"{document['payload_bytes'] / 1e9:.4g} GB sent"
     recalled = " (prices recalled, not checked)" if document["prices_recalled"] else ""
+    batch = [f"batch of {document['batch']:,} samples an iteration"] if "batch" in document else []
     return [
         f"SIMULATED {document['job']} on {where}",
+        *batch,
         f"iteration {document['iteration_ms']:.3f} ms, of it {document['compute_ms']:.3f} ms computing",
         f"{sent}, bandwidth tax {document['bandwidth_tax']:.3f}{full}",
         f"cost {document['cost_usd']:,} USD{recalled}",

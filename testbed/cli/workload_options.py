@@ -16,6 +16,17 @@ Workload = Annotated[
         help="A workload of the catalogue, an ONNX file, a task graph (.npz), or a folder of Chakra traces.",
     ),
 ]
+Model = Annotated[
+    str, typer.Argument(metavar="WORKLOAD", help="A workload of the catalogue, or an ONNX file.")
+]
+Torch = Annotated[
+    str,
+    typer.Option(
+        "--torch",
+        metavar="MODULE:FACTORY",
+        help="In place of WORKLOAD: a function that returns a torch module and its example inputs.",
+    ),
+]
 RateGbps = Annotated[
     float | None,
     typer.Option(
@@ -80,6 +91,15 @@ ReconfigurationMs = Annotated[
     float,
     typer.Option("--reconfiguration-ms", min=0, metavar="MS", help="Dark time of circuits that change."),
 ]
+
+
+def named(workload: str, torch: str) -> str:
+    """Return the name of what is asked for, of which there must be one. Raises `WorkloadError`."""
+    from testbed.errors import WorkloadError
+
+    if bool(workload) == bool(torch):
+        raise WorkloadError("name a WORKLOAD, or a torch module with --torch MODULE:FACTORY, one of both")
+    return workload or f"torch:{torch}"
 
 
 def chosen_job(

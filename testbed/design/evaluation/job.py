@@ -115,7 +115,8 @@ def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "
         if nodes or strategy or replace(choice, name="") != WorkloadChoice(""):
             what = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
-                f"{choice.name} {what}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, --set, --device and --strategy"
+                f"{choice.name} {what}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
+                "--set, --device and --strategy"
             )
         graph = read_traces(choice.name) if is_folder else read_graph(choice.name)
         return Job(Path(choice.name).stem, graph, traffic_of(graph), {"graph": choice.name})

@@ -62,10 +62,10 @@ def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
 
 
 def link_traffic(done: Execution) -> list[dict[str, Any]]:
-    """Return what each link carried that carried anything: its ends, whole packets, and the part of the time it was full.
+    """Return the links that carried anything, what they carried, and the part of the time they were full.
 
-    Ends are servers by number; those from `nodes` on are switches. A link that is there for a part of the time, on
-    circuits that move, has no `busy`.
+    A link is named by its ends, servers by number; those from `nodes` on are switches. Bytes are in whole packets. A
+    link that is there for a part of the time, on circuits that move, has no `busy`.
     """
     fabric, time_s = done.fabric, done.iteration_s
     rows = []
