@@ -35,6 +35,8 @@ from sim.models.network.engine.senders import close, connect, receive, time_out
 from sim.models.network.engine.timers import take_timer
 from sim.models.network.engine.trains import drop_train, free_link, take_event, wait
 
+__all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
+
 
 @compiled
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
@@ -106,7 +108,7 @@ def _move_trains(
         is_late = trains[item]["opened"] != connections[message]["times_opened"]
         drop_train(queues, item)
         if not is_late and receive(queues, paths, transport, item, clock[0]):
-            return message
+            return int(message)
     return -1
 
 

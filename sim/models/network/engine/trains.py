@@ -44,7 +44,7 @@ def take_event(queues: Queues) -> int:
 @compiled
 def _comes_before(events: Table, one: int, other: int) -> bool:
     at_s, other_s = events[one]["at_s"], events[other]["at_s"]
-    return at_s < other_s or (at_s == other_s and events[one]["order"] < events[other]["order"])
+    return bool(at_s < other_s or (at_s == other_s and events[one]["order"] < events[other]["order"]))
 
 
 @compiled
