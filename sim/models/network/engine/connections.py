@@ -102,7 +102,7 @@ class Queues(NamedTuple):
 
     @property
     def events_seen(self) -> int:
-        """How many events there were."""
+        """Number of events so far."""
         return int(self.number[SET])
 
 

@@ -38,7 +38,7 @@ def take_event(queues: Queues) -> int:
         events[place] = events[child]
         place = child
     events[place] = events[size]
-    return item
+    return int(item)
 
 
 @compiled

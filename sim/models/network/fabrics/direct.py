@@ -143,7 +143,7 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
             nearer = links_out[at][distance[targets[links_out[at]], target] + 1 == distance[at, target]]
             if not nearer.size:
                 raise ValueError(f"nothing connects node {source} to node {target}")
-            begin = int(mixed(np.array(at), np.array(target), np.array(seed)))
+            begin = int(mixed(np.array([at]), np.array([target]), np.array([seed]))[0])
             path.append(int(nearer[(begin + choice) % nearer.size]))
             choice //= nearer.size
             at = int(targets[path[-1]])

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
+from testbed.design.workloads.imports import chakra_tasks
 from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra_wire import Node
 from testbed.errors import WorkloadError
@@ -100,7 +101,7 @@ def _parsed(text: str, where: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What becomes of a node, or of those of all ranks of a collective: so many tasks, the last of which is its end."""
+    """Tasks of a node, or of the nodes of a collective; the last of them is its end."""
 
     places: tuple[Place, ...]
     tasks: int
@@ -155,12 +156,12 @@ class _Reader:
                 continue
             if node.kind == wire.COMPUTE and node.attributes.get(DEVICE) != -1:
                 device, time_s = _device(place, node), seconds(node)
-                yield _Part((place,), 1, partial(_compute, device=device, time_s=time_s))
+                yield _Part((place,), 1, partial(chakra_tasks.add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
                 ends, size = (place[0], self._rank(place, "comm_dst")), _number(place, node, "comm_size")
-                yield _Part((place,), 1, partial(_transfer, ends=ends, size_bytes=size))
+                yield _Part((place,), 1, partial(chakra_tasks.add_transfer, ends=ends, size_bytes=size))
             else:
-                yield _Part((place,), 1, _wait)
+                yield _Part((place,), 1, chakra_tasks.add_wait)
 
     def _messages(self) -> dict[Place, Place]:
         """Return for each node that receives the one that sends to it."""
@@ -218,7 +219,7 @@ class _Reader:
 
     def _collective(self, members: tuple[int, ...], kind: int, places: tuple[Place, ...]) -> _Part:
         if kind == wire.BARRIER:
-            return _Part(places, 1, _wait)
+            return _Part(places, 1, chakra_tasks.add_wait)
         node = self._nodes[places[0]]
         sizes = {_number(place, self._nodes[place], "comm_size") for place in places}
         if len(sizes) > 1:
@@ -227,14 +228,24 @@ class _Reader:
             )
         (size,), count = sizes, len(members)
         if kind == wire.ALL_REDUCE:
-            return _Part(places, 1, partial(_reduce, members=members, size_bytes=size, time_s=seconds(node)))
+            return _Part(
+                places,
+                1,
+                partial(chakra_tasks.add_reduce, members=members, size_bytes=size, time_s=seconds(node)),
+            )
         if kind in (wire.ALL_GATHER, wire.REDUCE_SCATTER):
             each = size if kind == wire.ALL_GATHER else -(-size // count)
-            return _Part(places, count * (count - 1) + 2, partial(_ring, members=members, size_bytes=each))
+            return _Part(
+                places,
+                count * (count - 1) + 2,
+                partial(chakra_tasks.add_ring, members=members, size_bytes=each),
+            )
         if kind == wire.ALL_TO_ALL:
             each = -(-size // count)
             return _Part(
-                places, count * (count - 1) + 2, partial(_everybody, members=members, size_bytes=each)
+                places,
+                count * (count - 1) + 2,
+                partial(chakra_tasks.add_everybody, members=members, size_bytes=each),
             )
         known = "all-reduce 0, all-gather 2, all-to-all 6, reduce-scatter 7, barrier 9"
         raise ValueError(f"{_named(places[0])} is a collective of type {kind}: known are {known}")
@@ -263,45 +274,3 @@ def _tag(node: Node) -> int:
 def _device(place: Place, node: Node) -> int:
     own = node.attributes.get(DEVICE)
     return int(own) if own is not None else 2 * place[0] + bool(node.attributes.get("is_cpu_op", False))
-
-
-def _compute(job: TaskGraphBuilder, after: list[int], *, device: int, time_s: float) -> None:
-    job.compute(device, time_s, after=after)
-
-
-def _transfer(job: TaskGraphBuilder, after: list[int], *, ends: tuple[int, int], size_bytes: int) -> None:
-    job.transfer(*ends, size_bytes, after=after)
-
-
-def _wait(job: TaskGraphBuilder, after: list[int]) -> None:
-    job.barrier(after=after)
-
-
-def _reduce(
-    job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int, time_s: float
-) -> None:
-    job.allreduce(members, size_bytes, time_s=time_s, after=after)
-
-
-def _ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int) -> None:
-    """Add rounds in which each member sends to the next what it got in the round before."""
-    count = len(members)
-    got = [job.barrier(after=after)] * count
-    for _ in range(count - 1):
-        sent = [
-            job.transfer(member, members[(place + 1) % count], size_bytes, after=[got[place]])
-            for place, member in enumerate(members)
-        ]
-        got = sent[-1:] + sent[:-1]
-    job.barrier(after=sorted(set(got)))
-
-
-def _everybody(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int) -> None:
-    begin = job.barrier(after=after)
-    sent = [
-        job.transfer(one, other, size_bytes, after=[begin])
-        for one in members
-        for other in members
-        if one != other
-    ]
-    job.barrier(after=sent or [begin])

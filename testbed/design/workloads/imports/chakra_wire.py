@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 Value = int | float | str
 
@@ -102,14 +103,14 @@ def _node(message: bytes) -> Node:
 
 def _attribute(message: bytes) -> dict[str, Value]:
     """Return the name and the value of an attribute; nothing for a list."""
-    name, found = "", None
+    name, found = "", cast("Value | None", None)
     for place, value in _fields(message):
         if place == _ATTRIBUTE_NAME:
             name = _text(value)
         elif place in _INTEGERS:
             found = _integer(value)
-            if place in (_INT32, _INT64) and found >= 1 << 63:
-                found -= 1 << 64
+            if place in (_INT32, _INT64):
+                found -= (found >> 63) << 64
         elif place == _DOUBLE:
             found = struct.unpack("<d", _raw(value))[0]
         elif place == _FLOAT:

@@ -68,7 +68,8 @@ def test_a_message_that_met_a_queue_starves_behind_one_that_did_not():
     done = simulate_packets(job.build(), fabric)
     fair = simulate(job.build(), fabric)
     assert done.end_s[free] < 0.8 * fair.end_s[free]
-    assert done.end_s[marked] > 1.1 * fair.end_s[marked]
+    assert fair.end_s[marked] == fair.end_s[free]
+    assert done.end_s[free] < 0.8 * done.end_s[marked]
 
 
 def test_a_ring_request_that_waits_too_long_is_sent_again_and_begins_with_one_packet():
@@ -103,7 +104,8 @@ def test_every_packet_is_carried_once_by_each_link_of_its_path(train):
 
 def test_a_seed_draws_paths_and_the_same_one_the_same():
     job = TaskGraphBuilder(16)
-    job.allreduce(tuple(range(16)), 16 * 400 * 8936)
+    for source in range(4):
+        job.transfer(source, 15 - source, 400 * 8936)
     fabric = fat_tree(16, 100, balance="hash")
     times = [simulate_packets(job.build(), fabric, seed=seed).iteration_s for seed in (1, 1, 2, 3)]
     assert times[0] == times[1]
