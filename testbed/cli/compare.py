@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, counted, note_compilation, print_json, print_lines, print_table
+from testbed.cli.output import DONE, counted, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row
@@ -50,10 +50,8 @@ def compare(
     from testbed.design.evaluation.comparison_plot import draw_comparison
     from testbed.design.fabrics.builders import FabricOptions
 
-    note_compilation()
-    job = workload_options.chosen_job(
-        workload_options.named(workload, torch), preset, settings, device, profile, nodes, strategy
-    )
+    named = (workload, torch, preset, settings, device, profile)
+    job = workload_options.chosen_job(*named, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)

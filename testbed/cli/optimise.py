@@ -10,7 +10,7 @@ import typer
 
 from testbed.cli import options, workload_options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, note_compilation, print_answer
+from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_answer
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
@@ -82,11 +82,8 @@ def optimise(
     """Find a strategy and a topology for a workload, and write them down as a plan."""
     from testbed.design.plans.file import check_writable, plan_json, write_plan
     from testbed.design.plans.planning import Effort
-    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    note_compilation()
-    named = workload_options.named(workload, torch)
-    choice = WorkloadChoice(named, preset, parse_settings(settings), device, profile)
+    choice = workload_options.chosen(workload, torch, preset, settings, device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)

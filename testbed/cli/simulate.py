@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, counted, note_compilation, print_answer
+from testbed.cli.output import DONE, counted, print_answer
 from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
@@ -65,29 +65,32 @@ def simulate(
     as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
-    from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on, write_trace
+    from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
     from testbed.design.fabrics.builders import FabricOptions
-    from testbed.design.workloads.imports.chakra_export import export_traces
 
-    note_compilation()
-    job = workload_options.chosen_job(
-        workload_options.named(workload, torch), preset, settings, device, profile, nodes, strategy
-    )
+    named = (workload, torch, preset, settings, device, profile)
+    job = workload_options.chosen_job(*named, nodes, strategy)
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
-    if trace:
-        write_trace(done, trace)
-    if export_chakra:
-        export_traces(job.graph, export_chakra, job.name)
+    _write(job, done, trace, export_chakra)
     _draw(job, done, fabric, timeline, heat_map)
-    document = _document(job, chosen, links, rate) | figures(chosen, done)
-    document["links"] = link_traffic(done) if as_json else []
+    document = _document(job, chosen, links, rate) | figures(chosen, done) | {"links": link_traffic(done)}
     print_answer(document, _lines(document), as_json=as_json)
     return DONE
+
+
+def _write(job: Job, done: Execution, trace: Path | None, chakra: Path | None) -> None:
+    from testbed.design.evaluation.simulation import write_trace
+    from testbed.design.workloads.imports.chakra_export import export_traces
+
+    if trace:
+        write_trace(done, trace)
+    if chakra:
+        export_traces(job.graph, chakra, job.name)
 
 
 def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli.output import note_compilation
+
 if TYPE_CHECKING:
     from testbed.design.evaluation.job import Job
+    from testbed.design.workloads.choice import WorkloadChoice
 
 Workload = Annotated[
     str,
@@ -102,8 +105,20 @@ def named(workload: str, torch: str) -> str:
     return workload or f"torch:{torch}"
 
 
+def chosen(
+    workload: str, torch: str, preset: str, settings: list[str] | None, device: str, profile: str
+) -> WorkloadChoice:
+    """Return what the options name. Raises `WorkloadError`. What follows simulates: it says so if it compiles first."""
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
+
+    choice = WorkloadChoice(named(workload, torch), preset, parse_settings(settings), device, profile)
+    note_compilation()
+    return choice
+
+
 def chosen_job(
     workload: str,
+    torch: str,
     preset: str,
     settings: list[str] | None,
     device: str,
@@ -113,7 +128,5 @@ def chosen_job(
 ) -> Job:
     """Return the job that the options name. Raises what `open_job` raises, and `WorkloadError` for settings."""
     from testbed.design.evaluation.job import open_job
-    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
-    return open_job(choice, nodes, strategy)
+    return open_job(chosen(workload, torch, preset, settings, device, profile), nodes, strategy)

@@ -18,7 +18,10 @@ def beside_fat_tree(problem: Problem, strategy: Strategy, planned_s: float) -> t
     """Return a sentence on the Fat-tree of equal cost, with the same strategy; nothing for a single server."""
     if problem.nodes == 1:
         return ()
-    rate_gbps = equal_cost_fat_tree_gbps(problem.nodes, problem.degree, problem.rate_gbps)
+    try:
+        rate_gbps = equal_cost_fat_tree_gbps(problem.nodes, problem.degree, problem.rate_gbps)
+    except ValueError:
+        return ("No Fat-tree costs as little (prices recalled): there is none to compare with.",)
     done = simulate(
         iteration(problem.workload, strategy, problem.cluster),
         fat_tree(problem.nodes, rate_gbps),

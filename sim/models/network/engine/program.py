@@ -170,10 +170,7 @@ class Neighbours(NamedTuple):
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
     """Return the state with nothing done yet, tasks without predecessors ready, and room for `trace_rows`."""
-    tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
-    chains, groups, messages = program.chain_task.size, program.group_chain.size, program.message_bytes.size
-    timers = tasks + groups + 1
-    number, ready = _ready_tasks(program)
+    (number, ready), (tasks, devices, chains, groups, messages) = _ready_tasks(program), _sizes(program)
     return State(
         clock=np.zeros(1),
         rounding=np.array([rounding], dtype=np.float64),
@@ -204,13 +201,20 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
         link_rate=np.zeros(links),
         dirty=integers(links),
         dirty_mark=integers(links),
-        timer_s=np.zeros(timers),
-        timer_order=integers(timers),
-        timer_kind=integers(timers),
-        timer_item=integers(timers),
+        timer_s=np.zeros(tasks + groups + 1),
+        timer_order=integers(tasks + groups + 1),
+        timer_kind=integers(tasks + groups + 1),
+        timer_item=integers(tasks + groups + 1),
         flow_rows=np.zeros((trace_rows, 4)),
         rate_rows=np.zeros((trace_rows, 3)),
     )
+
+
+def _sizes(program: Program) -> tuple[int, int, int, int, int]:
+    """Return how many tasks, devices, chains, groups and messages there are."""
+    devices = 1 + int(program.task_device.max(initial=-1))
+    of_network = program.chain_task.size, program.group_chain.size, program.message_bytes.size
+    return program.task_s.size, devices, *of_network
 
 
 def _ready_tasks(program: Program) -> tuple[Integers, Integers]:

@@ -75,8 +75,22 @@ def simulate_packets(
     if dead.any():
         raise Stalled(f"link {paths.links[np.argmax(dead)]} is on a path and has no capacity")
     queues = _queues(graph, fabric, lowered, latency)
-    group = int(np.diff(program.message_first).max(initial=0))
-    transport = Transport(
+    transport = _transport(lowered, fabric, latency, train, seed)
+    state = fresh_state(program, fabric.links)
+    while (why := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
+        queues = with_more_trains(queues)
+    if why == loop.STALLED:
+        raise Stalled(
+            f"at {state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is our mistake"
+        )
+    return Execution(
+        graph, fabric, lowered, state.begin_s, state.end_s, state.link_bytes, queues.events_seen, trace=None
+    )
+
+
+def _transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, seed: int) -> Transport:
+    group = int(np.diff(lowered.program.message_first).max(initial=0))
+    return Transport(
         packet_bytes=latency.packet_bytes,
         link_s=latency.link_s,
         relay_s=latency.relay_s * fabric.hosts_forward,
@@ -88,16 +102,6 @@ def simulate_packets(
         train=train,
         spare=group + int(SLOW_START_UNTIL) // train + 2,
         seed=seed,
-    )
-    state = fresh_state(program, fabric.links)
-    while (why := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
-        queues = with_more_trains(queues)
-    if why == loop.STALLED:
-        raise Stalled(
-            f"at {state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is our mistake"
-        )
-    return Execution(
-        graph, fabric, lowered, state.begin_s, state.end_s, state.link_bytes, queues.events_seen, trace=None
     )
 
 

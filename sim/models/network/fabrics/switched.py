@@ -57,16 +57,13 @@ def fat_tree(
     check_sizes(nodes, rate_gbps)
     if not 1 <= oversubscription < float("inf"):
         raise ValueError(f"oversubscription is {oversubscription}: it is 1 (full bisection) or more")
-    half = 1
-    while 2 * half**3 < nodes:
-        half += 1
+    half = _half(nodes)
     hashed = balance == "hash"
     cables = _cables(nodes, half) if hashed else _bundles(nodes, half)
     narrow = 1.0 if balance == "ideal" else oversubscription
     above = np.where(cables.lower < nodes, 1.0, 1 / narrow) * rate_gbps * 1e9
     never_full = (cables.lower >= nodes) & (balance != "hash") & (narrow == 1)
-    route = _hashed(seed) if hashed else _spread
-    one_way = cables.lower.size
+    route, one_way = _hashed(seed) if hashed else _spread, cables.lower.size
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
         nodes=nodes,
@@ -80,6 +77,13 @@ def fat_tree(
         cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
         alternatives=(half**2, _router(nodes, half, one_way, _chosen)) if hashed else None,
     )
+
+
+def _half(nodes: int) -> int:
+    half = 1
+    while 2 * half**3 < nodes:
+        half += 1
+    return half
 
 
 class Cables(NamedTuple):
