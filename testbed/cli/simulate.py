@@ -33,6 +33,7 @@ ExportChakra = Annotated[
 ]
 
 DIRECT_DEGREE = 4
+"""At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +71,6 @@ def simulate(
 
     named = (workload, torch, preset, settings, device, profile)
     job = workload_options.chosen_job(*named, nodes, strategy)
-    # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
