@@ -25,7 +25,7 @@ from sim.models.network.fabrics import (
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.fabric_list import HASH, IDEAL, ROUTINGS, SPREAD
+from testbed.design.fabrics.routings import HASH, IDEAL, ROUTINGS, SPREAD
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand, demand_of

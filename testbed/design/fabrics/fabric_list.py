@@ -51,18 +51,6 @@ ENTRIES = (
     FabricEntry("circuits-forwarding", "circuits_forwarding"),
 )
 
-IDEAL, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
-"""How messages choose among paths.
-
-| routing | Fat-trees | direct connect and expander |
-|---|---|---|
-| `ideal` | links above the edge are never full | the paths of the design, which load links evenly |
-| `spread` | over all up-links alike, packet by packet | in four parts over shortest paths |
-| `hash` | a path for each message by a hash, packets in queues | the same, of the shortest paths |
-
-Without the option Fat-trees spread, and direct connect takes the paths of the design.
-"""
-
 FABRICS = tuple(entry.name for entry in ENTRIES)
 SWITCHED = frozenset(entry.name for entry in ENTRIES if entry.is_switched)
 
