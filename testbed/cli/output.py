@@ -121,13 +121,9 @@ def report_error(error: Exception, *, as_json: bool) -> None:
 
 def note_compilation() -> None:
     """Say on standard error that the simulator is compiled first, where it has not been on this machine."""
-    from lightbed.compiled import AVAILABLE, is_kept
+    from testbed.design.evaluation.compilation import is_compiled
 
-    if not AVAILABLE:
-        return
-    from sim.models.network.engine import loop
-
-    if not is_kept(loop.run):
+    if not is_compiled():
         print(
             "compiling the simulator for this machine, once: about half a minute", file=sys.stderr, flush=True
         )
