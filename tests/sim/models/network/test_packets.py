@@ -58,7 +58,7 @@ def test_a_request_waits_behind_packets():
     )
 
 
-def test_a_message_that_met_a_queue_starves_behind_one_that_did_not():
+def test_a_message_that_waits_in_a_switch_leaves_its_hosts_queue_to_another():
     """Nodes 1 and 2 fill the link to node 0; what node 1 sends to node 3 besides has its host's queue for itself."""
     job = TaskGraphBuilder(4)
     marked = job.transfer(1, 0, 8000 * 8936)
