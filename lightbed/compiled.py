@@ -66,6 +66,13 @@ def _kept(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]
     return made
 
 
+def is_kept(function: Any) -> bool:
+    """Return True if a translation of a compiled function is on disk; also where numba cannot tell."""
+    file: Any = getattr(getattr(function, "_cache", None), "_cache_file", None)
+    load = getattr(file, "_load_index", None)
+    return load is None or bool(load())
+
+
 @cache
 def _stamp(source: Path) -> Stamp:
     """Return when a module, or each module of a folder, was written, and how long it is."""

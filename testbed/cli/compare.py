@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    workload: workload_options.Workload,
+    workload: workload_options.Workload = "",
+    torch: workload_options.Torch = "",
     fabrics: Fabrics = "all",
     rate_gbps: workload_options.RateGbps = None,
     nodes: workload_options.Nodes = None,
@@ -40,6 +41,7 @@ def compare(
     oversubscription: workload_options.Oversubscription = 2.0,
     reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
     fluid: workload_options.Fluid = None,
+    routing: workload_options.Routing = "",
     seed: workload_options.Seed = 0,
     plot: PlotFile = None,
     as_json: options.AsJson = False,
@@ -49,9 +51,10 @@ def compare(
     from testbed.design.evaluation.comparison_plot import draw_comparison
     from testbed.design.fabrics.builders import FabricOptions
 
-    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
+    named = (workload, torch, preset, settings, device, profile)
+    job = workload_options.chosen_job(*named, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
-    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)
     each = f"{counted(links, 'link')} of {rate:g} Gbit/s each"
     title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
@@ -60,7 +63,8 @@ def compare(
     if as_json:
         print_json(_document(job, links, rate, rows))
     else:
-        _show(title, rows)
+        batch = f", batch of {job.about['batch']:,} samples" if "batch" in job.about else ""
+        _show(title + batch, rows)
     return DONE
 
 

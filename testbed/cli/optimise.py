@@ -58,7 +58,8 @@ def register(app: typer.Typer) -> None:
 
 
 def optimise(
-    workload: workload_options.Workload,
+    workload: workload_options.Model = "",
+    torch: workload_options.Torch = "",
     lab_file: Lab = None,
     hosts_of: HostsOf = "",
     nodes: workload_options.Nodes = None,
@@ -82,9 +83,8 @@ def optimise(
     """Find a strategy and a topology for a workload, and write them down as a plan."""
     from testbed.design.plans.file import check_writable, plan_json, write_plan
     from testbed.design.plans.planning import Effort
-    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
+    choice = workload_options.chosen(workload, torch, preset, settings, device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)

@@ -122,6 +122,16 @@ def report_error(error: Exception, *, as_json: bool) -> None:
         print(f"error: {described['message']}", file=sys.stderr)
 
 
+def note_compilation() -> None:
+    """Say on standard error that the simulator is compiled first, where it has not been on this machine."""
+    from testbed.design.evaluation.compilation import is_compiled
+
+    if not is_compiled():
+        print(
+            "compiling the simulator for this machine, once: about half a minute", file=sys.stderr, flush=True
+        )
+
+
 @dataclass
 class PlainNarrator:
     """Progress as plain lines, for logs and pipes. Of steps that say the same, the first and the last get a line."""

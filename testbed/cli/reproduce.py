@@ -51,7 +51,7 @@ def reproduce(
         for wanted in figures:
             narrator.phase(f"figure {wanted.number}: {wanted.title}")
             table = wanted.make(setup.QUICK if quick else setup.PAPER, narrator.tick)
-            documents.append(_write(wanted, table, folder, plot, narrator))
+            documents.append(_write(wanted, table, folder, plot, narrator, quick=quick))
     if as_json:
         print_json({"paper": paper, "quick": quick, "figures": documents})
         return DONE
@@ -70,10 +70,10 @@ def _figure(package: Any, number: int) -> Figure[Any]:
 
 
 def _write(
-    wanted: Figure[Any], table: Table, folder: Path, ending: str, narrator: Narrator
+    wanted: Figure[Any], table: Table, folder: Path, ending: str, narrator: Narrator, *, quick: bool
 ) -> dict[str, Any]:
     """Return the files of a figure, and the document of it."""
-    from testbed.design.reproductions.comparison import HEADER
+    from testbed.design.reproductions.comparison import HEADER, of_small_sizes
     from testbed.design.reproductions.drawing import draw
     from testbed.design.reproductions.page import page
 
@@ -81,7 +81,9 @@ def _write(
     (folder / f"{name}.csv").write_text(table.csv, encoding="utf-8")
     plot = draw(wanted.draw(table), folder / f"{name}.{ending}")
     comparisons = wanted.compare(table)
-    (folder / f"{name}.md").write_text(page(wanted, table, plot.name), encoding="utf-8")
+    if quick:
+        comparisons = of_small_sizes(comparisons)
+    (folder / f"{name}.md").write_text(page(wanted, table, plot.name, quick=quick), encoding="utf-8")
     narrator.note(f"{folder / name}.csv, .{ending}, .md")
     return {
         "figure": wanted.number,

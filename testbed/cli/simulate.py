@@ -28,7 +28,13 @@ HeatMap = Annotated[
     Path | None, typer.Option("--heat-map", metavar="FILE", help="Draw who sends how much to whom.")
 ]
 
+ExportChakra = Annotated[
+    Path | None,
+    typer.Option("--export-chakra", metavar="DIR", help="Write the job as Chakra traces, a file a server."),
+]
+
 DIRECT_DEGREE = 4
+"""At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +43,8 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    workload: workload_options.Workload,
+    workload: workload_options.Workload = "",
+    torch: workload_options.Torch = "",
     fabric: Fabric = "direct",
     rate_gbps: workload_options.RateGbps = None,
     nodes: workload_options.Nodes = None,
@@ -51,29 +58,40 @@ def simulate(
     oversubscription: workload_options.Oversubscription = 2.0,
     reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
     fluid: workload_options.Fluid = None,
+    routing: workload_options.Routing = "",
     seed: workload_options.Seed = 0,
     trace: Trace = None,
     timeline: Timeline = None,
     heat_map: HeatMap = None,
+    export_chakra: ExportChakra = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
-    from testbed.design.evaluation.simulation import figures, simulate_on, write_trace
+    from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
     from testbed.design.fabrics.builders import FabricOptions
 
-    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
-    # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
+    named = (workload, torch, preset, settings, device, profile)
+    job = workload_options.chosen_job(*named, nodes, strategy)
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
-    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
-    if trace:
-        write_trace(done, trace)
+    _write(job, done, trace, export_chakra)
     _draw(job, done, fabric, timeline, heat_map)
-    document = _document(job, chosen, links, rate) | figures(chosen, done)
+    document = _document(job, chosen, links, rate) | figures(chosen, done) | {"links": link_traffic(done)}
     print_answer(document, _lines(document), as_json=as_json)
     return DONE
+
+
+def _write(job: Job, done: Execution, trace: Path | None, chakra: Path | None) -> None:
+    from testbed.design.evaluation.simulation import write_trace
+    from testbed.design.workloads.imports.chakra_export import export_traces
+
+    if trace:
+        write_trace(done, trace)
+    if chakra:
+        export_traces(job.graph, chakra, job.name)
 
 
 def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:
@@ -105,8 +123,10 @@ def _lines(document: dict[str, Any]) -> list[str]:
     sent = f"{document['payload_bytes'] / 1e9:.4g} GB sent"
     found = ["the plan has no routes: they were found now"] if document.get("routes") == "found" else []
     recalled = " (prices recalled, not checked)" if document["prices_recalled"] else ""
+    batch = [f"batch of {document['batch']:,} samples an iteration"] if "batch" in document else []
     return [
         f"SIMULATED {document['job']} on {where}",
+        *batch,
         f"iteration {document['iteration_ms']:.3f} ms, of it {document['compute_ms']:.3f} ms computing",
         f"{sent}, bandwidth tax {document['bandwidth_tax']:.3f}{full}",
         f"cost {document['cost_usd']:,} USD{recalled}",

@@ -6,13 +6,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli.output import note_compilation
+
 if TYPE_CHECKING:
     from testbed.design.evaluation.job import Job
+    from testbed.design.workloads.choice import WorkloadChoice
 
 Workload = Annotated[
     str,
     typer.Argument(
-        metavar="WORKLOAD", help="A workload of the catalogue, an ONNX file, or a task graph (.npz)."
+        metavar="WORKLOAD",
+        help="A workload of the catalogue, an ONNX file, a task graph (.npz), or a folder of Chakra traces.",
+    ),
+]
+Model = Annotated[
+    str, typer.Argument(metavar="WORKLOAD", help="A workload of the catalogue, or an ONNX file.")
+]
+Torch = Annotated[
+    str,
+    typer.Option(
+        "--torch",
+        metavar="MODULE:FACTORY",
+        help="In place of WORKLOAD: a function that returns a torch module and its example inputs.",
     ),
 ]
 RateGbps = Annotated[
@@ -67,14 +82,43 @@ Fluid = Annotated[
 Oversubscription = Annotated[
     float, typer.Option("--oversubscription", min=1, metavar="X", help="Of fabric oversub.")
 ]
+Routing = Annotated[
+    str,
+    typer.Option(
+        "--routing",
+        metavar="NAME",
+        help="Of messages: ideal, spread, hash (a path each, packets in queues; --seed draws); default the fabric's.",
+    ),
+]
 ReconfigurationMs = Annotated[
     float,
     typer.Option("--reconfiguration-ms", min=0, metavar="MS", help="Dark time of circuits that change."),
 ]
 
 
+def named(workload: str, torch: str) -> str:
+    """Return the name of what is asked for, of which there must be one. Raises `WorkloadError`."""
+    from testbed.errors import WorkloadError
+
+    if bool(workload) == bool(torch):
+        raise WorkloadError("name a WORKLOAD, or a torch module with --torch MODULE:FACTORY, one of both")
+    return workload or f"torch:{torch}"
+
+
+def chosen(
+    workload: str, torch: str, preset: str, settings: list[str] | None, device: str, profile: str
+) -> WorkloadChoice:
+    """Return what the options name. Raises `WorkloadError`. What follows simulates: it says so if it compiles first."""
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
+
+    choice = WorkloadChoice(named(workload, torch), preset, parse_settings(settings), device, profile)
+    note_compilation()
+    return choice
+
+
 def chosen_job(
     workload: str,
+    torch: str,
     preset: str,
     settings: list[str] | None,
     device: str,
@@ -84,7 +128,5 @@ def chosen_job(
 ) -> Job:
     """Return the job that the options name. Raises what `open_job` raises, and `WorkloadError` for settings."""
     from testbed.design.evaluation.job import open_job
-    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
-    return open_job(choice, nodes, strategy)
+    return open_job(chosen(workload, torch, preset, settings, device, profile), nodes, strategy)

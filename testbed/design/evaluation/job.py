@@ -19,6 +19,7 @@ from testbed.design.plans.file import Plan, read_plan
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
+from testbed.design.workloads.imports.chakra import is_trace_folder, read_traces
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.iteration.traffic_model import Traffic, traffic_of
@@ -119,19 +120,17 @@ def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "
     Of a plan, whatever the choice does not say is as it was planned for; another size of the job is refused.
     Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
     """
-    if choice.name.endswith(GRAPH_SUFFIX):
+    is_folder = is_trace_folder(choice.name)
+    if is_folder or choice.name.endswith(GRAPH_SUFFIX):
         if nodes or strategy or replace(choice, name="") != WorkloadChoice(""):
-            what = "is a task graph: its servers, sizes and strategy are fixed"
+            what = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
-                f"{choice.name} {what}; leave out --nodes, --preset, --set, --device and --strategy"
+                f"{choice.name} {what}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
+                "--set, --device and --strategy"
             )
-        return _graph_job(choice.name)
+        graph = read_traces(choice.name) if is_folder else read_graph(choice.name)
+        return Job(Path(choice.name).stem, graph, traffic_of(graph), {"graph": choice.name})
     return _workload_job(choice, nodes, strategy or "default")
-
-
-def _graph_job(path: str) -> Job:
-    graph = read_graph(path)
-    return Job(Path(path).stem, graph, traffic_of(graph), {"graph": path})
 
 
 def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:

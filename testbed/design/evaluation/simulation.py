@@ -17,6 +17,7 @@ __all__ = [
     "TaskGraph",
     "draw_timeline",
     "figures",
+    "link_traffic",
     "read_graph",
     "simulate_on",
     "write_trace",
@@ -53,11 +54,27 @@ def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
         "payload_bytes": done.payload_bytes,
         "wire_bytes": done.wire_bytes,
         "busiest_link": _busiest_link(chosen, done),
-        "links": fabric.links,
+        "link_count": fabric.links,
         "tasks": graph.tasks,
         "cost_usd": round(fabric.cost.total_usd),
         "prices_recalled": fabric.cost.recalled,
     }
+
+
+def link_traffic(done: Execution) -> list[dict[str, Any]]:
+    """Return the links that carried anything, what they carried, and the part of the time they were full.
+
+    A link is named by its ends, servers by number; those from `nodes` on are switches. Bytes are in whole packets. A
+    link that is there for a part of the time, on circuits that move, has no `busy`.
+    """
+    fabric, time_s = done.fabric, done.iteration_s
+    rows = []
+    for link in np.flatnonzero(done.link_bytes).tolist():
+        carried, bits_per_s = int(done.link_bytes[link]), float(fabric.capacity_bps[link])
+        busy = carried * 8 / bits_per_s / time_s if bits_per_s else None
+        ends = f"{fabric.sources[link]}-{fabric.targets[link]}"
+        rows.append({"link": ends, "bytes": carried, "busy": busy})
+    return rows
 
 
 def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sim.models.network.allreduce import Algorithm, Chain, ring
 from sim.models.network.allreduce.fluid import fluid, position_strides
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.packets import simulate_packets
 from sim.models.network.fabrics import (
     Fabric,
     circulant,
@@ -19,16 +21,21 @@ from sim.models.network.fabrics import (
     fat_tree,
     ideal_switch,
     routed,
+    shortest_paths,
 )
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
+from testbed.design.fabrics.routings import HASH, IDEAL, ROUTINGS, SPREAD
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.topology.strides import directed_strides
+
+SPREAD_PARTS = 4
+"""A message on direct connect is divided into so many parts by `spread`."""
 
 RANKED_ROUNDING = 0.01
 """Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
@@ -39,7 +46,8 @@ class ChosenFabric:
     """A fabric, and how jobs run on it. `host_gbps` is what a host can send altogether.
 
     `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end `rounding` of
-    their duration late, see `simulate`; circuits that move take no notice of it.
+    their duration late, see `simulate`; circuits that move take no notice of it. `routing` is one of `ROUTINGS`, or
+    empty for the fabric's own; `seed` draws the paths of `hash`.
     """
 
     name: str
@@ -49,6 +57,8 @@ class ChosenFabric:
     topology: Topology | None = None
     circuits: CircuitSwitch | None = None
     rounding: float = 0.0
+    routing: str = ""
+    seed: int = 0
 
     def as_fluid(self) -> ChosenFabric:
         """Return the same with all rounds of a ring flowing as one.
@@ -62,7 +72,15 @@ class ChosenFabric:
         return replace(self.as_fluid(), rounding=RANKED_ROUNDING)
 
     def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
-        """Run one iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes."""
+        """Run one iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes, and a trace of packets."""
+        if self.routing == HASH:
+            if trace:
+                raise ValueError(
+                    "packets are counted, not traced: leave out --trace and --timeline, or take --routing spread"
+                )
+            return simulate_packets(
+                graph, self.fabric, latency=latency, allreduce=self.allreduce, seed=self.seed
+            )
         if self.circuits is not None:
             return simulate_circuits(
                 graph, self.circuits, latency=latency, allreduce=self.allreduce, trace=trace
@@ -74,6 +92,7 @@ class ChosenFabric:
             allreduce=self.allreduce,
             trace=trace,
             rounding=self.rounding,
+            parts=SPREAD_PARTS if self.routing == SPREAD and self.fabric.hosts_forward else 1,
         )
 
 
@@ -89,6 +108,7 @@ class FabricOptions:
     reconfiguration_s: float = 10e-3
     seed: int = 0
     fluid: bool | None = None
+    routing: str = ""
 
 
 DEFAULT_OPTIONS = FabricOptions()
@@ -136,8 +156,32 @@ def oversubscribed_fat_tree(asked: FabricRequest) -> ChosenFabric:
 
 
 def _fat_tree(asked: FabricRequest, oversubscription: float) -> ChosenFabric:
-    fabric = fat_tree(asked.nodes, asked.host_gbps, oversubscription=oversubscription)
+    balance: Literal["spread", "hash", "ideal"] = "spread"
+    if asked.options.routing == HASH:
+        balance = "hash"
+    elif asked.options.routing == IDEAL:
+        balance = "ideal"
+    fabric = fat_tree(asked.nodes, asked.host_gbps, oversubscription=oversubscription, balance=balance)
     return ChosenFabric(asked.name, fabric, asked.host_gbps, ring)
+
+
+def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+    """Return a fabric whose messages take the paths that are asked for.
+
+    Raises `ValueError` for an unknown routing, and one of circuits that move: their paths change with them.
+    """
+    if not options.routing:
+        return chosen
+    if options.routing not in ROUTINGS:
+        raise ValueError(f"--routing {options.routing} is not known: choose {', '.join(ROUTINGS)}")
+    if chosen.circuits is not None:
+        raise ValueError("circuits that move have no routing to choose: leave out --routing")
+    fabric = chosen.fabric
+    if fabric.hosts_forward and options.routing != IDEAL:
+        alternatives = shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
+        router = alternatives[1] if options.routing == SPREAD else fabric.router
+        fabric = replace(fabric, alternatives=alternatives, router=router)
+    return replace(chosen, fabric=fabric, routing=options.routing, seed=options.seed)
 
 
 def direct(asked: FabricRequest) -> ChosenFabric:

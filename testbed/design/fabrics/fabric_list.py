@@ -72,7 +72,7 @@ def build_fabric(asked: FabricRequest) -> ChosenFabric:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     build: Callable[[FabricRequest], ChosenFabric] = getattr(builders, entry.builder)
     try:
-        return build(asked)
+        return builders.with_routing(build(asked), asked.options)
     except ValueError as error:
         size = f"{asked.nodes} nodes, degree {asked.degree}"
         raise TopologyError(f"no fabric {name!r} of {size}: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Source = Literal["S", "C", "mem"]
@@ -32,6 +32,7 @@ class Comparison:
     ours: float
     note: str = ""
     unit: str = ""
+    comparable: bool = True
 
     @property
     def difference(self) -> str:
@@ -41,6 +42,8 @@ class Comparison:
         '-1.0 %'
         """
         value = self.published.value
+        if not self.comparable:
+            return "not comparable"
         return f"{100 * (self.ours / value - 1):+.1f} %" if value else "—"
 
     @property
@@ -49,6 +52,15 @@ class Comparison:
         source = f" [{self.published.source}]" if self.published.source else ""
         ours = f"{self.ours:.4g}{self.unit}"
         return self.quantity, self.published.told + source, ours, self.difference, self.note
+
+
+def of_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Return the lines with a mark: sizes are not the paper's, so that numbers are not to be compared with its."""
+    return tuple(replace(line, comparable=False, note=_marked(line.note)) for line in comparisons)
+
+
+def _marked(note: str) -> str:
+    return "small sizes" + (f"; {note}" if note else "")
 
 
 HEADER = ("quantity", "published", "ours", "difference", "note")

@@ -22,6 +22,7 @@ from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, simula
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import reasons
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
+from testbed.design.search.switches import beside_fat_tree
 from testbed.design.topology.distance import mean_hops
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.model import Workload
@@ -223,7 +224,11 @@ def _conclude(
             ideal_switch_s=ideal_s,
             bound=least_iteration(problem),
         ),
-        why=(*reasons(problem, wired, ideal_s), *_cut_short(stop, steps, budget)),
+        why=(
+            *reasons(problem, wired, ideal_s),
+            *beside_fat_tree(problem, chosen.strategy, chosen.simulated_s),
+            *_cut_short(stop, steps, budget),
+        ),
         ranking=ranking,
         wirings=wired,
         steps=steps,

@@ -14,6 +14,8 @@ from testbed.design.workloads.roofline import DEVICES, Cluster
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
+TORCH = "torch:"
+"""What the name of a torch module begins with; `MODULE:FACTORY` follows."""
 DEFAULT_DEVICE = "a100"
 
 
@@ -21,7 +23,7 @@ DEFAULT_DEVICE = "a100"
 class WorkloadChoice:
     """Enough to build the workload again. Settings are texts, as on a command line; empty texts are defaults.
 
-    `name` may be an ONNX file. `profile` is a file of measured computing times.
+    `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times.
     """
 
     name: str
@@ -42,8 +44,8 @@ class WorkloadChoice:
 
     @property
     def is_file(self) -> bool:
-        """True if the model is in a file."""
-        return self.name.endswith(FILE_SUFFIXES)
+        """True if the model is in a file, or in a module of Python."""
+        return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
 
     def workload(self, nodes: int) -> Workload:
         """Return the workload on so many servers. Raises `WorkloadError`, `OSError`."""
@@ -60,8 +62,9 @@ class WorkloadChoice:
         return Cluster(nodes, DEVICES[device], self._devices_per_server(), profile=profile)
 
     def _from_file(self, nodes: int) -> Workload:
-        """Return an ONNX model: settings are the batch, and sizes of the dimensions that the file leaves open."""
+        """Return a model of one's own: settings are the batch, and sizes of what an ONNX file leaves open."""
         from testbed.design.workloads.imports import import_onnx
+        from testbed.design.workloads.imports.torch_factory import import_factory
 
         if self.preset:
             raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
@@ -69,6 +72,12 @@ class WorkloadChoice:
         each, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
         batch = sizes.pop("batch", 0) or each * devices * nodes
         training = bool(sizes.pop("training", 1))
+        if self.name.startswith(TORCH):
+            if sizes:
+                raise WorkloadError(
+                    f"--set {next(iter(sizes))}: a torch module has batch sizes and training alone"
+                )
+            return import_factory(self.name.removeprefix(TORCH), batch=batch, training=training).workload
         return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
 
     def _sizes(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from sim.models.network.engine.program import (
     DIRTY,
     DONE,
     FLOWS,
+    IDLE,
     READY_IN,
     READY_OUT,
     TIMERS,
@@ -60,7 +61,7 @@ def run(
             return FULL
         while number[READY_OUT] < number[READY_IN]:
             number[READY_OUT] += 1
-            _start(program, state, ready[number[READY_OUT] - 1])
+            start(program, state, ready[number[READY_OUT] - 1])
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
             _fire(program, routes, state, near, kind, item)
@@ -73,6 +74,9 @@ def run(
                 note_rates(routes, state)
             flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
         when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
+        if number[IDLE] and when_s > clock[0] + TICK_S:
+            occupy_devices(program, state)
+            continue
         if when_s == np.inf:
             return STALLED
         if when_s > until_s:
@@ -85,21 +89,56 @@ def run(
 
 
 @compiled
-def _start(program: Program, state: State, task: int) -> None:
-    """Start a task whose predecessors have ended: on its device, or on its way."""
+def start(program: Program, state: State, task: int) -> None:
+    """Start a task whose predecessors have ended: it waits for its device, or is on its way."""
     device = program.task_device[task]
-    if device >= 0:
-        if state.device_task[device] < 0:
-            _compute(program, state, task)
-        elif state.device_last[device] < 0:
-            state.queued_next[state.device_task[device]] = task
-            state.device_last[device] = task
-        else:
-            state.queued_next[state.device_last[device]] = task
-            state.device_last[device] = task
+    if device < 0:
+        state.begin_s[task] = state.clock[0]
+        set_timer(state, state.clock[0] + program.task_s[task], BEGIN, task)
         return
-    state.begin_s[task] = state.clock[0]
-    set_timer(state, state.clock[0] + program.task_s[task], BEGIN, task)
+    state.ready_s[task] = state.clock[0]
+    if state.device_first[device] < 0:
+        state.device_first[device] = state.device_last[device] = task
+        if state.device_task[device] < 0:
+            state.idle[state.number[IDLE]] = device
+            state.number[IDLE] += 1
+        return
+    _enqueue(state, device, task)
+
+
+@compiled
+def _enqueue(state: State, device: int, task: int) -> None:
+    """Let a task wait behind those that became ready before, and behind those of lower number that did with it."""
+    before, following = -1, state.device_first[device]
+    last = state.device_last[device]
+    if _goes_first(state, last, task):
+        before, following = last, -1
+    while following >= 0 and _goes_first(state, following, task):
+        before, following = following, state.queued_next[following]
+    state.queued_next[task] = following
+    if following < 0:
+        state.device_last[device] = task
+    if before < 0:
+        state.device_first[device] = task
+    else:
+        state.queued_next[before] = task
+
+
+@compiled
+def _goes_first(state: State, waiting: int, task: int) -> bool:
+    return state.ready_s[waiting] < state.ready_s[task] - TICK_S or waiting < task
+
+
+@compiled
+def occupy_devices(program: Program, state: State) -> None:
+    """Give each free device the first of its tasks, once nothing else happens at this time."""
+    while state.number[IDLE]:
+        state.number[IDLE] -= 1
+        device = state.idle[state.number[IDLE]]
+        task = state.device_first[device]
+        state.device_first[device] = state.queued_next[task]
+        state.queued_next[task] = -1
+        _compute(program, state, task)
 
 
 @compiled
@@ -113,29 +152,27 @@ def _compute(program: Program, state: State, task: int) -> None:
 def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
     """Do what a timer stands for."""
     if kind == COMPUTED:
-        _free_device(program, state, item)
-        _finish(program, state, item)
+        free_device(program, state, item)
+        finish(program, state, item)
     elif kind == BEGIN:
-        _begin(program, state, item)
+        begin(program, state, item)
     elif kind == DATA:
         _send(program, routes, state, near, item)
     else:
-        _arrived(program, state, item)
+        arrived(program, state, item)
 
 
 @compiled
-def _free_device(program: Program, state: State, task: int) -> None:
-    device, following = program.task_device[task], state.queued_next[task]
+def free_device(program: Program, state: State, task: int) -> None:
+    device = program.task_device[task]
     state.device_task[device] = -1
-    if following < 0:
-        return
-    if state.device_last[device] == following:
-        state.device_last[device] = -1
-    _compute(program, state, following)
+    if state.device_first[device] >= 0:
+        state.idle[state.number[IDLE]] = device
+        state.number[IDLE] += 1
 
 
 @compiled
-def _finish(program: Program, state: State, task: int) -> None:
+def finish(program: Program, state: State, task: int) -> None:
     state.end_s[task] = state.clock[0]
     state.number[DONE] += 1
     for place in range(program.next_first[task], program.next_first[task + 1]):
@@ -147,11 +184,11 @@ def _finish(program: Program, state: State, task: int) -> None:
 
 
 @compiled
-def _begin(program: Program, state: State, task: int) -> None:
+def begin(program: Program, state: State, task: int) -> None:
     first, last = program.chain_first[task], program.chain_first[task + 1]
     state.chains_left[task] = last - first
     if first == last:
-        _finish(program, state, task)
+        finish(program, state, task)
     for chain in range(first, last):
         _begin_round(program, state, chain)
 
@@ -214,7 +251,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
 
 
 @compiled
-def _arrived(program: Program, state: State, group: int) -> None:
+def arrived(program: Program, state: State, group: int) -> None:
     """Note that a group has arrived, and end its round, its phase, its chain, its task where it was the last."""
     chain = program.group_chain[group]
     state.groups_left[chain] -= 1
@@ -230,4 +267,4 @@ def _arrived(program: Program, state: State, group: int) -> None:
     task = program.chain_task[chain]
     state.chains_left[task] -= 1
     if state.chains_left[task] == 0:
-        _finish(program, state, task)
+        finish(program, state, task)

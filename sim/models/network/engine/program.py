@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES = range(11)
+FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE = range(12)
 """Places in `State.number`: flows that move; timers that wait, and that were ever set; tasks that became ready, and of
 these taken up; tasks that ended; rows of the trace; links whose flows changed; marks given; times that rates were
-worked out."""
+worked out; devices that are free and have tasks."""
 
 
 JOINED, FREE, TOUCHED, FREE_SEEN, TOUCHED_SEEN = range(5)
@@ -73,14 +73,19 @@ class State(NamedTuple):
     rounding: Floats
     """(1,) by how much of its duration a flow may end later, 0 for exact ends"""
     number: Integers
-    """(11,) counters, by the names above"""
+    """(12,) counters, by the names above"""
     waits_for: Integers
     begin_s: Floats
     end_s: Floats
     ready: Integers
+    ready_s: Floats
+    """(tasks,) when a compute task became ready"""
     device_task: Integers
+    device_first: Integers
     device_last: Integers
     queued_next: Integers
+    idle: Integers
+    """devices that are free and have tasks; the first `number[IDLE]`"""
     chains_left: Integers
     chain_phase: Integers
     chain_round: Integers
@@ -165,10 +170,7 @@ class Neighbours(NamedTuple):
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
     """Return the state with nothing done yet, tasks without predecessors ready, and room for `trace_rows`."""
-    tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
-    chains, groups, messages = program.chain_task.size, program.group_chain.size, program.message_bytes.size
-    timers = tasks + groups + 1
-    number, ready = _ready_tasks(program)
+    (number, ready), (tasks, devices, chains, groups, messages) = _ready_tasks(program), _sizes(program)
     return State(
         clock=np.zeros(1),
         rounding=np.array([rounding], dtype=np.float64),
@@ -177,9 +179,12 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
         begin_s=np.full(tasks, np.nan),
         end_s=np.full(tasks, np.nan),
         ready=ready,
+        ready_s=np.zeros(tasks),
         device_task=integers(devices, -1),
+        device_first=integers(devices, -1),
         device_last=integers(devices, -1),
         queued_next=integers(tasks, -1),
+        idle=integers(devices),
         chains_left=integers(tasks),
         chain_phase=program.phase_first[:-1].copy(),
         chain_round=integers(chains),
@@ -196,19 +201,26 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
         link_rate=np.zeros(links),
         dirty=integers(links),
         dirty_mark=integers(links),
-        timer_s=np.zeros(timers),
-        timer_order=integers(timers),
-        timer_kind=integers(timers),
-        timer_item=integers(timers),
+        timer_s=np.zeros(tasks + groups + 1),
+        timer_order=integers(tasks + groups + 1),
+        timer_kind=integers(tasks + groups + 1),
+        timer_item=integers(tasks + groups + 1),
         flow_rows=np.zeros((trace_rows, 4)),
         rate_rows=np.zeros((trace_rows, 3)),
     )
 
 
+def _sizes(program: Program) -> tuple[int, int, int, int, int]:
+    """Return how many tasks, devices, chains, groups and messages there are."""
+    devices = 1 + int(program.task_device.max(initial=-1))
+    of_network = program.chain_task.size, program.group_chain.size, program.message_bytes.size
+    return program.task_s.size, devices, *of_network
+
+
 def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
     """Return the counters, and the tasks without predecessors at the front of the room for all."""
     free = np.flatnonzero(program.task_after == 0)
-    number, ready = integers(11), integers(program.task_s.size)
+    number, ready = integers(12), integers(program.task_s.size)
     number[READY_IN] = free.size
     ready[: free.size] = free
     return number, ready

@@ -40,6 +40,7 @@ class Messages(NamedTuple):
     rounds: Integers
     merged: Integers
     choice: Integers
+    """Which of equally good paths, or which set of routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,21 @@ class Lowered:
     messages: Messages
 
 
-def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm) -> Lowered:
-    """Return the program of one iteration. Raises `ValueError` when the fabric has fewer nodes than the graph."""
+def lower(
+    graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm, *, parts: int = 1
+) -> Lowered:
+    """Return the program of one iteration, each message in so many parts over different paths.
+
+    Raises `ValueError` when the fabric has fewer nodes than the graph.
+    """
     if fabric.nodes < graph.nodes:
         raise ValueError(
             f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
         )
     chains = _chains(graph, latency, allreduce)
     messages = _split(_messages(chains), fabric, latency)
+    if parts > 1:
+        messages = _in_parts(messages, parts)
     head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
     tail_s = _with_merged_rounds(messages, head_s, tail_s)
     order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
@@ -135,17 +143,17 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
     def joined(columns: list[Integers]) -> Integers:
         return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
 
+    task = spread([task for task, _ in listed])
     merged = spread([phase.rounds if phase.merged else 1 for _, phase in listed])
-    tasks = spread([task for task, _ in listed])
     return Messages(
-        task=tasks,
+        task=task,
         phase=spread(list(range(len(listed)))),
         source=joined([phase.sources for _, phase in listed]),
         target=joined([phase.targets for _, phase in listed]),
         size_bytes=joined([phase.sizes for _, phase in listed]) * merged,
         rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
         merged=merged,
-        choice=tasks,
+        choice=task,
     )
 
 
@@ -176,6 +184,15 @@ def _split(messages: Messages, fabric: Fabric, latency: Latency) -> Messages:
     which, choice = np.nonzero(parts)
     split = Messages(*(column[which] for column in messages))
     return split._replace(size_bytes=np.maximum(parts[which, choice], 0) * split.merged, choice=choice)
+
+
+def _in_parts(messages: Messages, parts: int) -> Messages:
+    """Return each message divided evenly into parts, of which each takes another path."""
+    repeated = Messages(*(np.repeat(column, parts) for column in messages))
+    part = np.tile(np.arange(parts), messages.task.size)
+    each = repeated.size_bytes // repeated.merged
+    size_bytes = (each // parts + (part < each % parts)) * repeated.merged
+    return repeated._replace(size_bytes=size_bytes, choice=part)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:

@@ -103,15 +103,17 @@ def simulate(
     changes: Sequence[Change] = (),
     trace: bool = False,
     rounding: float = 0.0,
+    parts: int = 1,
 ) -> Execution:
     """Simulate one iteration on a fabric whose links may change at given times.
 
     Flows that are on their way when a link dies wait until it lives again. With a `rounding` of 0.01 a flow may
     keep its rate up to 1 % longer than its bytes need, so that flows of like durations end at the same time and
-    there is less to work out; 0 is exact. Raises `Stalled` when a dead link that is needed never lives again,
+    there is less to work out; 0 is exact. Messages in several `parts` are spread over as many of the fabric's
+    `alternatives`, where it has them. Raises `Stalled` when a dead link that is needed never lives again,
     `ValueError` for a graph that does not fit, and for a rounding that is no share of 1.
     """
-    lowered = lower(graph, fabric, latency or Latency(), allreduce)
+    lowered = lower(graph, fabric, latency or Latency(), allreduce, parts=parts)
     never_full = fabric.never_full & (not changes)
     run = Run(lowered, fabric.capacity_bps / 8, never_full, trace=trace, rounding=rounding)
     for change in sorted(changes):

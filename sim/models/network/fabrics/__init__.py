@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.models.network.fabrics.circulants import circulant
 from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
-from sim.models.network.fabrics.direct import direct_connect
+from sim.models.network.fabrics.direct import direct_connect, shortest_paths
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.fabrics.routed import routed
@@ -20,4 +20,5 @@ __all__ = [
     "fat_tree",
     "ideal_switch",
     "routed",
+    "shortest_paths",
 ]

@@ -121,3 +121,41 @@ def path_router(
         return padded
 
     return route
+
+
+SHORTEST_PATHS = 16
+"""So many of a pair's shortest paths are taken, counted through the links that lead nearer, host by host."""
+
+
+def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int = 0) -> tuple[int, Router]:
+    """Return the alternatives of direct connect: at each host a choice takes one of the links that lead nearer.
+
+    Links are numbered as `sources` and `targets` list them.
+    """
+    distance = _distances(nodes, np.stack([sources, targets], axis=1))
+    order = np.argsort(sources, kind="stable")
+    first = np.searchsorted(sources[order], np.arange(nodes + 1))
+    links_out = [order[first[node] : first[node + 1]] for node in range(nodes)]
+
+    def walk(source: int, target: int, choice: int) -> list[int]:
+        path, at = [], source
+        while at != target:
+            nearer = links_out[at][distance[targets[links_out[at]], target] + 1 == distance[at, target]]
+            if not nearer.size:
+                raise ValueError(f"nothing connects node {source} to node {target}")
+            begin = int(mixed(np.array([at]), np.array([target]), np.array([seed]))[0])
+            path.append(int(nearer[(begin + choice) % nearer.size]))
+            choice //= nearer.size
+            at = int(targets[path[-1]])
+        return path
+
+    def route(from_nodes: Integers, to_nodes: Integers, choices: Integers) -> Integers:
+        paths = [
+            walk(*ends) for ends in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
+        ]
+        longest = max((len(path) for path in paths), default=0)
+        return np.array([path + [-1] * (longest - len(path)) for path in paths], np.int64).reshape(
+            -1, longest
+        )
+
+    return SHORTEST_PATHS, route

@@ -44,6 +44,8 @@ class Fabric:
     hosts_forward: bool
     cost: Cost
     weights: Floats | None = None
+    alternatives: tuple[int, Router] | None = None
+    """How many paths a hash may draw for a pair, and the router whose choice c is the c-th of them."""
 
     def __post_init__(self) -> None:
         columns = (self.targets, self.capacity_bps, self.lane_bps, self.never_full)

@@ -42,7 +42,7 @@ def fat_tree(
     rate_gbps: float,
     *,
     oversubscription: float = 1.0,
-    balance: Literal["spread", "hash"] = "spread",
+    balance: Literal["spread", "hash", "ideal"] = "spread",
     seed: int = 0,
 ) -> Fabric:
     """Return a three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `nodes`.
@@ -51,18 +51,19 @@ def fat_tree(
     `oversubscription`. `balance` says how flows choose among up-links. `"spread"`: every flow over all of them
     alike, packet by packet; then the up-links of a switch carry equal loads and count as one link with their sum,
     which is exact; at full bisection it carries what the hosts below it can, hence is never full. `"hash"`: one
-    for each flow, by a hash of source, target, choice and seed, as ECMP does, so that flows may collide.
+    for each flow, by a hash of source, target, choice and seed, as ECMP does, so that flows may collide. `"ideal"`:
+    as `"spread"`, and links above the edge are never full, whatever the oversubscription.
     """
     check_sizes(nodes, rate_gbps)
     if not 1 <= oversubscription < float("inf"):
         raise ValueError(f"oversubscription is {oversubscription}: it is 1 (full bisection) or more")
-    half = 1
-    while 2 * half**3 < nodes:
-        half += 1
-    cables = _bundles(nodes, half) if balance == "spread" else _cables(nodes, half)
-    above = np.where(cables.lower < nodes, 1.0, 1 / oversubscription) * rate_gbps * 1e9
-    never_full = (cables.lower >= nodes) & (balance == "spread") & (oversubscription == 1)
-    route = _spread if balance == "spread" else _hashed(seed)
+    half = _half(nodes)
+    hashed = balance == "hash"
+    cables = _cables(nodes, half) if hashed else _bundles(nodes, half)
+    narrow = 1.0 if balance == "ideal" else oversubscription
+    above = np.where(cables.lower < nodes, 1.0, 1 / narrow) * rate_gbps * 1e9
+    never_full = (cables.lower >= nodes) & (balance != "hash") & (narrow == 1)
+    route, one_way = _hashed(seed) if hashed else _spread, cables.lower.size
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
         nodes=nodes,
@@ -71,10 +72,18 @@ def fat_tree(
         capacity_bps=np.tile(above * cables.lanes, 2),
         lane_bps=np.tile(above, 2),
         never_full=np.tile(never_full, 2),
-        router=_router(nodes, half, cables.lower.size, route),
+        router=_router(nodes, half, one_way, route),
         hosts_forward=False,
         cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
+        alternatives=(half**2, _router(nodes, half, one_way, _chosen)) if hashed else None,
     )
+
+
+def _half(nodes: int) -> int:
+    half = 1
+    while 2 * half**3 < nodes:
+        half += 1
+    return half
 
 
 class Cables(NamedTuple):
@@ -160,13 +169,17 @@ def _hashed(seed: int) -> Climber:
     """Return one aggregation switch and one core switch for each flow; the way down is then given."""
 
     def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
-        aggregation = nodes + 2 * half**3
-        port, core = np.divmod(mixed(sources, targets, choices, np.array(seed)) % half**2, half)
-        return Climb(
-            nodes + sources // half * half + port,
-            aggregation + (sources // half**2 * half + port) * half + core,
-            aggregation + (targets // half**2 * half + port) * half + core,
-            nodes + targets // half * half + port,
-        )
+        return _chosen(sources, targets, mixed(sources, targets, choices, np.array(seed)), nodes, half)
 
     return climb
+
+
+def _chosen(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
+    aggregation = nodes + 2 * half**3
+    port, core = np.divmod(choices % half**2, half)
+    return Climb(
+        nodes + sources // half * half + port,
+        aggregation + (sources // half**2 * half + port) * half + core,
+        aggregation + (targets // half**2 * half + port) * half + core,
+        nodes + targets // half * half + port,
+    )

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.models.network.taskgraph.graph import Integers, Kind, TaskGraph
+from sim.models.network.taskgraph.graph import MOST_BYTES, MOST_NODES, Integers, Kind, TaskGraph
 
 _KINDS = {0: Kind.COMPUTE, 1: Kind.COMPUTE, 2: Kind.TRANSFER, 3: Kind.COMPUTE, 4: Kind.COMPUTE}
 _KINDS |= {5: Kind.TRANSFER, 6: Kind.ALLREDUCE}
@@ -37,7 +37,7 @@ def read_task_graph(path: str | Path) -> TaskGraph:
             if missing:
                 raise ValueError(f"it lacks {', '.join(missing)}")
             return _graph({name: file[name] for name in _COLUMNS})
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is not a valid task graph: {error}; see the columns in sim.models.network.taskgraph.file"
         ) from error
@@ -45,13 +45,17 @@ def read_task_graph(path: str | Path) -> TaskGraph:
 
 def _graph(columns: Mapping[str, Any]) -> TaskGraph:
     meta = json.loads(str(columns["meta"]))
-    nodes = int(meta["nodes"])
+    nodes, switches = int(meta["nodes"]), int(meta.get("switches", 0))
+    if not 0 < nodes <= MOST_NODES or not 0 <= switches <= MOST_NODES:
+        raise ValueError(
+            f"it has {nodes} nodes and {switches} switches: 1 to {MOST_NODES} nodes are possible"
+        )
     kind = _kinds(columns["task_type"])
     device = _places(columns["device_id"], columns["task_device"])
     moves, sums, computes = kind == Kind.TRANSFER, kind == Kind.ALLREDUCE, kind == Kind.COMPUTE
     if (device[moves | computes] < 0).any():
         raise ValueError("a task names a device that is not listed")
-    ends = _ends(columns, device, moves, nodes + int(meta.get("switches", 0)))
+    ends = _ends(columns, device, moves, nodes + switches)
     used = np.unique(device[computes])
     first = columns["next_ptr"].astype(np.int64)
     groups = tuple(
@@ -63,7 +67,7 @@ def _graph(columns: Mapping[str, Any]) -> TaskGraph:
         kind=kind,
         device=np.where(computes, np.searchsorted(used, device), -1),
         time_s=np.where(moves, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
-        size_bytes=columns["task_bytes"].astype(np.int64),
+        size_bytes=_sizes(columns["task_bytes"]),
         source=ends[0],
         target=ends[1],
         group=np.where(sums, np.cumsum(sums) - 1, -1),
@@ -71,6 +75,12 @@ def _graph(columns: Mapping[str, Any]) -> TaskGraph:
         before=before,
         after=after,
     )
+
+
+def _sizes(column: Any) -> Integers:
+    """Return sizes as integers; those that are too large stay so, for the graph to refuse."""
+    sizes: Integers = np.minimum(column, np.asarray(2 * MOST_BYTES, column.dtype)).astype(np.int64)
+    return sizes
 
 
 def _kinds(types: Any) -> Integers:

@@ -17,6 +17,12 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+MOST_NODES = 1 << 20
+LONGEST_S = 1e9
+MOST_BYTES = 1 << 50
+"""Limits of a graph: times and bytes beyond them would be lost in sums."""
+
+
 class Kind(IntEnum):
     """Kind of a task."""
 
@@ -52,6 +58,8 @@ class TaskGraph:
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ValueError(f"a graph of {self.nodes} nodes: at least 1 is needed")
+        if self.nodes > MOST_NODES:
+            raise ValueError(f"a graph of {self.nodes} nodes: at most {MOST_NODES} are possible")
         _check_columns(self)
         _check_tasks(self)
         _check_edges(self)
@@ -152,7 +160,9 @@ def _check_tasks(graph: TaskGraph) -> None:
     ends = np.stack([graph.source, graph.target])
     faults = {
         "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
+        f"a time of more than {LONGEST_S:g} s": graph.time_s > LONGEST_S,
         "a negative size": graph.size_bytes < 0,
+        f"more than {MOST_BYTES} bytes": graph.size_bytes > MOST_BYTES,
         "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),
         f"a node outside 0..{graph.nodes - 1}": moves & ((ends < 0) | (ends >= graph.nodes)).any(axis=0),
@@ -162,6 +172,10 @@ def _check_tasks(graph: TaskGraph) -> None:
         task = _first(where)
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
+    if graph.size_bytes.sum(dtype=np.float64) * 2 * graph.nodes > float(1 << 62):
+        raise ValueError(
+            "the sizes of a graph add up to more bytes than can be counted: give it in a larger unit"
+        )
     for number, members in enumerate(graph.groups):
         outside = not members or min(members) < 0 or max(members) >= graph.nodes
         if outside or len(set(members)) != len(members):

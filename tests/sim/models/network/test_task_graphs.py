@@ -30,6 +30,27 @@ def test_a_device_takes_one_task_at_a_time_in_the_order_they_become_ready():
     assert done.iteration_s == 5.0
 
 
+def test_tasks_that_become_ready_together_take_their_device_by_number():
+    """Predecessors end at the same time; the later number was let go first, and still comes second."""
+    job = TaskGraphBuilder(1)
+    late, soon = job.compute(1, 2.0), job.compute(2, 1.0)
+    second = job.compute(2, 1.0, after=[soon])
+    low = job.compute(0, 3.0, after=[second])
+    high = job.compute(0, 1.0, after=[late])
+    done = run(job, 1)
+    assert done.begin_s[[low, high]].tolist() == [2.0, 5.0]
+
+
+@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0)])
+def test_a_task_that_becomes_ready_earlier_goes_first_whatever_its_number(times):
+    job = TaskGraphBuilder(1)
+    job.compute(0, 2.0)
+    gates = [job.compute(1 + place, time_s) for place, time_s in enumerate(times)]
+    waiting = [job.compute(0, 1.0, after=[gate]) for gate in gates]
+    begin = run(job, 1).begin_s[waiting].tolist()
+    assert begin == ([2.0, 3.0] if times == (0.0, 1.0) else [3.0, 2.0])
+
+
 def test_a_task_waits_for_all_that_are_before_it():
     job = TaskGraphBuilder(2)
     slow, fast = job.compute(0, 2.0), job.compute(1, 1.0)
@@ -142,6 +163,11 @@ def test_a_file_is_read(tmp_path):
         ({"next_ids": np.array([11, 12, 99, 0, 1], np.uint64)}, "a successor is not listed"),
         ({"next_ids": np.array([11, 12, 13, 0, 5], np.uint64)}, r"group 0 \(0, 5\)"),
         ({"meta": np.array("{}")}, "nodes"),
+        ({"meta": np.array('{"nodes": 1000000000}')}, "1000000000 nodes"),
+        ({"meta": np.array("[]")}, ""),
+        ({"task_bytes": np.array([0, 2**61, 0, 4000], np.uint64)}, "task 1 of the graph has more than"),
+        ({"task_bytes": np.array([0, 2**64 - 1, 0, 4000], np.uint64)}, "task 1 of the graph has more than"),
+        ({"task_runtime_ms": np.array([1e30, 5.0, 2.0, 0.5])}, "task 0 of the graph has a time of more than"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path, wrong, message):

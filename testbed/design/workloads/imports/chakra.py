@@ -1,0 +1,276 @@
+"""A job from Chakra execution traces: one file a rank, `NAME.RANK.et`, in a folder.
+
+A rank is a server. What its nodes become:
+
+| node | task |
+|---|---|
+| `COMP_NODE` | computing of `duration_micros` on the rank's GPU, or on its CPU where `is_cpu_op` is set |
+| `COMM_SEND_NODE`, `COMM_RECV_NODE` | a transfer of `comm_size` bytes; both have its tag, or stand in order |
+| `COMM_COLL_NODE` | a collective of its process group, the same one on all ranks by tag, else by order |
+| others | nothing but their order |
+
+An AllReduce of `comm_size` bytes is one of the job's; an all-gather is a ring of rounds in which `comm_size` moves, a
+reduce-scatter one in which `comm_size` over the members does, an all-to-all sends that to each (as ASTRA-sim reads
+these sizes). Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as ASTRA-sim
+takes it), or in the metadata that PyTorch writes; a collective without `pg_name` is of all ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
+from testbed.design.workloads.imports import chakra_tasks
+from testbed.design.workloads.imports import chakra_wire as wire
+from testbed.design.workloads.imports.chakra_wire import Node
+from testbed.errors import WorkloadError
+
+GROUPS_FILE = "comm_group.json"
+DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
+"""Attributes of our own traces: the device of a task (-1 for a barrier), and its time, which the format rounds."""
+
+Place = tuple[int, int]
+"""Rank, number of the node."""
+
+_FILE = re.compile(r"(?P<name>.*?)\.?(?P<rank>\d+)\.et")
+
+
+def is_trace_folder(path: str | Path) -> bool:
+    """Return True for a folder, which is how traces are given."""
+    return Path(path).is_dir()
+
+
+def read_traces(folder: str | Path) -> TaskGraph:
+    """Return the job in a folder. Raises `WorkloadError` that names the file and the node, `OSError`."""
+    ranks = _ranks(Path(folder))
+    try:
+        return _Reader(ranks, _groups(Path(folder), ranks)).graph()
+    except ValueError as error:
+        raise WorkloadError(f"{folder} is not a job of Chakra traces: {error}") from error
+
+
+def _ranks(folder: Path) -> list[list[Node]]:
+    found = {path: _FILE.fullmatch(path.name) for path in sorted(folder.glob("*.et"))}
+    files = {int(match["rank"]): path for path, match in found.items() if match}
+    names = {match["name"] for match in found.values() if match}
+    if not files or sorted(files) != list(range(len(files))) or len(names) > 1:
+        has = (
+            f"it has traces of {', '.join(sorted(names))}"
+            if len(names) > 1
+            else f"it has ranks {sorted(files)}"
+        )
+        raise WorkloadError(f"{folder}: give one trace a rank, NAME.0.et, NAME.1.et and so on; {has}")
+    ranks = []
+    for rank in range(len(files)):
+        try:
+            ranks.append(wire.read_nodes(files[rank].read_bytes()))
+        except ValueError as error:
+            raise WorkloadError(f"{files[rank]} is not a Chakra execution trace: {error}") from error
+    return ranks
+
+
+def _groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
+    """Return the members of each process group that is described."""
+    everybody = tuple(range(len(ranks)))
+    groups: dict[str, tuple[int, ...]] = {}
+    for node in (
+        node for nodes in ranks for node in nodes if node.kind == wire.METADATA and "pg_name" in node.inputs
+    ):
+        start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
+        for group in _parsed(node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"):
+            groups[str(group["pg_name"])] = tuple(group["ranks"]) or everybody
+    if (folder / GROUPS_FILE).exists():
+        listed = _parsed((folder / GROUPS_FILE).read_text(encoding="utf-8"), GROUPS_FILE)
+        groups |= {str(name): tuple(members) for name, members in listed.items()}
+    return groups
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise WorkloadError(f"{where} does not describe process groups as JSON: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Tasks of a node, or of the nodes of a collective; the last of them is its end."""
+
+    places: tuple[Place, ...]
+    tasks: int
+    add: Callable[[TaskGraphBuilder, list[int]], None]
+
+    @property
+    def order(self) -> Place:
+        """The number of the node, then the rank: a job that was written has the numbers it had."""
+        rank, number = min(self.places, key=lambda place: place[::-1])
+        return number, rank
+
+
+class _Reader:
+    """Makes tasks of the nodes of all ranks."""
+
+    def __init__(self, ranks: Sequence[Sequence[Node]], groups: dict[str, tuple[int, ...]]) -> None:
+        self._nodes = {(rank, node.number): node for rank, nodes in enumerate(ranks) for node in nodes}
+        if len(self._nodes) < sum(map(len, ranks)):
+            raise ValueError("a rank has two nodes of the same number")
+        self._groups, self._ranks = groups, len(ranks)
+        self._arrivals = self._messages()
+
+    def graph(self) -> TaskGraph:
+        """Return the job. Raises `ValueError`."""
+        parts = sorted([*self._parts_of_nodes(), *self._collectives()], key=self._order)
+        first = 0
+        end: dict[Place, int] = {}
+        for part in parts:
+            first += part.tasks
+            end |= dict.fromkeys(part.places, first - 1)
+        job = TaskGraphBuilder(self._ranks)
+        for part in parts:
+            part.add(job, sorted({end[before] for place in part.places for before in self._before(place)}))
+        return job.build()
+
+    def _order(self, part: _Part) -> tuple[bool, Place]:
+        """Return what decides the numbers of tasks; those of messages that have arrived come last."""
+        return part.places[0] in self._arrivals, part.order
+
+    def _before(self, place: Place) -> Iterable[Place]:
+        rank, _ = place
+        for number in self._nodes[place].after:
+            if (rank, number) not in self._nodes:
+                raise ValueError(f"{_named(place)} waits for node {number}, which is not in its trace")
+            yield rank, number
+        if place in self._arrivals:
+            yield self._arrivals[place]
+
+    def _parts_of_nodes(self) -> Iterable[_Part]:
+        for place, node in self._nodes.items():
+            if node.kind == wire.COLLECTIVE:
+                continue
+            if node.kind == wire.COMPUTE and node.attributes.get(DEVICE) != -1:
+                device, time_s = _device(place, node), seconds(node)
+                yield _Part((place,), 1, partial(chakra_tasks.add_compute, device=device, time_s=time_s))
+            elif node.kind == wire.SEND:
+                ends, size = (place[0], self._rank(place, "comm_dst")), _number(place, node, "comm_size")
+                yield _Part((place,), 1, partial(chakra_tasks.add_transfer, ends=ends, size_bytes=size))
+            else:
+                yield _Part((place,), 1, chakra_tasks.add_wait)
+
+    def _messages(self) -> dict[Place, Place]:
+        """Return for each node that receives the one that sends to it."""
+        waiting: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
+        for place, node in self._nodes.items():
+            if node.kind == wire.SEND:
+                waiting[place[0], self._rank(place, "comm_dst"), _tag(node)].append(place)
+        found = {}
+        for place, node in self._nodes.items():
+            if node.kind == wire.RECEIVE:
+                sent = waiting[self._rank(place, "comm_src"), place[0], _tag(node)]
+                if not sent:
+                    raise ValueError(f"{_named(place)} receives what nobody sends")
+                found[place] = sent.pop(0)
+        lost = next((places[0] for places in waiting.values() if places), None)
+        if lost:
+            raise ValueError(f"{_named(lost)} sends what nobody receives")
+        return found
+
+    def _rank(self, place: Place, name: str) -> int:
+        rank = _number(place, self._nodes[place], name)
+        if rank >= self._ranks:
+            raise ValueError(f"{_named(place)} has {name} {rank}: there are ranks 0 to {self._ranks - 1}")
+        return rank
+
+    def _collectives(self) -> Iterable[_Part]:
+        """Return the collectives, each with the nodes of all its members."""
+        kinds: dict[tuple[tuple[int, ...], int, int], dict[int, list[Place]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for place, node in self._nodes.items():
+            if node.kind == wire.COLLECTIVE:
+                kind = _number(place, node, "comm_type")
+                kinds[self._members(place, node), kind, _tag(node)][place[0]].append(place)
+        for (members, kind, _), by_rank in kinds.items():
+            counts = {rank: len(by_rank[rank]) for rank in members}
+            if len(set(counts.values())) > 1:
+                most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+                raise ValueError(
+                    f"{_named(by_rank[most][-1])} is a collective that rank {least} takes no part in"
+                )
+            for places in zip(*(by_rank[rank] for rank in members), strict=True):
+                yield self._collective(members, kind, places)
+
+    def _members(self, place: Place, node: Node) -> tuple[int, ...]:
+        name = str(node.attributes.get("pg_name", ""))
+        if not name:
+            return tuple(range(self._ranks))
+        if name not in self._groups:
+            raise ValueError(f"{_named(place)} is of process group {name}: describe it in {GROUPS_FILE}")
+        members = self._groups[name]
+        if place[0] not in members or max(members) >= self._ranks:
+            raise ValueError(f"{_named(place)} is of process group {name}, whose members are {members}")
+        return members
+
+    def _collective(self, members: tuple[int, ...], kind: int, places: tuple[Place, ...]) -> _Part:
+        if kind == wire.BARRIER:
+            return _Part(places, 1, chakra_tasks.add_wait)
+        node = self._nodes[places[0]]
+        sizes = {_number(place, self._nodes[place], "comm_size") for place in places}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{_named(places[0])} is a collective of {sorted(sizes)} bytes: ranks do not agree"
+            )
+        (size,), count = sizes, len(members)
+        if kind == wire.ALL_REDUCE:
+            return _Part(
+                places,
+                1,
+                partial(chakra_tasks.add_reduce, members=members, size_bytes=size, time_s=seconds(node)),
+            )
+        if kind in (wire.ALL_GATHER, wire.REDUCE_SCATTER):
+            each = size if kind == wire.ALL_GATHER else -(-size // count)
+            return _Part(
+                places,
+                count * (count - 1) + 2,
+                partial(chakra_tasks.add_ring, members=members, size_bytes=each),
+            )
+        if kind == wire.ALL_TO_ALL:
+            each = -(-size // count)
+            return _Part(
+                places,
+                count * (count - 1) + 2,
+                partial(chakra_tasks.add_everybody, members=members, size_bytes=each),
+            )
+        known = "all-reduce 0, all-gather 2, all-to-all 6, reduce-scatter 7, barrier 9"
+        raise ValueError(f"{_named(places[0])} is a collective of type {kind}: known are {known}")
+
+
+def seconds(node: Node) -> float:
+    """Return how long a node computes: to the bit where the trace is one of ours, which says so in an attribute."""
+    return float(node.attributes.get(SECONDS, node.duration_us * 1e-6))
+
+
+def _named(place: Place) -> str:
+    return f"node {place[1]} of rank {place[0]}"
+
+
+def _number(place: Place, node: Node, name: str) -> int:
+    value = node.attributes.get(name)
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{_named(place)} has {'no' if value is None else 'a wrong'} attribute {name}")
+    return value
+
+
+def _tag(node: Node) -> int:
+    return int(node.attributes.get("comm_tag", 0))
+
+
+def _device(place: Place, node: Node) -> int:
+    own = node.attributes.get(DEVICE)
+    return int(own) if own is not None else 2 * place[0] + bool(node.attributes.get("is_cpu_op", False))

@@ -1,0 +1,145 @@
+"""A job as Chakra execution traces, one file a rank; read again it takes the same time.
+
+The format knows order within a rank only. Where a task waits for one of another rank, a message of no bytes tells it.
+Numbers of nodes are those of the tasks; what the format lacks stands in attributes, which other readers pass over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from sim.models.network.taskgraph import Kind, TaskGraph
+from testbed.design.workloads.imports import chakra_wire as wire
+from testbed.design.workloads.imports.chakra import DEVICE, GROUPS_FILE, SECONDS
+from testbed.design.workloads.imports.chakra_wire import Node, Value
+
+
+def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path, ...]:
+    """Write `NAME.RANK.et` for each node of a job, and its process groups. Raises `OSError`."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = _Writer(graph)
+    paths = []
+    for rank, nodes in enumerate(writer.ranks()):
+        paths.append(folder / f"{name}.{rank}.et")
+        paths[-1].write_bytes(wire.write_nodes(nodes))
+    (folder / GROUPS_FILE).write_text(json.dumps(writer.groups) + "\n", encoding="utf-8")
+    return (*paths, folder / GROUPS_FILE)
+
+
+class _Writer:
+    def __init__(self, graph: TaskGraph) -> None:
+        self._graph = graph
+        self._before = _predecessors(graph)
+        self._rank = _ranks_of_tasks(graph)
+        self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
+        self._told: dict[tuple[int, int], int] = {}
+        self._following = graph.tasks
+        self._group_names: dict[tuple[int, ...], str] = {}
+
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """Members of each process group."""
+        return {name: list(members) for members, name in self._group_names.items()}
+
+    def ranks(self) -> list[list[Node]]:
+        """Return the nodes of each rank."""
+        for task, kind in enumerate(self._graph.kind.tolist()):
+            if kind == Kind.ALLREDUCE:
+                self._all_reduce(task)
+            elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
+                self._transfer(task)
+            else:
+                device = int(self._graph.device[task]) if kind == Kind.COMPUTE else -1
+                self._add(
+                    self._rank[task],
+                    task,
+                    wire.COMPUTE,
+                    {DEVICE: device},
+                    self._known(task, self._rank[task]),
+                )
+        return [sorted(nodes, key=lambda node: node.number) for nodes in self._nodes]
+
+    def _add(
+        self, rank: int, number: int, kind: int, attributes: dict[str, Value], after: tuple[int, ...] = ()
+    ) -> None:
+        task_s = float(self._graph.time_s[number]) if number < self._graph.tasks else 0.0
+        timed: dict[str, Value] = (
+            {SECONDS: task_s} if task_s and kind in (wire.COMPUTE, wire.COLLECTIVE) else {}
+        )
+        name = {wire.COMPUTE: "compute", wire.SEND: "send", wire.RECEIVE: "receive"}.get(kind, "all_reduce")
+        every: dict[str, Value] = {"is_cpu_op": False} | attributes | timed
+        self._nodes[rank].append(Node(number, f"{name}_{number}", kind, after, round(task_s * 1e6), every))
+
+    def _all_reduce(self, task: int) -> None:
+        members = self._graph.groups[self._graph.group[task]]
+        of_group: dict[str, Value] = {}
+        if members != tuple(range(self._graph.nodes)):
+            of_group = {"pg_name": self._group_names.setdefault(members, str(len(self._group_names) + 1))}
+        size = int(self._graph.size_bytes[task])
+        for rank in members:
+            about: dict[str, Value] = {"comm_type": wire.ALL_REDUCE, "comm_size": size, "comm_tag": task}
+            known = self._known(task, rank) if rank == self._rank[task] else ()
+            self._add(rank, task, wire.COLLECTIVE, about | of_group, known)
+
+    def _transfer(self, task: int) -> None:
+        source, target = int(self._graph.source[task]), int(self._graph.target[task])
+        self._message(task, source, target, int(self._graph.size_bytes[task]), self._known(task, source))
+
+    def _message(
+        self, number: int, source: int, target: int, size_bytes: int, after: tuple[int, ...]
+    ) -> None:
+        about: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
+        about |= {"comm_src": source, "comm_dst": target}
+        self._add(source, number, wire.SEND, about, after)
+        self._add(target, number, wire.RECEIVE, about)
+
+    def _known(self, task: int, rank: int) -> tuple[int, ...]:
+        """Return the nodes of a rank that stand for what a task waits for."""
+        return tuple(self._seen_from(before, rank) for before in self._before[task])
+
+    def _seen_from(self, task: int, rank: int) -> int:
+        """Return the node with which a rank knows that a task has ended: a message tells it where it takes no part."""
+        kind = self._graph.kind[task]
+        members = self._graph.groups[self._graph.group[task]] if kind == Kind.ALLREDUCE else ()
+        ends_at = int(self._graph.target[task]) if kind == Kind.TRANSFER else self._rank[task]
+        if rank == ends_at or rank in members:
+            return task
+        if (task, rank) not in self._told:
+            number = self._told[task, rank] = self._following
+            self._following += 1
+            self._message(number, ends_at, rank, 0, (task,))
+        return self._told[task, rank]
+
+
+def _predecessors(graph: TaskGraph) -> dict[int, list[int]]:
+    before: dict[int, list[int]] = defaultdict(list)
+    for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        before[later].append(earlier)
+    return before
+
+
+def _ranks_of_tasks(graph: TaskGraph) -> list[int]:
+    """Return the rank in whose trace a task stands; a device is of the node whose transfers it waits for, or feeds."""
+    of_device: dict[int, int] = {}
+    moves = graph.kind == Kind.TRANSFER
+    edges = np.stack([graph.before, graph.after], axis=1)
+    for earlier, later in edges[moves[graph.before] | moves[graph.after]].tolist():
+        if graph.device[later] >= 0:
+            of_device.setdefault(int(graph.device[later]), int(graph.target[earlier]))
+        if graph.device[earlier] >= 0:
+            of_device.setdefault(int(graph.device[earlier]), int(graph.source[later]))
+    ranks = []
+    for task, kind in enumerate(graph.kind.tolist()):
+        if kind == Kind.COMPUTE:
+            device = int(graph.device[task])
+            ranks.append(of_device.get(device, device % graph.nodes))
+        elif kind == Kind.TRANSFER:
+            ranks.append(int(graph.source[task]))
+        else:
+            ranks.append(graph.groups[graph.group[task]][0] if kind == Kind.ALLREDUCE else 0)
+    return ranks

@@ -1,0 +1,216 @@
+"""Bytes of Chakra execution traces: messages of protocol buffers, a length before each.
+
+A file holds the trace of a rank: one `GlobalMetadata`, then `Node` after `Node`, each preceded by its length as a
+varint (MLCommons Chakra, `et_def.proto` of version 0.0.4). Only what a job needs is read; other fields are passed over,
+as the encoding of protocol buffers allows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+Value = int | float | str
+
+METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = range(1, 8)
+"""Values of `NodeType`."""
+
+ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER, BARRIER = 0, 2, 5, 6, 7, 9
+"""Values of `CollectiveCommType`."""
+
+VERSION = "0.0.4"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_ID, _NAME, _TYPE, _CONTROL, _DATA, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
+_ATTRIBUTE_NAME, _DOUBLE, _FLOAT, _INT32, _INT64, _UINT32, _UINT64, _BOOL, _STRING = (
+    1,
+    3,
+    5,
+    7,
+    9,
+    11,
+    13,
+    27,
+    29,
+)
+_INTEGERS = (_INT32, _INT64, _UINT32, _UINT64, _BOOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the trace of one rank; `inputs` are the values of its inputs, as text."""
+
+    number: int
+    name: str
+    kind: int
+    after: tuple[int, ...] = ()
+    duration_us: int = 0
+    attributes: dict[str, Value] = field(default_factory=dict)
+    inputs: str = ""
+
+
+def read_nodes(data: bytes) -> list[Node]:
+    """Return the nodes of a file. Raises `ValueError` for bytes that are not such a file."""
+    messages = list(_messages(data))
+    if not messages:
+        raise ValueError("it is empty: a trace begins with its metadata")
+    return [_node(message) for message in messages[1:]]
+
+
+def write_nodes(nodes: list[Node]) -> bytes:
+    """Return the bytes of a file.
+
+    >>> node = Node(7, "send", SEND, (1, 300), 5, {"comm_dst": 3, "x": 0.5, "y": "z"})
+    >>> read_nodes(write_nodes([node])) == [node]
+    True
+    """
+    messages = [_field(1, VERSION.encode()), *(_bytes_of(node) for node in nodes)]
+    return b"".join(_varint(len(message)) + message for message in messages)
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(data):
+        size, place = _read_varint(data, place)
+        if place + size > len(data):
+            raise ValueError(f"it ends within the message that begins at byte {place}")
+        yield data[place : place + size]
+        place += size
+
+
+def _node(message: bytes) -> Node:
+    number, name, kind, duration_us, inputs = 0, "", 0, 0, ""
+    after: list[int] = []
+    attributes: dict[str, Value] = {}
+    for place, value in _fields(message):
+        if place == _ID:
+            number = _integer(value)
+        elif place == _NAME:
+            name = _text(value)
+        elif place == _TYPE:
+            kind = _integer(value)
+        elif place in (_CONTROL, _DATA):
+            after.extend(_repeated(value))
+        elif place == _DURATION:
+            duration_us = _integer(value)
+        elif place == _INPUTS:
+            inputs = next((_text(part) for number_, part in _fields(_raw(value)) if number_ == 1), "")
+        elif place == _ATTRIBUTE:
+            attributes.update(_attribute(_raw(value)))
+    return Node(number, name, kind, tuple(dict.fromkeys(after)), duration_us, attributes, inputs)
+
+
+def _attribute(message: bytes) -> dict[str, Value]:
+    """Return the name and the value of an attribute; nothing for a list."""
+    name, found = "", cast("Value | None", None)
+    for place, value in _fields(message):
+        if place == _ATTRIBUTE_NAME:
+            name = _text(value)
+        elif place in _INTEGERS:
+            found = _integer(value)
+            if place in (_INT32, _INT64):
+                found -= (found >> 63) << 64
+        elif place == _DOUBLE:
+            found = struct.unpack("<d", _raw(value))[0]
+        elif place == _FLOAT:
+            found = struct.unpack("<f", _raw(value))[0]
+        elif place == _STRING:
+            found = _text(value)
+    return {} if found is None else {name: found}
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    place = 0
+    while place < len(message):
+        key, place = _read_varint(message, place)
+        number, wire = key >> 3, key & 7
+        if wire == _VARINT:
+            value, place = _read_varint(message, place)
+            yield number, value
+            continue
+        if wire == _BYTES:
+            size, place = _read_varint(message, place)
+        elif wire in (_FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise ValueError(f"it has a field of the unknown wire type {wire}")
+        if place + size > len(message):
+            raise ValueError(f"field {number} is longer than its message")
+        yield number, message[place : place + size]
+        place += size
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while place < len(data) and shift < 70:
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        shift, place = shift + 7, place + 1
+        if byte < 0x80:
+            return value, place
+    raise ValueError(f"it has a number without an end at byte {place}")
+
+
+def _integer(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise ValueError("it has bytes where a number belongs")  # noqa: TRY004 - of a file, not of a caller
+    return value
+
+
+def _raw(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("it has a number where bytes belong")  # noqa: TRY004 - of a file, not of a caller
+    return value
+
+
+def _text(value: int | bytes) -> str:
+    return _raw(value).decode("utf-8", "replace")
+
+
+def _repeated(value: int | bytes) -> list[int]:
+    """Return numbers of a repeated field, which may be packed."""
+    if isinstance(value, int):
+        return [value]
+    numbers, place = [], 0
+    while place < len(value):
+        number, place = _read_varint(value, place)
+        numbers.append(number)
+    return numbers
+
+
+def _bytes_of(node: Node) -> bytes:
+    parts = [_number(_ID, node.number), _field(_NAME, node.name.encode()), _number(_TYPE, node.kind)]
+    if node.after:
+        parts.append(_field(_DATA, b"".join(map(_varint, node.after))))
+    parts.append(_number(_DURATION, node.duration_us))
+    parts += [_field(_ATTRIBUTE, _bytes_of_attribute(*item)) for item in node.attributes.items()]
+    return b"".join(parts)
+
+
+def _bytes_of_attribute(name: str, value: Value) -> bytes:
+    named = _field(_ATTRIBUTE_NAME, name.encode())
+    if isinstance(value, bool):
+        return named + _varint(_BOOL << 3) + _varint(int(value))
+    if isinstance(value, int):
+        return named + _varint(_INT64 << 3) + _varint(value % (1 << 64))
+    if isinstance(value, float):
+        return named + _varint(_DOUBLE << 3 | _FIXED64) + struct.pack("<d", value)
+    return named + _field(_STRING, value.encode())
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value) if value else b""
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
