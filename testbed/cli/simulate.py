@@ -108,9 +108,9 @@ def _document(job: Job, chosen: ChosenFabric, degree: int, rate_gbps: float) -> 
     about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
     if chosen.name in SWITCHED:
         return about | {"host_gbps": chosen.host_gbps}
-    routes = (
-        {"routes": "planned" if job.plan.routes else "found"} if job.plan and chosen.name == "direct" else {}
-    )
+    routes = {}
+    if job.plan and chosen.fabric.weights is not None:
+        routes = {"routes": "planned" if job.plan.routes else "found"}
     return about | routes | ({"strides": list(chosen.topology.strides)} if chosen.topology else {})
 
 

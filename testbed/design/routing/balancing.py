@@ -56,11 +56,11 @@ def route(
     scale = size.max()
     bound, best = 0.0, None
     for number in range(tries if few else 1):
-        onward, weight, load = _descend(
+        onward, weight, load, priced = _descend(
             links, size / scale, most_paths, np.random.default_rng((seed, number)), few=few
         )
         join_equal_ways(onward, weight, links.head)
-        bound = max(bound, _bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
+        bound = max(bound, priced, _bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
         found = RouteSets(topology, onward, _rounded(weight, size), bound * scale)
         if best is None or found.gap(demand) < best.gap(demand):
             best = found
@@ -90,8 +90,9 @@ def _room(nodes: int, links: Links) -> Room:
 
 def _descend(
     links: Links, size: Floats, sets: int, random: np.random.Generator, *, few: bool
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    nodes = len(size)
+) -> tuple[NDArray[np.int64], Floats, Floats, float]:
+    """Return trees, weights, loads, and the best bound from prices on the way."""
+    nodes, bound = len(size), 0.0
     onward = np.full((sets, nodes, nodes), -1, dtype=np.int64)
     weight, load, room = np.zeros((sets, nodes, nodes)), np.zeros(links.head.size), _room(nodes, links)
     begin(links, size, onward, weight, load, room)
@@ -102,7 +103,9 @@ def _descend(
             lay_all(onward, weight, size, links.head, load)  # afresh: small differences would add up
             improve(turn, random.permutation(nodes), links, size, onward, weight, load, room, doublings)
             turn += 1
-    return onward, weight, load
+        total = set_prices(load, doublings, room.price)
+        bound = max(bound, priced_demand(links, size, room, np.zeros(load.size)) / total)
+    return onward, weight, load, bound
 
 
 def _bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
@@ -152,7 +155,7 @@ def _without_demand(topology: Topology, links: Links) -> RouteSets:
     """Return one set of shortest routes that load the links alike if every pair sends the same."""
     nodes = topology.nodes
     size = np.ones((nodes, nodes)) - np.eye(nodes)
-    onward, weight, _ = _descend(links, size, 1, np.random.default_rng(0), few=nodes <= _FEW_NODES)
+    onward, weight, *_ = _descend(links, size, 1, np.random.default_rng(0), few=nodes <= _FEW_NODES)
     return RouteSets(topology, onward, weight)
 
 
