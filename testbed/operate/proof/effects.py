@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from testbed.design.routing.routes import find_routes
 from testbed.errors import TestbedError
 from testbed.lab.hosts.forwarding import HostForwarding, Macs, forwarding_plan
 from testbed.lab.hosts.kernel_state import KernelState
@@ -24,6 +23,7 @@ from testbed.lab.hosts.planned_state import (
 )
 from testbed.lab.model import Lab, LabHost
 from testbed.lab.shards import shard_of
+from testbed.operate.design import stored_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, LabPlan, LinkFinding
 from testbed.operate.plan import circuits_of, pair_label, port_owners
@@ -148,8 +148,9 @@ class Effects:
     def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Parts that each of the epochs before installed on its hosts."""
         return tuple(
-            (intent, forwarding_plan(here, intent.wiring, find_routes(intent.wiring), self.macs))
+            (intent, forwarding_plan(here, intent.wiring, design.routes, self.macs, design.further))
             for here, intent in self.before
+            for design in [stored_design(intent)]
         )
 
     def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> HalfWay | None:
