@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.route_sets import RouteSets, routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import Method
@@ -18,6 +17,7 @@ from testbed.operate.intent import Intent
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
+    from testbed.design.routing.route_sets import RouteSets
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ def design_of_plan(lab: Lab, plan: Plan) -> Design:
 
 def with_routes(design: Design, routes: RouteSets) -> Design:
     """Return a design with the routes of a plan for its topology, link by link. Raises `TopologyError`."""
+    from testbed.design.routing.route_sets import routes_on  # numpy: only for plans that spread pairs
+
     first, *further = routes_on(routes, design.wiring)
     return replace(design, routes=first, further=tuple(further))
 
