@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from testbed.design.model import Routes
+from testbed.design.routing.routes import find_routes
 from testbed.errors import TestbedError
 from testbed.lab.hosts.forwarding import HostForwarding, Macs, forwarding_plan
 from testbed.lab.hosts.kernel_state import KernelState
@@ -26,7 +28,7 @@ from testbed.lab.shards import shard_of
 from testbed.operate.design import stored_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, LabPlan, LinkFinding
-from testbed.operate.plan import circuits_of, pair_label, port_owners
+from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import deviations, is_bare
 from testbed.operate.unfinished import SwitchCircuit, Unfinished
@@ -127,8 +129,9 @@ class Effects:
 
     @cached_property
     def extra(self) -> frozenset[str]:
-        """Names of circuits that are not removed yet."""
-        return self._names((self.held & self.circuits_before) - self.planned)
+        """Names of circuits that are not removed yet; an apply leaves those between other hosts alone."""
+        ours, left = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
+        return self._names(one for one in left if not ours.isdisjoint({one[:2], (one[0], one[2])}))
 
     def of_discovery(self, one: Unfinished) -> frozenset[str]:
         """Return the names of circuits that a discovery has left."""
@@ -148,9 +151,9 @@ class Effects:
     def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Parts that each of the epochs before installed on its hosts."""
         return tuple(
-            (intent, forwarding_plan(here, intent.wiring, design.routes, self.macs, design.further))
+            (intent, forwarding_plan(here, intent.wiring, routes, self.macs, further))
             for here, intent in self.before
-            for design in [stored_design(intent)]
+            for routes, *further in [_routes_of(intent)]
         )
 
     def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> HalfWay | None:
@@ -194,6 +197,15 @@ class Effects:
             yield f"{len(self.missing)} planned circuits are missing ({_some(self.missing)})"
         if self.extra:
             yield f"{len(self.extra)} of the topology before are still there ({_some(self.extra)})"
+
+
+def _routes_of(intent: Intent) -> tuple[Routes, ...]:
+    """Return the sets of routes of an epoch; shortest ones where its stored plan cannot be read any more."""
+    try:
+        design = stored_design(intent)
+    except TestbedError:
+        return (find_routes(intent.wiring),)
+    return (design.routes, *design.further)
 
 
 def _key(circuit: Circuit) -> SwitchCircuit:

@@ -18,6 +18,7 @@ from testbed.lab.hosts.planned_state import planned_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.lab.shards import shard_of
 from testbed.operate.intent import Intent, Stated
 from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
@@ -293,10 +294,11 @@ class World:
 
 @pytest.fixture(scope="session")
 def worlds(testbed12):
-    """Return a function that makes a healthy world of twelve hosts."""
+    """Return a function that makes a healthy world of twelve hosts, or of those that are named."""
 
-    def make(*, simplex=False, degree=4, **options):
-        return World(testbed12, wire(find_topology(12, degree, simplex=simplex)), **options)
+    def make(hosts="abcdefghijkl", *, simplex=False, degree=4, **options):
+        wiring = wire(find_topology(len(hosts), degree, simplex=simplex))
+        return World(shard_of(testbed12, hosts), wiring, **options)
 
     make.other_wiring = SimpleNamespace(pairs=wire(find_topology(12, 2)))
     return make

@@ -13,7 +13,12 @@ skip_without("asyncssh")
 skip_without("pydantic")
 
 from testbed.design.model import Link
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.planned_state import NOTHING, planned_state, states_while_installing
+from testbed.lab.shards import shard_of
+from testbed.operate.intent import Stated
+from testbed.operate.plan import circuits_of
 from testbed.operate.unfinished import Unfinished
 
 A1 = "a/nic1 -> b/nic1"
@@ -286,6 +291,36 @@ def test_another_topology_that_is_named_is_compared_as_it_is(worlds):
     world.left = (replace(one, intent=other),)
     before_routes(world, over_other_nics(world.wiring))
     assert world.told() == [("other_topology", ALL), ("unfinished", "op")]
+
+
+def test_circuits_between_hosts_that_the_apply_is_not_for_are_not_counted(worlds):
+    """A ring of four hosts was to be replaced on two of them; the apply leaves the links of c and d alone."""
+    world, ring = worlds("ab", degree=1), wire(find_topology(4, 2))
+    world.leave_unfinished(ring)
+    (one,) = world.left
+    world.left = (replace(one, replaced=(replace(one.replaced[0], hosts=tuple("abcd"), nics={}),)),)
+    four = shard_of(world.lab, "abcd")
+    circuits = circuits_of(four, ring)
+    world.held["ocs1"] = {circuit.input_port: circuit.output_port for circuit in circuits}
+    ours = [one for one in circuits if min(one.link.source.node, one.link.target.node) < 2]
+    extra = {four.link_label(circuit.link) for circuit in ours} - set(
+        map(world.lab.link_label, world.wiring.links)
+    )
+    assert len(ours) == 6 < len(circuits)
+    details = [finding.detail for finding in world.findings() if finding.kind == "unfinished"]
+    assert f"{len(extra)} of the topology before are still there" in details[0]
+
+
+def test_an_epoch_whose_stored_plan_cannot_be_read_explains_with_shortest_routes(worlds):
+    """A later release may refuse a plan that an earlier one stored: that ends no proof."""
+    world = worlds()
+    before = over_other_nics(world.wiring)
+    world.leave_unfinished(before)
+    (one,) = world.left
+    stored = replace(one.replaced[0], stated=Stated("--plan old.json", plan_text="{}"))
+    world.left = (replace(one, replaced=(stored,)),)
+    before_anything(world, before)
+    assert world.told() == [("unfinished", "op")]
 
 
 def test_circuits_of_a_killed_discovery_are_told_with_it(worlds):
