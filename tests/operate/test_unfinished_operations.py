@@ -195,7 +195,7 @@ def test_a_killed_discovery_is_named_with_its_next_command(journal, runs, testbe
 @pytest.mark.parametrize("end", ["finish", "stop"])
 def test_a_discovery_that_put_all_back_is_not_named(journal, runs, testbed12, end):
     record = begin(journal, testbed12)
-    record.finish(()) if end == "finish" else record.stop()
+    record.finish(()) if end == "finish" else record.stop(())
     died(journal, "discoveries")
     assert left(runs, testbed12) == []
 

@@ -102,9 +102,12 @@ class DiscoveryRecord:
         self._rounds.append(_round_json(round_, seen) | {"at": seen.at or _now()})
         self._write("update discoveries set rounds = ? where id = ?", json.dumps(self._rounds))
 
-    def stop(self) -> None:
-        """Write down that it ended with an error, and that all is as it was before."""
-        self._write("update discoveries set state = 'stopped', circuits = ? where id = ?", "[[], []]")
+    def stop(self, others: tuple[Unfinished, ...]) -> None:
+        """Write down that it ended with an error, and that all is as it was before it and those it took over."""
+        stop = "update discoveries set state = 'stopped', circuits = '[[], []]' where id = ?"
+        with self._journal.transaction() as connection:
+            for one in (self._id, *(other.id for other in others)):
+                connection.exec_driver_sql(stop, (one,))
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
         """Write down that no circuit of this discovery, or of those it took over, is left."""

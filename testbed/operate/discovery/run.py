@@ -40,7 +40,7 @@ def discover(
         found = _search(devices, record, problem, kept, note, limit or most_rounds(problem))
     except BaseException:
         devices.put_back(down)
-        record.stop()
+        record.stop(killed)
         raise
     devices.put_back(down)
     record.finish(others)

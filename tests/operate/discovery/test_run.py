@@ -202,6 +202,32 @@ def test_a_kill_at_any_probe_is_made_good_by_the_next_discovery(truth, switch, t
     assert resumed >= kill_at - 3
 
 
+def test_a_killed_one_is_concluded_by_the_next_also_if_that_ends_with_an_error(
+    truth, switch, journal, monkeypatch
+):
+    """A NIC that is set down after all was put back was not set down by the killed one: it stays so."""
+    first = Laboratory(truth.lab, switch, journal)
+    first.kill_at = 4
+    with pytest.raises(Killed):
+        discover(first, DiscoveryRecord(journal, "t"))
+    monkeypatch.setattr(record_module, "is_running", lambda _owner: False)
+    second = Laboratory(truth.lab, switch, journal)
+    second.down = set(first.down)
+
+    def fail():
+        raise DriftError("a switch is off")
+
+    second.probe = fail
+    with pytest.raises(DriftError):
+        discover(second, DiscoveryRecord(journal, "t"))
+    assert (second.down, len(switch.held)) == (set(), 0)
+    third = Laboratory(truth.lab, switch, journal)
+    third.down = {("b", "nic1")}
+    found = discover(third, DiscoveryRecord(journal, "t"))
+    assert found_ports(found) == true_ports(truth.lab)
+    assert third.down == {("b", "nic1")}
+
+
 @pytest.mark.parametrize("kill_at", [3, 4, 5])
 def test_what_somebody_patched_after_a_kill_is_left_alone(truth, switch, journal, monkeypatch, kill_at):
     """One circuit of the last round again, made by another: a discovery has all of a round, or none."""
