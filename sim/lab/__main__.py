@@ -72,7 +72,7 @@ def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
     """Remove debris; end the labs that are named, and with `everything` those of this user."""
     if everything:
         own = [lab.id for lab in find_labs() if not lab.is_of_others]
-        return list(end_labs({*own, *lab_ids}))
+        return list(end_labs(sorted({*own, *lab_ids})))
     return list(end_labs(lab_ids) if lab_ids else remove_debris())
 
 

@@ -74,14 +74,23 @@ class DarkFibres:
         leaving = self._power(receive)
         if leaving is not None:
             return "" if leaving.below_floor else self._told(link, "receive", "light leaves the switch there")
-        for nic in self._lenders(link, held):
-            if self._is_lit_by(link.target, nic):
-                tried = f"{self._lab.nic_label(link.target)} is lit by {self._lab.nic_label(nic)}"
-                return self._told(link, "transmit", tried)
-        if self._may_be_led_back(link.source, link, held) and self._is_lit_by(link.source, link.source):
-            tried = f"{self._lab.nic_label(link.source)} is lit by its own light"
-            return self._told(link, "receive", tried)
+        for source, target, side in self._trials(link, held):
+            if self._is_lit_by(target, source):
+                light = "its own light" if source == link.source else self._lab.nic_label(source)
+                return self._told(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
+
+    def _trials(self, link: Link, held: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
+        """Yield light and a NIC that it may be led into, with the side of a link that is out if that is lit.
+
+        First each end by itself, which tells of one fault; NICs that nobody uses are many.
+        """
+        if self._may_be_led_back(link.target, link, held):
+            yield link.target, link.target, "transmit"
+        if self._may_be_led_back(link.source, link, held):
+            yield link.source, link.source, "receive"
+        for nic in self._free_nics(link, held):
+            yield nic, link.target, "transmit"
 
     def _told(self, link: Link, side: Fibre, tried: str) -> str:
         if side == "receive":
@@ -107,10 +116,8 @@ class DarkFibres:
                 return replace(finding, detail=detail)
         return finding
 
-    def _lenders(self, link: Link, held: CrossConnects) -> Iterator[Nic]:
-        """Yield NICs whose light may be led into a dark target: its own, and those that nobody uses."""
-        if self._may_be_led_back(link.target, link, held):
-            yield link.target
+    def _free_nics(self, link: Link, held: CrossConnects) -> Iterator[Nic]:
+        """Yield NICs that nobody uses, whose light may be led into a dark target."""
         switch = self._lab.nic(link.target).receive.switch
         for node, host in enumerate(self._lab.hosts):
             for index, nic in enumerate(host.nics):

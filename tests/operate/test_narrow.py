@@ -129,6 +129,7 @@ def test_a_dark_link_without_monitors_is_narrowed_by_light_led_back(glass, nics,
     lab = glass(nics=nics)
     lab.cut.add(cut)
     assert lab.narrowed("no_carrier", LINK).detail == said
+    assert lab.switch.writes <= 8, "free NICs are not tried where the ends of the link tell"
 
 
 def test_a_dark_laser_is_told_as_the_transmit_side(glass):

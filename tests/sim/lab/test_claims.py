@@ -62,6 +62,6 @@ def test_down_all_ends_ones_own_labs_and_those_named_but_none_of_others(monkeypa
         FoundLab("lb000004", "of a release that did not say", "live", 3, "10.4.0.0/24", 2),
     )
     monkeypatch.setattr(command, "find_labs", lambda: found)
-    monkeypatch.setattr(command, "end_labs", sorted)
+    monkeypatch.setattr(command, "end_labs", tuple)
     assert command._down([], everything=True) == ["lb000001", "lb000003", "lb000004"]
-    assert "lb000002" in command._down(["lb000002"], everything=True)
+    assert command._down(["lb000002"], everything=True) == [one.id for one in found]
