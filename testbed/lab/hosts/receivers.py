@@ -63,6 +63,11 @@ class ReceiverReading:
         return total_dbm(self.lanes_dbm)
 
     @property
+    def has_dark_lane(self) -> bool:
+        """True if a lane is dark and another is not: a laser or a receiver is out, and no fibre."""
+        return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
+
+    @property
     def laser_dbm(self) -> float | None:
         """Power that the module sends, all lanes together."""
         return total_dbm(self.sent_dbm)
@@ -80,6 +85,8 @@ def outside_window(reading: ReceiverReading) -> str:
     if window is None:
         return ""
     for lane, dbm in enumerate(reading.lanes_dbm, start=1):
+        if dbm == -math.inf and reading.has_dark_lane:
+            return f"lane {lane} receives no light, and others do"
         received = f"lane {lane} receives {dbm:.1f} dBm"
         if dbm < window.low_alarm_dbm:
             return f"{received}, less than the {window.low_alarm_dbm:.1f} dBm that its module needs"

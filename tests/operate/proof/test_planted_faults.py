@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -332,6 +333,20 @@ def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
         finding.detail == "b/nic1: lane 4 receives -18.5 dBm, less than the -18.0 dBm that its module needs"
     )
     assert tuple(judge_modules(world.lab, world.circuits, evidence.switches, received)) == (finding,)
+
+
+def test_a_dark_lane_of_four_is_no_loss_of_the_fibre(worlds):
+    """The other three carry 1.2 dB less than four would: connectors that are cleaned bring no laser back."""
+    world = worlds()
+    evidence = world.evidence()
+    lane_dbm = evidence.received["b", "nic1"].power_dbm - 10 * math.log10(4)
+    reading = ReceiverReading(
+        (lane_dbm, lane_dbm, -math.inf, lane_dbm), window=Window(-18.0, -17.0, 1.0, 2.0)
+    )
+    world.evidence = lambda: replace(evidence, received={**evidence.received, ("b", "nic1"): reading})
+    (finding,) = world.findings()
+    assert (finding.kind, finding.subject) == ("power_out_of_window", A1)
+    assert finding.detail == "b/nic1: lane 3 receives no light, and others do"
 
 
 def test_a_switch_that_does_not_hold_still_is_one_finding(worlds):
