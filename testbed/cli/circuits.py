@@ -112,7 +112,7 @@ def plan(
     meant = meant_design(find_running(lab), named, runs_dir)
     with _session(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
-    left = unfinished_or_why_not(runs_dir, meant.lab.name)
+    left = unfinished_or_why_not(runs_dir, meant.lab)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
     document["unfinished"] = [one.json() for one in left]
     lines = [*_heading(meant), *describe(meant.lab, planned), *(one.line() for one in left)]
@@ -195,7 +195,7 @@ def verify(
     if narrow:
         check_permission(meant.lab, really_move)
     with _session(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
-        report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab.name))
+        report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
     findings = meant.findings_json(report.findings)

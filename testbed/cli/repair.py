@@ -98,7 +98,7 @@ def _plan_repair(
     from testbed.operate.unfinished import unfinished_or_why_not
 
     design, sight = meant.design, look_at(session, meant.design)
-    left = unfinished_or_why_not(runs_dir, session.lab.name)
+    left = unfinished_or_why_not(runs_dir, session.lab)
     if session.off:
         return sight, None, left
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lightbed.wording import counted
 from testbed.errors import JournalError
-from testbed.operate.findings import hint_of
+from testbed.lab.model import Lab
 from testbed.operate.intent import Intent, in_force, read_journal, replaced_by, stored_intents
 from testbed.operate.owner import is_running
 
@@ -49,31 +50,38 @@ class Unfinished:
         return {"operation": self.operation, "detail": self.detail, "hint": self.hint}
 
 
-def unfinished_operations(runs_dir: str | Path, lab: str) -> tuple[Unfinished, ...]:
+def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
     """Return operations on a lab that were left unfinished and that no later one covers, oldest first.
 
     Epochs that never stood, discoveries whose process was killed, and other operations that were killed or have steps
-    of which nobody knows what became. Raises `JournalError`.
+    of which nobody knows what became. Hosts that are no longer in the lab file need no epoch: none can be meant for
+    them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
     found = (*_applies(journal), *_discoveries(journal), *_others(journal))
     return tuple(sorted(found, key=lambda one: one.operation))
 
 
-def unfinished_or_why_not(runs_dir: str | Path, lab: str) -> tuple[Unfinished, ...]:
+def unfinished_or_why_not(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
     """Return the same; a journal that cannot be read is told as one: nobody can say then that all was finished."""
     try:
         return unfinished_operations(runs_dir, lab)
     except JournalError as error:
-        return (Unfinished(str(runs_dir), str(error), hint_of("unfinished")),)
+        return (Unfinished(str(runs_dir), str(error), _UNREADABLE_HINT),)
+
+
+_UNREADABLE_HINT = (
+    "make the file readable, or give the --runs-dir of the lab's applies: none can begin with this one"
+)
 
 
 class _Journal:
     """Rows of one lab in the journal's file, the oldest first; intents the newest first."""
 
-    def __init__(self, runs_dir: str | Path, lab: str) -> None:
-        self._runs_dir, self._lab = runs_dir, lab
-        self.intents = stored_intents(runs_dir, lab)
+    def __init__(self, runs_dir: str | Path, lab: Lab) -> None:
+        self._runs_dir, self._lab = runs_dir, lab.name
+        self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
+        self.intents = stored_intents(runs_dir, lab.name)
         self.operations = {row["id"]: row for row in self.rows(_OPERATIONS)}
         self.discoveries = self.rows(_DISCOVERIES)
 
@@ -104,20 +112,18 @@ def _applies(journal: _Journal) -> Iterator[Unfinished]:
     """Yield epochs that never stood, as far as no newer one is meant for their hosts."""
     newer: set[str] = set()
     for intent in journal.intents:
-        left = [host for host in intent.hosts if host not in newer]
-        newer.update(intent.hosts)
+        left = [host for host in intent.hosts if host in journal.hosts and host not in newer]
         if left and intent.is_unfinished:
-            yield _unfinished_apply(journal, intent, left)
+            is_partly_covered = not newer.isdisjoint(intent.hosts)
+            yield _unfinished_apply(journal, intent, left if is_partly_covered else ())
+        newer.update(intent.hosts)
 
 
 def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) -> Unfinished:
+    """Return what is told of an epoch; `left` are the hosts that no newer one is meant for, empty where that is all."""
     how = f"failed ({intent.error})" if intent.error else "was killed"
     begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
-    only = (
-        ""
-        if len(left) == len(intent.hosts)
-        else f"; newer epochs are meant for all hosts but {', '.join(left)}"
-    )
+    only = f"; newer epochs are meant for all hosts but {', '.join(left)}" if left else ""
     row = journal.operations.get(intent.operation)
     open_steps = _open_steps(row) if row else ""
     return Unfinished(
@@ -152,7 +158,7 @@ def _discoveries(journal: _Journal) -> Iterator[Unfinished]:
 
 def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[SwitchCircuit]) -> bool:
     """Return whether hosts were configured since, and the last read of each switch shows no circuit of it."""
-    hosts = {host for host, _ in json.loads(row["problem"])["nics"]}
+    hosts = journal.hosts.intersection(host for host, _ in json.loads(row["problem"])["nics"])
     later = (one for one in journal.intents if one.applied_at and one.intended_at > row["started"])
     if not any(hosts.issubset(one.hosts) for one in later):
         return False
@@ -210,11 +216,12 @@ def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tup
     if intent is None or intent.applied_at is None:
         return False
     then = in_force([one for one in journal.intents if one.intended_at < row["started"]])
-    return {host for one in then for host in one.hosts}.issubset(intent.hosts)
+    hosts = {host for one in then for host in one.hosts}
+    return (hosts & journal.hosts).issubset(intent.hosts)
 
 
 def _open_steps(row: Row) -> str:
-    return f"; {row['open']} steps without an outcome on {row['switches']}" if row["open"] else ""
+    return f"; {counted(row['open'], 'step')} without an outcome on {row['switches']}" if row["open"] else ""
 
 
 def _minute(moment: str) -> str:

@@ -101,7 +101,7 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", True)
     assert intent.describe().startswith("epoch 1 (unfinished: failed before circuits and routes stood, 20")
-    (left,) = unfinished_operations(runs, testbed12.name)
+    (left,) = unfinished_operations(runs, testbed12)
     assert left.operation == intent.operation
     assert left.detail.endswith("before circuits and routes stood")
     assert left.hint == "run `testbed apply --epoch 1`"
@@ -114,7 +114,7 @@ def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, t
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", False)
     assert intent.describe().startswith("epoch 1 (failed: its proof ended with 48 findings, 20")
-    assert unfinished_operations(runs, testbed12.name) == ()
+    assert unfinished_operations(runs, testbed12) == ()
 
 
 def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
@@ -126,11 +126,11 @@ def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
     monkeypatch.setattr(LabSession, "install_routes", refuse)
     with pytest.raises(OSError, match="no route"):
         session.bring_up(design_for(testbed12))
-    (left,) = unfinished_operations(runs, testbed12.name)
+    (left,) = unfinished_operations(runs, testbed12)
     assert "failed (no route)" in left.detail
     monkeypatch.undo()
     assert session.bring_up(design_for(testbed12)).epoch == 2
-    assert unfinished_operations(runs, testbed12.name) == ()
+    assert unfinished_operations(runs, testbed12) == ()
 
 
 def test_a_lab_that_goes_with_its_session_is_meant_to_be_nothing(testbed12, switch, journal, runs):
@@ -169,7 +169,7 @@ def test_an_apply_that_runs_is_no_unfinished_one(session, testbed12, switch, run
 
     def obey(step):
         intent = the_only(runs, testbed12)
-        seen.append((intent.is_under_way, intent.is_unfinished, unfinished_operations(runs, testbed12.name)))
+        seen.append((intent.is_under_way, intent.is_unfinished, unfinished_operations(runs, testbed12)))
         return step.after
 
     switch.obey = obey
@@ -251,7 +251,7 @@ def test_an_apply_that_was_killed_is_named(tmp_path, testbed12, at, words):
         check=False,
     )
     assert done.returncode == -signal.SIGKILL
-    left = unfinished_operations(tmp_path, testbed12.name)
+    left = unfinished_operations(tmp_path, testbed12)
     intent = the_only(tmp_path, testbed12)
     if words is None:  # circuits and routes stand: verify does what was left
         assert (left, intent.state) == ((), "applied")
@@ -270,12 +270,12 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
         connection.execute("update operations set owner = :owner, state = :state where id = :id", dead)
         connection.execute("drop table intents")
     connection.close()
-    (left,) = unfinished_operations(runs, testbed12.name)
+    (left,) = unfinished_operations(runs, testbed12)
     assert left.operation == killed
     assert left.detail.startswith("an operation that was killed, begun ")
     with journal.operation(testbed12.name):
         pass
-    assert unfinished_operations(runs, testbed12.name) == ()
+    assert unfinished_operations(runs, testbed12) == ()
 
 
 def test_a_journal_of_an_earlier_release_gets_the_table(journal, testbed12, runs):
@@ -305,8 +305,11 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
         JournalError, match=r"is not known: .*lightbed\.sqlite cannot be read .*; name the topology"
     ):
         stored_intents(tmp_path, "lab")
-    (told,) = unfinished_or_why_not(tmp_path, "lab")
-    assert (told.operation, told.hint) == (str(tmp_path), "run `testbed apply` again")
+    (told,) = unfinished_or_why_not(tmp_path, testbed12)
+    assert told.operation == str(tmp_path)
+    assert told.hint.startswith("make the file readable, or give the --runs-dir"), (
+        "an apply would be refused too"
+    )
     assert "cannot be read" in told.detail
 
 

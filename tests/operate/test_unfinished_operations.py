@@ -81,7 +81,7 @@ def died(journal, table, state=None):
 
 
 def left(runs, lab):
-    return [one.detail for one in unfinished_operations(runs, lab.name)]
+    return [one.detail for one in unfinished_operations(runs, lab)]
 
 
 def test_an_apply_that_was_killed_is_forgotten_host_by_host(apply, runs, testbed12):
@@ -95,11 +95,23 @@ def test_an_apply_that_was_killed_is_forgotten_host_by_host(apply, runs, testbed
     assert left(runs, testbed12) == []
 
 
+def test_a_host_that_is_no_longer_in_the_lab_file_keeps_no_apply_unfinished(apply, runs, testbed12):
+    """No epoch can be meant for it any more: the advice to apply again would be in vain for ever."""
+    apply(kill=True)
+    apply("abcdefghijk")
+    (told,) = left(runs, testbed12)
+    assert told.endswith("; newer epochs are meant for all hosts but l")
+    without_l = replace(testbed12, hosts=testbed12.hosts[:-1])
+    assert left(runs, without_l) == []
+    assert len(left(runs, shard_of(without_l, "ab"))) == 0
+    assert len(left(runs, shard_of(testbed12, "ab"))) == 1, "l is another job's, and still there"
+
+
 def test_the_newest_of_two_that_were_killed_is_told_and_knows_the_other(apply, runs, testbed12):
     apply()
     apply(kill=True, simplex=True)
     apply(kill=True)
-    (one,) = unfinished_operations(runs, testbed12.name)
+    (one,) = unfinished_operations(runs, testbed12)
     assert (one.intent.epoch, [epoch.epoch for epoch in one.replaced]) == (3, [2, 1])
     assert one.circuits_stood
 
@@ -184,12 +196,12 @@ def test_a_killed_discovery_is_named_with_its_next_command(journal, runs, testbe
     begin(journal, testbed12)
     assert left(runs, testbed12) == [], "it runs"
     died(journal, "discoveries")
-    (one,) = unfinished_operations(runs, testbed12.name)
+    (one,) = unfinished_operations(runs, testbed12)
     assert one.detail.startswith("a discovery of fibres that was killed, begun ")
     assert one.detail.endswith("; up to 1 of its circuits may stand, and NICs may be set down")
     assert one.hint.startswith("run `testbed discover` again")
     assert one.circuits == {("ocs1", 1, 60)}
-    assert unfinished_operations(runs, "another lab") == ()
+    assert unfinished_operations(runs, replace(testbed12, name="another lab")) == ()
 
 
 @pytest.mark.parametrize("end", ["finish", "stop"])

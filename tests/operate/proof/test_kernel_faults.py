@@ -210,7 +210,7 @@ def kill_after(bench, lines):
     with sqlite3.connect(bench.runs / "lightbed.sqlite") as connection:
         connection.execute("update intents set owner = '1 gone/0' where applied_at is null")
     connection.close()
-    return unfinished_operations(bench.runs, bench.lab.name)
+    return unfinished_operations(bench.runs, bench.lab)
 
 
 @pytest.mark.parametrize("lines", [0, 3, 8, 20, -1])
