@@ -10,7 +10,7 @@ from testbed.design.search.finalists import Ranked
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.sharding.sharding import Sharding
 
-_TOLD = 5e-4
+TOLD = 5e-4
 """Less than so much longer is as long: it would be told as 0.0 %."""
 
 
@@ -64,12 +64,12 @@ def _time(problem: Problem, best: Ranked, ideal_s: float) -> str:
         f"The simulated iteration takes {_ms(best.simulated_s)}; a switch that never blocks, with "
         f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {_ms(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
-        + (f", which makes it {_percent(more)} than on the switch." if more >= _TOLD else ".")
+        + (f", which makes it {_percent(more)} than on the switch." if more >= TOLD else ".")
     )
 
 
 def _percent(more: float) -> str:
-    if abs(more) < _TOLD:
+    if abs(more) < TOLD:
         return "as long"
     return f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
 
