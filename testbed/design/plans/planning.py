@@ -19,7 +19,7 @@ from testbed.design.plans.file import Plan
 from testbed.design.rates import check_rate
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.search import Found, Progress, optimise
-from testbed.design.search.reasons import TOLD
+from testbed.design.search.reasons import in_ms
 from testbed.design.search.strategies import FEW_NODES
 from testbed.design.topology.distance import diameter
 from testbed.design.topology.hops import hop_table
@@ -150,14 +150,11 @@ def _routed(
 
 def _on_routes(found: Found, simulated: Execution) -> Iterator[str]:
     """Say so where the other sentences, which are from the search, tell another time than is predicted."""
-    searched_s = found.predicted.iteration_s
-    more = simulated.iteration_s / searched_s - 1 if searched_s else 0.0
-    if abs(more) >= TOLD:
+    searched_s, taken = found.predicted.iteration_s, in_ms(simulated.iteration_s)
+    if taken != in_ms(searched_s):
+        more = simulated.iteration_s / searched_s - 1
         longer = f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
-        yield (
-            f"On the routes of the plan the simulated iteration takes {simulated.iteration_s * 1e3:.3g} ms, "
-            f"{longer} than in the search."
-        )
+        yield f"On the routes of the plan the simulated iteration takes {taken}, {longer} than in the search."
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:
