@@ -20,6 +20,9 @@ def make():
 
 def alone():
     return object()
+
+def broken():
+    raise RuntimeError("no weights here")
 """
 
 
@@ -211,6 +214,7 @@ def test_a_torch_module_is_a_workload(testbed_here):
         (("--torch", "one_layer"), "is not MODULE:FACTORY"),
         (("--torch", "one_layer:none"), "give a function of that module"),
         (("--torch", "one_layer:alone"), "must return a pair"),
+        (("--torch", "one_layer:broken"), "one_layer.py, line 11 raised RuntimeError: no weights here"),
         (("--torch", "no_such_module:make"), "No module named"),
         (("vgg16", "--torch", "one_layer:make"), "one of both"),
         ((), "name a WORKLOAD"),
