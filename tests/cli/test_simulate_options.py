@@ -173,6 +173,9 @@ def test_a_job_takes_as_long_from_the_traces_that_it_was_written_to(testbed_here
     assert again.json["iteration_ms"] == pytest.approx(first.json["iteration_ms"], rel=1e-9)
     assert beside.json["fabrics"][0]["iteration_ms"] == again.json["iteration_ms"]
     assert testbed_here("simulate", "traces", "--nodes", 6).code == 1
+    fewer = testbed_here("simulate", "vgg16", "--nodes", 4, "--export-chakra", "traces")
+    assert (fewer.code, "traces of another job, vgg16.4.et" in fewer.err) == (1, True)
+    assert testbed_here(*asked, "--export-chakra", "traces").code == 0, "the same job replaces its own"
 
 
 def test_a_folder_with_the_name_of_a_model_hides_it_not(testbed_here, tmp_path):
