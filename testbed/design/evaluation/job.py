@@ -17,6 +17,7 @@ from testbed.design.fabrics.job_routes import route_job
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.routing.route_sets import RouteSets
+from testbed.design.workloads.catalogue import MODELS
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.imports.chakra import is_trace_folder, read_traces
@@ -120,7 +121,7 @@ def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "
     Of a plan, whatever the choice does not say is as it was planned for; another size of the job is refused.
     Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
     """
-    is_folder = is_trace_folder(choice.name)
+    is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
     if is_folder or choice.name.endswith(GRAPH_SUFFIX):
         if nodes or strategy or replace(choice, name="") != WorkloadChoice(""):
             what = "is a folder of traces" if is_folder else "is a task graph"

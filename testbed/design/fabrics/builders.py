@@ -166,7 +166,7 @@ def _fat_tree(asked: FabricRequest, oversubscription: float) -> ChosenFabric:
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
-    """Return a fabric whose messages take the paths that are asked for.
+    """Return a fabric whose messages take the paths that are asked for; `spread` and `hash` know no weights of a plan.
 
     Raises `ValueError` for an unknown routing, and one of circuits that move: their paths change with them.
     """
@@ -180,7 +180,7 @@ def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     if fabric.hosts_forward and options.routing != IDEAL:
         alternatives = shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
         router = alternatives[1] if options.routing == SPREAD else fabric.router
-        fabric = replace(fabric, alternatives=alternatives, router=router)
+        fabric = replace(fabric, alternatives=alternatives, router=router, weights=None)
     return replace(chosen, fabric=fabric, routing=options.routing, seed=options.seed)
 
 

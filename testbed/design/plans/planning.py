@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -19,6 +19,7 @@ from testbed.design.plans.file import Plan
 from testbed.design.rates import check_rate
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.search import Found, Progress, optimise
+from testbed.design.search.reasons import in_ms
 from testbed.design.search.strategies import FEW_NODES
 from testbed.design.topology.distance import diameter
 from testbed.design.topology.hops import hop_table
@@ -101,7 +102,7 @@ def make_plan(
         operators=tuple(operator.name for operator in workload.operators),
         strategy=found.strategy,
         predicted=_predicted(found, routes, simulated),
-        why=found.why,
+        why=(*found.why, *_on_routes(found, simulated)),
         search={"seed": effort.seed, "steps": steps, "chains": chains, **_spent(found, begin_s)},
         lab=servers.lab,
         hosts=servers.hosts,
@@ -145,6 +146,15 @@ def _routed(
     tried = [route_job(topology, graph, most_paths=sets) for sets in (MOST_SETS, 1)]
     done = [(routes, simulated(routes)) for routes in tried]
     return min(done, key=lambda one: one[1].iteration_s)
+
+
+def _on_routes(found: Found, simulated: Execution) -> Iterator[str]:
+    """Say so where the other sentences, which are from the search, tell another time than is predicted."""
+    searched_s, taken = found.predicted.iteration_s, in_ms(simulated.iteration_s)
+    if taken != in_ms(searched_s):
+        more = simulated.iteration_s / searched_s - 1
+        longer = f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
+        yield f"On the routes of the plan the simulated iteration takes {taken}, {longer} than in the search."
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:

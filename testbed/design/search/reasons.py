@@ -19,7 +19,7 @@ def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tupl
     best = wirings[0]
     if problem.nodes == 1:
         return (
-            f"One server computes everything in {_ms(best.simulated_s)}: nothing is sent, no link is needed.",
+            f"One server computes everything in {in_ms(best.simulated_s)}: nothing is sent, no link is needed.",
         )
     return (_strategy(best), *_links(problem, wirings), _time(problem, best, ideal_s))
 
@@ -54,15 +54,15 @@ def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
             slower = other.simulated_s / best.simulated_s - 1
             yield (
                 f"With {_counted(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
-                f"{_ms(other.simulated_s)}, {_percent(slower)}."
+                f"{in_ms(other.simulated_s)}, {_percent(slower)}."
             )
 
 
 def _time(problem: Problem, best: Ranked, ideal_s: float) -> str:
     more = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
     return (
-        f"The simulated iteration takes {_ms(best.simulated_s)}; a switch that never blocks, with "
-        f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {_ms(ideal_s)}. Each byte passes "
+        f"The simulated iteration takes {in_ms(best.simulated_s)}; a switch that never blocks, with "
+        f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {in_ms(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
         + (f", which makes it {_percent(more)} than on the switch." if more >= _TOLD else ".")
     )
@@ -84,5 +84,6 @@ def _listed(parts: Sequence[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def _ms(seconds: float) -> str:
+def in_ms(seconds: float) -> str:
+    """Return seconds as the sentences tell them."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"

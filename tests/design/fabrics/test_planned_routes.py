@@ -12,9 +12,10 @@ from free_routes import least_maximum
 from sim.models.network.execution.lowering import lower
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph.graph import TaskGraphBuilder
-from testbed.design.fabrics.builders import FabricRequest, rings_over
+from testbed.design.fabrics.builders import FabricOptions, FabricRequest, rings_over
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.job_routes import demand_on, route_job
+from testbed.design.fabrics.routings import ROUTINGS
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import AllReduceDemand, demand_of
@@ -105,6 +106,20 @@ def test_the_parts_of_a_message_follow_the_weights():
     carried = done.link_bytes[done.link_bytes > 0]
     assert carried.max() <= 1.1 * carried.min()
     assert done.lowered.messages.size_bytes.size == 200
+
+
+def test_other_routings_know_no_weights():
+    topology = find(demand_of(4, [AllReduceDemand(4, 1)]), 2).topology
+    job = TaskGraphBuilder(4)
+    job.transfer(0, 2, 100 * 8936)
+    graph, counts = job.build(), {}
+    for routing in ROUTINGS:
+        request = FabricRequest("direct", 4, 2, 25.0, topology=topology, routes=route_job(topology, graph))
+        chosen = build_fabric(replace(request, options=FabricOptions(routing=routing)))
+        counts[routing] = chosen.run(graph).lowered.messages.size_bytes.tolist()
+    assert counts["ideal"] == [50 * 8936] * 2, "two sets of routes, of equal weights"
+    assert counts["spread"] == [25 * 8936] * 4
+    assert counts["hash"] == [100 * 8936]
 
 
 def test_without_routes_nothing_is_split():

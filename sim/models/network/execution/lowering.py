@@ -55,7 +55,7 @@ class Lowered:
 def lower(
     graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm, *, parts: int = 1
 ) -> Lowered:
-    """Return the program of one iteration, each message in so many parts over different paths.
+    """Return the program of one iteration, messages in equal `parts` over as many paths, or by a fabric's weights.
 
     Raises `ValueError` when the fabric has fewer nodes than the graph.
     """
@@ -64,9 +64,7 @@ def lower(
             f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
         )
     chains = _chains(graph, latency, allreduce)
-    messages = _split(_messages(chains), fabric, latency)
-    if parts > 1:
-        messages = _in_parts(messages, parts)
+    messages = _split(_messages(chains), fabric, latency, parts)
     head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
     tail_s = _with_merged_rounds(messages, head_s, tail_s)
     order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
@@ -165,34 +163,28 @@ def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> F
     return sent
 
 
-def _split(messages: Messages, fabric: Fabric, latency: Latency) -> Messages:
-    """Return messages in parts, one for each set of routes, where a fabric has weights for them.
+def _split(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:
+    """Return messages in equal parts, or in one for each set of routes, where a fabric has weights for them.
 
-    Parts are whole packets. What is too short for all sets takes one of them, by turns of the tasks.
+    Parts are whole packets. What is too short for all of them takes one, by turns of the tasks.
     """
-    if fabric.weights is None:
+    if parts > 1:
+        share = np.arange(1, parts + 1)[:, None] / parts
+    elif fabric.weights is not None:
+        share = np.round(fabric.weights[:, messages.source, messages.target].cumsum(axis=0), 9)
+    else:
         return messages
     unit, size = latency.packet_bytes, messages.size_bytes // messages.merged
     packets = -(-size // unit)
-    share = np.round(fabric.weights[:, messages.source, messages.target].cumsum(axis=0), 9)
     turn = messages.task * _GOLDEN % 1.0
     ends = np.minimum(np.floor(share * packets + turn).astype(np.int64), packets)
     ends[-1] = packets
     bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, size)
-    parts = np.diff(bounds, axis=0).T
-    parts[size == 0, 0] = -1  # a message of no bytes stays one
-    which, choice = np.nonzero(parts)
+    sizes = np.diff(bounds, axis=0).T
+    sizes[size == 0, 0] = -1  # a message of no bytes stays one
+    which, choice = np.nonzero(sizes)
     split = Messages(*(column[which] for column in messages))
-    return split._replace(size_bytes=np.maximum(parts[which, choice], 0) * split.merged, choice=choice)
-
-
-def _in_parts(messages: Messages, parts: int) -> Messages:
-    """Return each message divided evenly into parts, of which each takes another path."""
-    repeated = Messages(*(np.repeat(column, parts) for column in messages))
-    part = np.tile(np.arange(parts), messages.task.size)
-    each = repeated.size_bytes // repeated.merged
-    size_bytes = (each // parts + (part < each % parts)) * repeated.merged
-    return repeated._replace(size_bytes=size_bytes, choice=part)
+    return split._replace(size_bytes=np.maximum(sizes[which, choice], 0) * split.merged, choice=choice)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:

@@ -119,7 +119,7 @@ def _paths(lowered: Lowered, fabric: Fabric) -> Paths:
     count, router = fabric.alternatives or (1, fabric.router)
     choices = np.repeat(np.arange(count), pairs.size)
     padded = router(np.tile(sources, count), np.tile(targets, count), choices)
-    every = padded.reshape(count, pairs.size, -1).swapaxes(0, 1)
+    every = padded.reshape(count, pairs.size, padded.shape[1]).swapaxes(0, 1)
     different = [np.unique(of_pair, axis=0) for of_pair in every]
     listed = np.concatenate(different) if different else np.zeros((0, 1), np.int64)
     return Paths(

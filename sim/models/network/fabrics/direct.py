@@ -154,8 +154,7 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
             walk(*ends) for ends in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
         ]
         longest = max((len(path) for path in paths), default=0)
-        return np.array([path + [-1] * (longest - len(path)) for path in paths], np.int64).reshape(
-            -1, longest
-        )
+        padded = [path + [-1] * (longest - len(path)) for path in paths]
+        return np.array(padded, np.int64).reshape(len(paths), longest)
 
     return SHORTEST_PATHS, route

@@ -84,19 +84,28 @@ def _groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[in
         node for nodes in ranks for node in nodes if node.kind == wire.METADATA and "pg_name" in node.inputs
     ):
         start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
-        for group in _parsed(node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"):
-            groups[str(group["pg_name"])] = tuple(group["ranks"]) or everybody
+        text, where = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
+        listed = _parsed(
+            text, where, lambda found: {group["pg_name"]: group["ranks"] or everybody for group in found}
+        )
+        groups |= listed
     if (folder / GROUPS_FILE).exists():
-        listed = _parsed((folder / GROUPS_FILE).read_text(encoding="utf-8"), GROUPS_FILE)
-        groups |= {str(name): tuple(members) for name, members in listed.items()}
+        path = folder / GROUPS_FILE
+        groups |= _parsed(path.read_text(encoding="utf-8"), str(path), dict)
     return groups
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(
+    text: str, where: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
+) -> dict[str, tuple[int, ...]]:
+    """Return members of process groups by name. Raises `WorkloadError`."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise WorkloadError(f"{where} does not describe process groups as JSON: {error}") from error
+        groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
+    except (ValueError, TypeError, KeyError) as error:
+        raise WorkloadError(
+            f'{where} does not describe process groups as JSON, say {{"1": [0, 1]}}: {error}'
+        ) from error
+    return groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,23 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra import DEVICE, GROUPS_FILE, SECONDS
 from testbed.design.workloads.imports.chakra_wire import Node, Value
+from testbed.errors import WorkloadError
 
 
 def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path, ...]:
-    """Write `NAME.RANK.et` for each node of a job, and its process groups. Raises `OSError`."""
+    """Write `NAME.RANK.et` for each node of a job, and its process groups.
+
+    Raises `WorkloadError` where traces of another job are, which would be read with them; `OSError`.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(graph)
-    paths = []
-    for rank, nodes in enumerate(writer.ranks()):
-        paths.append(folder / f"{name}.{rank}.et")
-        paths[-1].write_bytes(wire.write_nodes(nodes))
+    paths = [folder / f"{name}.{rank}.et" for rank in range(graph.nodes)]
+    others = sorted(set(folder.glob("*.et")) - set(paths))
+    if others:
+        raise WorkloadError(f"{folder} has traces of another job, {others[0].name}: give an empty folder")
+    for path, nodes in zip(paths, writer.ranks(), strict=True):
+        path.write_bytes(wire.write_nodes(nodes))
     (folder / GROUPS_FILE).write_text(json.dumps(writer.groups) + "\n", encoding="utf-8")
     return (*paths, folder / GROUPS_FILE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 
 from testbed.design.workloads.imports.torch_module import import_torch
@@ -29,9 +30,21 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
         raise WorkloadError(f"--torch {name}: {error}; give a module that Python finds here") from error
     except AttributeError as error:
         raise WorkloadError(f"--torch {name}: {error}; give a function of that module") from error
-    made = factory()
+    except Exception as error:
+        raise _failed(name, error) from error
+    try:
+        made = factory()
+    except Exception as error:
+        raise _failed(name, error) from error
     if not isinstance(made, tuple) or len(made) != 2:
         raise WorkloadError(f"--torch {name}: it must return a pair, the module and its example inputs")
     module, inputs = made
     examples = inputs if isinstance(inputs, tuple | list) else (inputs,)
     return import_torch(module, tuple(examples), batch=batch, training=training, name=factory_name)
+
+
+def _failed(name: str, error: Exception) -> WorkloadError:
+    """Return what the user's own code raised, and where: a traceback would mostly be ours."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; correct it there")

@@ -215,3 +215,11 @@ def test_a_job_that_is_written_and_read_again_is_the_same(tmp_path):
     before, after = (simulate(each, ideal_switch(4, 100), allreduce=ring) for each in (graph, again))
     assert after.iteration_s == before.iteration_s
     assert (after.link_bytes == before.link_bytes).all()
+
+
+@pytest.mark.parametrize("text", ["5", "[1]", '{"1": 5}', '{"1": ["a"]}', "{", '"x"'])
+def test_groups_that_are_none_are_told(tmp_path, text):
+    write(tmp_path, [[collective(0, pg_name="1")]] * 2)
+    (tmp_path / "comm_group.json").write_text(text)
+    with pytest.raises(WorkloadError, match=r"comm_group.json does not describe process groups as JSON"):
+        read_traces(tmp_path)

@@ -1,6 +1,7 @@
 """Connections whose packets wait in queues: times worked out by hand, bytes, and the packet simulator's figures."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -134,14 +135,41 @@ def test_parts_spread_a_message_over_its_shortest_paths():
     """Two ways of two links each: half of the message on each takes half of the time."""
     fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
     alternatives = shortest_paths(4, fabric.sources, fabric.targets)
-    from dataclasses import replace
-
     spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
     job = TaskGraphBuilder(4)
     job.transfer(0, 3, 4_000 * 8936)
     whole, parts = (simulate(job.build(), spread, parts=parts) for parts in (1, 4))
     assert parts.link_bytes.tolist() == [2_000 * 8936] * 4
     assert parts.iteration_s == pytest.approx(whole.iteration_s / 2, rel=0.01)
+
+
+def test_parts_are_whole_packets():
+    """Of 200 messages of a packet each a quarter takes each part; one of five packets fills no sixth."""
+    fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
+    alternatives = shortest_paths(4, fabric.sources, fabric.targets)
+    spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
+    job = TaskGraphBuilder(4)
+    for _ in range(200):
+        job.transfer(0, 3, 8936)
+    done = simulate(job.build(), spread, parts=4)
+    assert np.bincount(done.lowered.messages.choice).tolist() == pytest.approx([50] * 4, abs=2)
+    assert done.wire_bytes == done.link_bytes.sum() // 2 == 200 * 8936
+
+    job = TaskGraphBuilder(4)
+    job.transfer(0, 3, 4 * 8936 + 1)
+    done = simulate(job.build(), spread, parts=4)
+    assert sorted(done.lowered.messages.size_bytes.tolist()) == [8936, 8936, 8936, 8937]
+    assert done.wire_bytes == 5 * 8936
+
+
+def test_parts_take_no_weights_of_routes():
+    """A fabric may have both: parts over alternatives, or weights for sets."""
+    fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
+    both = replace(fabric, weights=np.full((2, 4, 4), 0.5))
+    job = TaskGraphBuilder(4)
+    job.transfer(0, 3, 400 * 8936)
+    counts = [simulate(job.build(), both, parts=parts).lowered.messages.task.size for parts in (1, 4)]
+    assert counts == [2, 4]
 
 
 # ------------------------------------------------------------------------------ published graphs
