@@ -37,7 +37,7 @@ def test_a_topology_for_people_lists_its_patches(testbed_here):
     ("arguments", "word"),
     [
         (("topology", "--nodes", 5, "--degree", 3), "odd"),
-        (("topology", "--nodes", 4, "--degree", 4), "degree"),
+        (("topology", "--nodes", 4, "--degree", 1025), "degree"),
         (("topology", "--nodes", 0, "--degree", 4), "nodes"),
         (("topology", "--nodes", 12), "degree"),
         (("topology", "--nodes", 12, "--degree", 4, "--method", "guess"), "guess"),

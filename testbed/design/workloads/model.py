@@ -49,7 +49,7 @@ class Operator:
     for one sample counts all of them, only `output_bytes` travel once to each and back. `shared_bytes` are parameters
     of another operator that it reads in each pass, too: the words that a tied head shares with the embedding. `ways`
     are how it may be spread, the usual one first; `most_shards` into how many pieces at most: heads, experts, columns.
-    None is no bound.
+    None is no bound. Groups of an `evenly_spaced` one are never side by side, as where its data lies fixes them.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Operator:
     shared_bytes: int = 0
     ways: tuple[Way, ...] = ("data",)
     most_shards: int | None = None
+    evenly_spaced: bool = False
 
     @property
     def side(self) -> str:

@@ -153,7 +153,8 @@ def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
     """Return all shardings a search may try.
 
     Copies on all servers; tensor and expert parallel in groups of every size that divides the servers and is at most
-    what the operator allows, evenly spaced or side by side; placed on any one server, or cut over all.
+    what the operator allows, evenly spaced or, unless it forbids that, side by side; placed on any one server, or cut
+    over all.
     """
     shardings: list[Sharding] = []
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
@@ -166,7 +167,8 @@ def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
         else:
             allowed = [size for size in sizes if size <= operator.shard_limit]
             shardings.extend(spaced_sharding(way, nodes, size) for size in allowed or [1])
-            shardings.extend(block_sharding(way, nodes, size) for size in allowed if 1 < size < nodes)
+            blocks = [] if operator.evenly_spaced else allowed
+            shardings.extend(block_sharding(way, nodes, size) for size in blocks if 1 < size < nodes)
     return tuple(dict.fromkeys(shardings))
 
 

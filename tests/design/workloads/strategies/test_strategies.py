@@ -100,8 +100,9 @@ def test_all_legal_shardings_are_legal_and_different(make_operator, nodes):
         check_strategy(workload, Strategy((sharding,)), nodes)
     assert len(set(shardings)) == len(shardings)
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
+    side_by_side = [size for size in sizes if 1 < size < nodes]
     placed = nodes + 1 if nodes > 1 else 1
-    assert len(shardings) == 1 + placed + 2 * len(sizes)
+    assert len(shardings) == 1 + placed + 2 * (len(sizes) + len(side_by_side))
     assert legal_shardings(make_operator("data", ways=("data",)), nodes) == (data_sharding(range(nodes)),)
 
 
