@@ -20,8 +20,10 @@ from sim.twins.hosts import netns
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
-# Every process that runs these tests has subnets of its own, so that several may run at once.
-_third = itertools.count(os.getpid() % 256)
+# Workers of one run share out the subnets; two runs at once rarely begin at the same.
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_third = itertools.count(os.getppid() * 37 + 256 * _worker // _workers)
 _pids_of = {}
 
 
