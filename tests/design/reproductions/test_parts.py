@@ -148,7 +148,9 @@ def test_jobs_are_drawn_as_the_paper_mixes_them():
     assert drawn_models(27, 3)[:5] == drawn_models(5, 3)
 
 
-@pytest.mark.parametrize("number", MODULES)
+@pytest.mark.parametrize(
+    "number", [pytest.param(one, marks=pytest.mark.slow) if one == 11 else one for one in MODULES]
+)
 def test_every_figure_runs_in_small(number):
     wanted = figure(number)
     table = wanted.make(TINY, silent)

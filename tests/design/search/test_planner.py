@@ -246,6 +246,7 @@ def test_what_does_not_fit_or_cannot_be_is_named():
         optimise(pure_data(), Cluster(4), 2, 25, steps=1, resume=True)
 
 
+@pytest.mark.slow
 def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(monkeypatch):
     asked = []
 

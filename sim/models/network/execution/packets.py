@@ -77,8 +77,9 @@ def simulate_packets(
     queues = _queues(graph, fabric, lowered, latency)
     transport = _transport(lowered, fabric, latency, train, seed)
     state = fresh_state(program, fabric.links)
-    while (why := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
-        queues = with_more_trains(queues)
+    with np.errstate(over="ignore"):  # the hash of a path wraps around, in machine code without a word
+        while (why := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
+            queues = with_more_trains(queues)
     if why == loop.STALLED:
         raise Stalled(
             f"at {state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is our mistake"
