@@ -74,7 +74,7 @@ class ModelInstance:
 
     @cached_property
     def hash(self) -> str:
-        """Of all that the model computes with."""
+        """Hash of all that the model computes with."""
         from lightning.compiler import model_hash
 
         return model_hash(self.model)

@@ -230,10 +230,11 @@ def test_telescent_maps_both_ways_and_clears(telescent):
 
 def test_telescent_maps_again_what_is_mapped(telescent):
     """The driver unlocks first, and waits until the circuit is locked again."""
-    _, client = telescent
+    twin, client = telescent
     for _ in range(2):
         tell(client, "unlock --force -in 9", "unlock --force -out 40", "connect --force -in 9 -out 40")
         wait_for_telescent(client, 9, "STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 40 ")
+        assert twin.truth()[10] == 96 + 41  # the device counts from 0
 
 
 def test_telescent_frames_an_error(telescent):

@@ -100,7 +100,7 @@ def next_event_ms(program: Program, state: State, steps: int) -> float:
 
 @compiled
 def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
-    """Let time pass for a job; return True when what it does now has ended."""
+    """Advance a job in time; return True when what it does now has ended."""
     if not state.active[job]:
         state.left_ms[job] -= step_ms
         if state.left_ms[job] > LATE:

@@ -108,7 +108,7 @@ def start(program: Program, state: State, task: int) -> None:
 
 @compiled
 def _enqueue(state: State, device: int, task: int) -> None:
-    """Let a task wait behind those that became ready before, and behind those of lower number that did with it."""
+    """Queue a task behind those that became ready before, and behind those of lower number that did with it."""
     before, following = -1, state.device_first[device]
     last = state.device_last[device]
     if _goes_first(state, last, task):

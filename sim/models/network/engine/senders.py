@@ -114,7 +114,7 @@ def _note_round_trip(queues: Queues, transport: Transport, message: int, passed_
 
 @compiled
 def _inflate(queues: Queues, message: int, count: int) -> None:
-    """Let the window grow with packets that have arrived."""
+    """Enlarge the window by packets that have arrived."""
     connection = queues.connections[message]
     window = connection["window"]
     room = connection["known"] + window - connection["sent"]
@@ -144,7 +144,7 @@ def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_
 
 @compiled
 def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
-    """Let the connections whose deadline has passed begin again with a window of one packet."""
+    """Begin connections whose deadline has passed again, with a window of one packet."""
     for place in range(queues.number[ACTIVE]):
         message = queues.active[place]
         connection = queues.connections[message]

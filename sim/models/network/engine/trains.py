@@ -75,7 +75,7 @@ def drop_train(queues: Queues, train: int) -> None:
 
 @compiled
 def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
-    """Let a train wait for its link, or send it at once."""
+    """Queue a train at its link, or send it at once."""
     number = paths.links[queues.trains[train]["hop"]]
     link = queues.links[number]
     link["waiting"] += queues.trains[train]["count"]
