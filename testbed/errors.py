@@ -14,6 +14,7 @@
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
     ├── DriftError            a switch changed between plan and apply                  (conflict)
+    ├── StorageError          a database that cannot be used: its address, file system, revision (user)
     ├── JournalError          the journal cannot be written, so nothing was sent       (ourselves)
     ├── ApplyFailed           circuits failed or unknown; the report names each        (unknown)
     ├── VerifyFailed          light, fibres or routes are not as planned               (device)
@@ -134,6 +135,13 @@ class DriftError(TestbedError):
 
     code = "drift"
     who = "conflict"
+
+
+class StorageError(TestbedError):
+    """A database that cannot be used: its address, its file system or its revision is not one that will do."""
+
+    code = "storage"
+    who = "user"
 
 
 class JournalError(TestbedError):

@@ -82,8 +82,22 @@ class _Journal:
         self._runs_dir, self._lab = runs_dir, lab.name
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
         self.intents = stored_intents(runs_dir, lab.name)
-        self.operations = {row["id"]: row for row in self.rows(_OPERATIONS)}
+        self.operations = self._operations()
         self.discoveries = self.rows(_DISCOVERIES)
+
+    def _operations(self) -> Mapping[str, Row]:
+        """Return the operations by id, with the number of steps that are `open` and the `switches` of these."""
+        switches: defaultdict[str, list[str]] = defaultdict(list)
+        for step in self.rows(_OPEN_STEPS):
+            switches[step["operation"]].append(step["switch"])
+        return {
+            row["id"]: {
+                **row,
+                "open": len(switches[row["id"]]),
+                "switches": ",".join(dict.fromkeys(switches[row["id"]])),
+            }
+            for row in self.rows(_OPERATIONS)
+        }
 
     def rows(self, query: str) -> Sequence[Row]:
         """Return the rows of a query about this lab."""
@@ -91,10 +105,11 @@ class _Journal:
 
 
 _OPERATIONS = """
-select o.id, o.owner, o.state, o.started, sum(s.switch is not null and s.outcome is null) as open,
-    group_concat(distinct case when s.outcome is null then s.switch end) as switches
-from operations o left join steps s on s.operation = o.id
-where o.lab = ? group by o.id order by o.started
+select id, owner, state, started from operations where lab = ? order by started
+"""
+_OPEN_STEPS = """
+select s.operation, s.switch from steps s join operations o on o.id = s.operation
+where o.lab = ? and s.outcome is null order by s.intent_at
 """
 _STEPS = """
 select s.operation, s.switch, s.before, s.after from steps s join operations o on o.id = s.operation where o.lab = ?
