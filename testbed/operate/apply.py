@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,12 +18,14 @@ from ocs_drivers.engine.device_lock import DeviceLock, lock_names
 from ocs_drivers.engine.reports import report_of
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
+from testbed.errors import ApplyFailed, DriftError, JournalError, LeaseDenied, RefusedToMove
 from testbed.lab.model import Lab
+from testbed.leases.model import parts_of
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
 from testbed.operate.plan import pair_label, port_owners
 
 if TYPE_CHECKING:
+    from testbed.leases.fence import Fence
     from testbed.operate.journal import Journal  # SQLAlchemy: not for a plan
 
 Pair = tuple[int, int]
@@ -53,15 +55,21 @@ def apply_plan(
     Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every
     circuit that failed or is unknown, and the drivers' errors when a switch cannot even be read.
     """
+    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+
     begin, commits_before_s = time.monotonic(), journal.commit_s
-    with _sole_operation(plan, switches), journal.operation(lab.name) as operation:
+    with (
+        _sole_operation(plan, switches),
+        fenced(journal.database, lab.name, parts_of_plan(lab, plan)) as fence,
+        journal.operation(lab.name) as operation,
+    ):
         seen = _each(plan, lambda part: switches[part.switch].read())
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
         demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
         begun(operation)
         reports = _each(
-            plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation)
+            plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation, fence)
         )
         result = ApplyResult(
             operation=operation,
@@ -73,6 +81,19 @@ def apply_plan(
         if not all(report.complete for report in reports.values()):
             raise ApplyFailed(_account(lab, reports), result=result)
     return result
+
+
+def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
+    """Return what a plan moves, as parts of leases: the hosts of its circuits, and every port whose circuit changes."""
+    hosts = {f"host:{lab.hosts[nic.node].name}" for circuit in plan.circuits for nic in circuit.link}
+    moved = {
+        f"port:{part.switch}/{port}"
+        for part in plan.switches
+        for step in part.steps
+        for pair in step.before.pairs ^ step.after.pairs
+        for port in pair
+    }
+    return parts_of(lab, hosts | moved) if hosts | moved else frozenset()
 
 
 @contextmanager
@@ -115,32 +136,37 @@ def _named(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> st
 
 
 def _run(
-    plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, journal: Journal, operation: str
+    plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, journal: Journal, operation: str, fence: Fence
 ) -> ApplyReport:
     """Return all steps of one switch, up to the first that is not done."""
     outcomes: list[Outcome] = []
     for ordinal, step in enumerate(plan.steps):
-        outcomes.append(_do(plan.switch, ordinal, step, switch, journal, operation))
+        outcomes.append(_do(plan.switch, ordinal, step, switch, journal, operation, fence))
         if outcomes[-1].status is not Status.DONE:
             break
     return report_of(plan.target, seen, plan.steps, outcomes, scope=plan.scope)
 
 
 def _do(
-    name: str, ordinal: int, step: Step, switch: OpticalSwitch, journal: Journal, operation: str
+    name: str, ordinal: int, step: Step, switch: OpticalSwitch, journal: Journal, operation: str, fence: Fence
 ) -> Outcome:
-    """Carry out one step: its intent is committed before the first byte, its outcome comes from the device."""
-    intended = False
+    """Carry out one step: its intent is committed before the first byte, its outcome comes from the device.
+
+    From the guard to the end of the step the lease is checked and cannot end.
+    """
+    intended, sending = False, ExitStack()
 
     def guard() -> None:
         nonlocal intended
         if not intended:  # a driver asks before every write, the intent is one
+            sending.enter_context(fence.sending())
             journal.intend(operation, name, ordinal, switch.address, step)
             intended = True
 
     try:
-        outcome = switch.execute(step, guard)
-    except (OcsError, JournalError) as error:
+        with sending:
+            outcome = switch.execute(step, guard)
+    except (OcsError, JournalError, LeaseDenied) as error:
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)

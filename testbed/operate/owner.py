@@ -1,32 +1,5 @@
-"""Owners of operations in the journal: processes, told apart by number and beginning."""
+"""Owners of operations in the journal: see `testbed.storage.owner`."""
 
-from __future__ import annotations
+from testbed.storage.owner import is_running, this_process
 
-import os
-from pathlib import Path
-
-
-def this_process() -> str:
-    """Return this process as the owner of an operation: its number and when it began."""
-    return f"{os.getpid()} {_birth(os.getpid())}"
-
-
-def is_running(owner: str) -> bool:
-    """Return whether the very process that wrote `owner` still runs: numbers of processes are used again."""
-    number, _, birth = owner.partition(" ")
-    return bool(birth) and birth == _birth(int(number))
-
-
-def _birth(number: int) -> str:
-    """Return when a process began, in a form unique on this machine; empty when it does not exist.
-
-    Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
-    """
-    try:
-        status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-    fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses
-    state, start_ticks = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot}/{start_ticks}"
+__all__ = ["is_running", "this_process"]
