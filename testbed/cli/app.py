@@ -61,8 +61,8 @@ COMMANDS = {
         "reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
-    "runs": ("results", "List the runs of a results directory, the newest first."),
-    "report": ("results", "Write a run's report again from what is stored, and say where it is."),
+    "runs": ("runs", "List the runs of a results directory, the newest first."),
+    "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
     "doctor": (
         "doctor",
         "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
