@@ -159,7 +159,9 @@ def _with_inputs(folder, ranks):
     [
         ([[collective(wire.ALL_REDUCE)], []], "rank 1 takes no part in"),
         ([[collective(wire.ALL_REDUCE)], [collective(wire.ALL_REDUCE, 5)]], "ranks do not agree"),
-        ([[collective(1)], [collective(1)]], "collective of type 1: known are"),
+        ([[collective(12)], [collective(12)]], "collective of type 12: known are"),
+        ([[Node(3, "", 8)], []], "node 3 of rank 0 is of type 8: known are 0 to 7"),
+        ([[collective(5, root_rank=9)], [collective(5)]], "root_rank 9: there are ranks 0 to 1"),
         ([[collective(wire.ALL_REDUCE, pg_name="9")], []], "process group 9: describe it in"),
         ([[Node(0, "", wire.COLLECTIVE)], []], "no attribute comm_type"),
         ([[Node(4, "", wire.COMPUTE, (3,))], []], "node 4 of rank 0 waits for node 3"),
