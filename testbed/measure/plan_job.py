@@ -118,7 +118,7 @@ def run_on_hosts(
     deadline_s: float = 60.0,
 ) -> PlanRun:
     """Run the iterations, after one to warm up. Raises `CollectiveError` and `HostError`."""
-    names = ("guard.py", "iteration.py")
+    names = ("guard.py", "iteration.py", "messages.py")
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
     commands = {host.name: _command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)}
     reports = RankReports()
@@ -178,7 +178,7 @@ def _parts(
         "iterations": iterations,
         "timeout_s": deadline_s,
     }
-    own = scripts(job.simulated)
+    own = scripts(job)
     return {
         host.name: {**shared, **own[node], "nics": [nic.name for nic in host.nics]}
         for node, host in enumerate(lab.hosts)

@@ -1,14 +1,14 @@
 """An iteration of a plan as a job on hosts: the messages of the simulator, sent by the hosts themselves.
 
-What is simulated and what runs are one program: the simulator's messages, each split over the sets of routes by the
-weights of its pair, become the script of each host (`testbed/node/iteration.py`). Bytes and computing are scaled by
-one factor, so that an iteration lasts about a second on links of any rate.
+What is simulated and what runs are one program: tasks of single hosts (`host_tasks`), whose messages the simulator
+splits over the sets of routes by the weights of their pairs, become the script of each host
+(`testbed/node/iteration.py`). Bytes and computing are scaled by one factor, so that an iteration lasts about a second
+on links of any rate.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from sim.models.network.fabrics import Fabric, routed
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOSTS
+from testbed.design.evaluation.host_tasks import on_hosts
 from testbed.design.fabrics.builders import rings_over
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WorkloadError
@@ -34,12 +35,13 @@ class HostJob:
     """An iteration as the hosts run it, and as it is predicted.
 
     Bytes are `factor` times those of the workload; computing is so, too, and longer by what the links are slower than
-    in the plan. `simulated` is one iteration on the hosts' links.
+    in the plan. `simulated` is one iteration on the hosts' links, `hosts` is where each of its tasks is.
     """
 
     routes: RouteSets
     factor: float
     simulated: Execution
+    hosts: tuple[int, ...]
 
     @property
     def predicted_s(self) -> float:
@@ -76,16 +78,16 @@ def host_job(
     """
     fabric = host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
 
-    def run(scale: float) -> Execution:
-        scaled = scaled_graph(graph, scale, scale * stretch)
-        return simulate(scaled, fabric, latency=latency, allreduce=rings_over(routes.topology))
+    def run(scale: float) -> tuple[Execution, tuple[int, ...]]:
+        tasks, hosts = on_hosts(scaled_graph(graph, scale, scale * stretch), rings_over(routes.topology))
+        return simulate(tasks, fabric, latency=latency), hosts
 
     if factor is None:
-        whole_s = run(1.0).iteration_s
+        whole_s = run(1.0)[0].iteration_s
         if not whole_s:
             raise WorkloadError("the iteration takes no time: there is nothing to run")
         factor = float(f"{lasts_s / whole_s:.3g}")
-    return HostJob(routes, factor, run(factor))
+    return HostJob(routes, factor, *run(factor))
 
 
 def host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
@@ -101,128 +103,35 @@ def scaled_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph
     return replace(graph, size_bytes=size, time_s=graph.time_s * of_time)
 
 
-def scripts(done: Execution) -> tuple[dict[str, Any], ...]:
-    """Return the part of each host: `tasks`, `chains` and `incoming`, the number of connections to it.
-
-    Raises `WorkloadError` for a task that waits for one of another host without a transfer between.
-    """
-    graph = done.graph
-    tasks = _tasks_by_host(graph)
-    chains = _chains_by_host(done)
-    for host, of_host in enumerate(tasks):
-        held = {task["id"] for task in of_host}
-        lost = [chain["task"] for chain in chains[host] if chain["task"] not in held]
-        assert not lost, f"tasks {lost} of host {host} have chains and are not its own"
-    lines = {
-        (host, to, number)
-        for host, of_host in enumerate(chains)
-        for chain in of_host
-        for phase in chain["phases"]
-        for to, number, _ in phase["send"]
-    }
-    return tuple(
-        {
-            "tasks": tasks[host],
-            "chains": chains[host],
-            "incoming": sum(1 for _, to, _ in lines if to == host),
-        }
-        for host in range(graph.nodes)
-    )
-
-
-def _tasks_by_host(graph: TaskGraph) -> list[list[dict[str, Any]]]:
-    """Return the tasks of each host, with those of them that they wait for."""
-    known = [_known_at(graph, task) for task in range(graph.tasks)]
+def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
+    """Return the part of each host: its `tasks`, and `incoming`, the number of connections to it."""
+    graph, messages = job.simulated.graph, job.simulated.lowered.messages
+    ways = _sets_of(job.simulated)
+    parts: dict[int, list[list[int]]] = defaultdict(list)
+    columns = (messages.task, messages.target, ways, messages.size_bytes)
+    for task, target, way, size in zip(*(column.tolist() for column in columns), strict=True):
+        parts[task].append([target, way, size])
     before: dict[int, list[int]] = defaultdict(list)
     for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
         before[then].append(first)
-    places = _places(graph, known, before)
-    found: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
+    tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
+    lines = set()
     for task in range(graph.tasks):
-        starts = _starts_at(graph, task, places)
-        for first in before[task]:
-            if starts.isdisjoint(places[first]):
-                raise WorkloadError(
-                    f"task {task} waits for task {first}, which ends on other hosts: put a transfer between them"
-                )
-        for host in places[task]:
-            waits = [first for first in before[task] if host in starts and host in places[first]]
-            found[host].append(
-                {
-                    "id": task,
-                    "computes": bool(graph.kind[task] == Kind.COMPUTE),
-                    "seconds": float(graph.time_s[task]) if host in starts else 0.0,
-                    "after": waits,
-                }
-            )
-    return found
+        entry = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
+        entry |= {"seconds": float(graph.time_s[task]), "after": before[task], "send": parts[task]}
+        tasks[job.hosts[task]].append(entry)
+        for target, way, _ in parts[task]:
+            lines.add((job.hosts[task], target, way))
+        if parts[task]:
+            arrival = {"id": task, "computes": False, "receive": len(parts[task])}
+            tasks[parts[task][0][0]].append(arrival | {"seconds": 0.0, "after": [], "send": []})
+    incoming = Counter(target for _, target, _ in lines)
+    return tuple({"tasks": tasks[host], "incoming": incoming[host]} for host in range(graph.nodes))
 
 
-def _known_at(graph: TaskGraph, task: int) -> set[int]:
-    """Return the hosts that know when a task has ended; a barrier has none of its own."""
-    match graph.kind[task]:
-        case Kind.COMPUTE:
-            return {int(graph.device[task])}
-        case Kind.TRANSFER:
-            return {int(graph.source[task]), int(graph.target[task])}
-        case Kind.ALLREDUCE:
-            return set(graph.groups[graph.group[task]])
-    return set()
-
-
-def _starts_at(graph: TaskGraph, task: int, places: list[set[int]]) -> set[int]:
-    """Return the hosts that start a task: of a transfer, its source."""
-    return {int(graph.source[task])} if graph.kind[task] == Kind.TRANSFER else places[task]
-
-
-def _places(graph: TaskGraph, known: list[set[int]], before: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Return the hosts of each task; a barrier is on those on which all that it waits for is known."""
-    places: list[set[int] | None] = [
-        None if graph.kind[task] == Kind.BARRIER else hosts for task, hosts in enumerate(known)
-    ]
-
-    def of(task: int) -> set[int]:
-        found = places[task]
-        if found is None:
-            each = [of(first) for first in before.get(task, ())]
-            found = places[task] = set.intersection(*each) if each else set(range(graph.nodes))
-            if not found:
-                raise WorkloadError(
-                    f"barrier {task} waits for tasks that no single host knows of: put transfers between"
-                )
-        return found
-
-    return [of(task) for task in range(graph.tasks)]
-
-
-def _chains_by_host(done: Execution) -> list[list[dict[str, Any]]]:
-    """Return the chains of each host: what it sends and receives in each round of each phase."""
-    program, messages = done.lowered.program, done.lowered.messages
-    chain_of = np.repeat(np.arange(program.chain_task.size), np.diff(program.phase_first))
-    weight = done.fabric.weights
+def _sets_of(done: Execution) -> NDArray[np.int64]:
+    """Return the set of routes that each message takes: the first where its pair has no weight on its choice."""
+    messages, weight = done.lowered.messages, done.fabric.weights
     assert weight is not None, "a fabric with planned routes has weights"
-    used = weight[messages.choice % len(weight), messages.source, messages.target] > 0
-    taken = np.where(used, messages.choice % len(weight), 0)
-    hosts: list[dict[int, dict[int, dict[str, Any]]]] = [defaultdict(dict) for _ in range(done.graph.nodes)]
-
-    def phase_at(host: int, phase: int) -> dict[str, Any]:
-        phases = hosts[host][int(chain_of[phase])]
-        number = phase - int(program.phase_first[chain_of[phase]])
-        rounds = int(program.phase_rounds[phase])
-        return phases.setdefault(phase, {"phase": number, "rounds": rounds, "send": [], "receive": 0})
-
-    columns = (messages.phase, messages.source, messages.target, taken, messages.size_bytes)
-    for phase, source, target, number, size in zip(*(column.tolist() for column in columns), strict=True):
-        phase_at(source, phase)["send"].append([target, number, size])
-        phase_at(target, phase)["receive"] += 1
-    return [
-        [
-            {
-                "task": int(program.chain_task[chain]),
-                "id": chain,
-                "phases": [phases[key] for key in sorted(phases)],
-            }
-            for chain, phases in sorted(of_host.items())
-        ]
-        for of_host in hosts
-    ]
+    taken = messages.choice % len(weight)
+    return np.where(weight[taken, messages.source, messages.target] > 0, taken, 0)
