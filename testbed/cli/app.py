@@ -47,6 +47,10 @@ COMMANDS = {
         "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "job": (
+        "job",
+        "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
+    ),
     "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
     "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
     "compare": (

@@ -186,6 +186,7 @@ def verify(
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import running_design
+    from testbed.cli.job import link_lines, links_since_job
     from testbed.operate.apply import check_permission
     from testbed.operate.narrow import narrow as narrowed
     from testbed.operate.unfinished import unfinished_or_why_not
@@ -198,12 +199,19 @@ def verify(
         report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
+        links = links_since_job(session, meant, runs_dir)
     findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {"links": [asdict(link) for link in links]}
     document |= {"notes": notes} if narrow else {}
-    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings, ok=report.ok)]
+    looked_at = [
+        _looked_at(report),
+        *notes,
+        *(f"since it ran as a job: {line}" for line in link_lines(links)),
+    ]
+    lines = [*_heading(meant, hosts), *looked_at, *_finding_lines(findings, ok=report.ok)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 

@@ -220,15 +220,19 @@ def routes_of(plan: Plan) -> RouteSets | None:
 
     They are the same each time. None for a single server, and when its workload cannot be built here.
     """
-    nodes = plan.topology.nodes
-    if plan.routes is not None or nodes < 2:
+    if plan.routes is not None or plan.topology.nodes < 2:
         return plan.routes
     try:
-        workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
-        strategy = _of_plan(plan, workload, nodes, plan.workload.name)
+        return route_job(plan.topology, graph_of(plan))
     except (WorkloadError, PlanFileError, OSError):
         return None
-    return route_job(plan.topology, iteration(workload, strategy, cluster))
+
+
+def graph_of(plan: Plan) -> TaskGraph:
+    """Return an iteration of a plan. Raises `WorkloadError`, `PlanFileError` and `OSError` when it cannot be built."""
+    nodes = plan.topology.nodes
+    workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+    return iteration(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster)
 
 
 def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
