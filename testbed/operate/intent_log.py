@@ -50,9 +50,14 @@ class IntentLog:
         self._lab = lab
 
     @contextmanager
-    def applying(self, topology: Topology, wiring: Wiring, name: str, stated: Stated) -> Iterator[Applying]:
-        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`."""
-        applying = Applying(self, topology, wiring, name, stated)
+    def applying(
+        self, topology: Topology, wiring: Wiring, name: str, stated: Stated, epoch: int | None = None
+    ) -> Iterator[Applying]:
+        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`.
+
+        With an `epoch` it is the record of that one, which is resumed.
+        """
+        applying = Applying(self, topology, wiring, name, stated, epoch)
         try:
             yield applying
         except BaseException as error:
@@ -88,6 +93,12 @@ class IntentLog:
             connection.exec_driver_sql(insert, (epoch, *values.values()))
         return epoch
 
+    def resume(self, epoch: int) -> None:
+        """Take an epoch over that ended too early. Raises `JournalError`."""
+        update = "update intents set state = 'intended', error = '', owner = ? where lab = ? and epoch = ?"
+        with self._journal.transaction() as connection:
+            connection.exec_driver_sql(update, (this_process(), self._lab.name, epoch))
+
     def advance(self, epoch: int, state: State, error: str = "") -> None:
         """Write what became of an epoch. Raises `JournalError`."""
         moment = "applied_at" if state == "applied" else "ended_at"
@@ -108,7 +119,10 @@ class Applying:
     epoch: int | None = field(default=None)
 
     def begin(self, operation: str) -> None:
-        """Store the intent."""
+        """Store the intent, or go on with the one that is stored."""
+        if self.epoch is not None:
+            self.log.resume(self.epoch)
+            return
         self.epoch = self.log.store(
             self.topology, self.wiring, self.name, self.stated, operation, state="intended"
         )

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 from pathlib import Path
 
 
 def this_process() -> str:
     """Return this process as the owner of an operation: its number and when it began."""
     return f"{os.getpid()} {_birth(os.getpid())}"
+
+
+def this_person() -> str:
+    """Return who runs this process, as this machine knows it: `name@machine`."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
 
 
 def is_running(owner: str) -> bool:
