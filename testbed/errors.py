@@ -14,6 +14,7 @@
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
     ├── DriftError            a switch changed between plan and apply                  (conflict)
+    ├── StorageError          a database that cannot be used: its address, file system, revision (user)
     ├── JournalError          the journal cannot be written, so nothing was sent       (ourselves)
     ├── OperationRefused      an operation that may not begin, or not go on            (see `lightbed.errors.CODES`)
     │   ├── NoSuchOperation   the journal knows no such operation of this lab          (user)
@@ -143,6 +144,13 @@ class DriftError(TestbedError):
 
     code = "drift"
     who = "conflict"
+
+
+class StorageError(TestbedError):
+    """A database that cannot be used: its address, its file system or its revision is not one that will do."""
+
+    code = "storage"
+    who = "user"
 
 
 class JournalError(TestbedError):

@@ -63,7 +63,7 @@ def apply_plan(
     drivers' errors when a switch cannot even be read.
     """
     begin, commits_before_s = time.monotonic(), journal.commit_s
-    consent = EmergencyStop(journal.path.parent, lab.name).check
+    consent = EmergencyStop(journal.directory, lab.name).check
     consent()
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
     with _sole_operation(plan, switches), opened as operation:

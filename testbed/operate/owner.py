@@ -28,6 +28,15 @@ def is_running(owner: str) -> bool:
     return bool(birth) and birth == _birth(int(number))
 
 
+def is_of_this_boot(owner: str) -> bool:
+    """Return whether a process has run on this machine since it started."""
+    return owner.partition(" ")[2].partition("/")[0] == _boot()
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 def _birth(number: int) -> str:
     """Return when a process began, in a form unique on this machine; empty when it does not exist.
 
@@ -35,7 +44,7 @@ def _birth(number: int) -> str:
     """
     try:
         status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = _boot()
     except OSError:
         return ""
     fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses

@@ -266,7 +266,7 @@ class LabSession:
         started = time.monotonic()
         applied = self.apply(plan, intent.begin, operation)
         self.writable.note(operation, stage="routes")
-        EmergencyStop(self.writable.path.parent, self.lab.name).check_boundary("the hosts' routes")
+        EmergencyStop(self.writable.directory, self.lab.name).check_boundary("the hosts' routes")
         self.install_routes(design, operation, again=change.again is not None)
         routes_s = time.monotonic() - started
         intent.advance("applied")

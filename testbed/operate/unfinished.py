@@ -84,8 +84,26 @@ class _Journal:
         self._runs_dir, self._lab = runs_dir, lab.name
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
         self.intents = stored_intents(runs_dir, lab.name)
-        self.operations = {row["id"]: row for row in self.rows(_OPERATIONS)}
+        self.operations = self._operations()
         self.discoveries = self.rows(_DISCOVERIES)
+
+    def _operations(self) -> Mapping[str, Row]:
+        """Return the operations by id, with how many steps are `open`, their `switches`, and whether any was `begun`."""
+        switches: defaultdict[str, list[str]] = defaultdict(list)
+        begun: set[str] = set()
+        for step in self.rows(_BEGUN_STEPS):
+            begun.add(step["operation"])
+            if step["outcome"] is None:
+                switches[step["operation"]].append(step["switch"])
+        return {
+            row["id"]: {
+                **row,
+                "begun": row["id"] in begun,
+                "open": len(switches[row["id"]]),
+                "switches": ",".join(dict.fromkeys(switches[row["id"]])),
+            }
+            for row in self.rows(_OPERATIONS)
+        }
 
     def rows(self, query: str) -> Sequence[Row]:
         """Return the rows of a query about this lab."""
@@ -93,10 +111,11 @@ class _Journal:
 
 
 _OPERATIONS = """
-select o.*, sum(s.intent_at <> '') as begun, sum(s.intent_at <> '' and s.outcome is null) as open,
-    group_concat(distinct case when s.intent_at <> '' and s.outcome is null then s.switch end) as switches
-from operations o left join steps s on s.operation = o.id
-where o.lab = ? group by o.id order by o.started
+select * from operations where lab = ? order by started
+"""
+_BEGUN_STEPS = """
+select s.operation, s.switch, s.outcome from steps s join operations o on o.id = s.operation
+where o.lab = ? and s.intent_at <> '' order by s.intent_at
 """
 _STEPS = """
 select s.operation, s.switch, s.before, s.after from steps s join operations o on o.id = s.operation where o.lab = ?

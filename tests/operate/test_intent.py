@@ -279,8 +279,11 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
 
 
 def test_a_journal_of_an_earlier_release_gets_the_table(journal, testbed12, runs):
+    journal.path.unlink()
     with sqlite3.connect(journal.path) as connection:
-        connection.execute("drop table intents")
+        connection.execute(
+            "create table operations (id text primary key, lab, owner, started, finished, state)"
+        )
     connection.close()
     assert stored_intents(runs, testbed12.name) == ()
     with journal_in(runs) as again:

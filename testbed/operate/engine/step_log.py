@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
 from testbed.operate.engine.planned import PlannedStep, as_text, now
-from testbed.operate.engine.tables import steps, transitions
 from testbed.operate.engine.transitions import StepEvent, StepState, next_state, replayed
+from testbed.storage.schema import step_events as transitions
+from testbed.storage.schema import steps
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
 Key = tuple[str, int]

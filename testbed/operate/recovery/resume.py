@@ -94,7 +94,7 @@ def resume(
     Raises the switches' errors and `HostError` where devices do not answer: then nothing was decided.
     """
     journal, lab = session.writable, session.lab
-    record = named(operations_of(journal.path.parent, lab.name), left.operation)
+    record = named(operations_of(journal.directory, lab.name), left.operation)
     if record is None or (design is None and not _has_goal(record)):
         return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
@@ -182,7 +182,7 @@ def _worst(failed: ApplyFailed) -> str:
 
 
 def _result(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
-    record = named(operations_of(session.writable.path.parent, session.lab.name), left.operation)
+    record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
     steps = tuple(step.json() for step in record.steps) if record else ()
     if state == "unknown":
         session.writable.note(left.operation, reason=reason)
