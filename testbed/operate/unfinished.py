@@ -88,7 +88,7 @@ class _Journal:
         self.discoveries = self.rows(_DISCOVERIES)
 
     def _operations(self) -> Mapping[str, Row]:
-        """Return the operations by id, with how many steps are `open`, their `switches`, and whether any was `begun`."""
+        """Return operations by id, with how many steps are `open`, their `switches`, and whether any was `begun`."""
         switches: defaultdict[str, list[str]] = defaultdict(list)
         begun: set[str] = set()
         for step in self.rows(_BEGUN_STEPS):
