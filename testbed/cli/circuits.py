@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _session(
+def session_of(
     lab: Lab,
     hosts: HostsChoice | None = None,
     *,
@@ -110,7 +110,7 @@ def plan(
         print_answer({"patch_list": rows}, rows, as_json=as_json)
         return DONE
     meant = meant_design(find_running(lab), named, runs_dir)
-    with _session(meant.lab) as session:
+    with session_of(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
     left = unfinished_or_why_not(runs_dir, meant.lab)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
@@ -145,14 +145,14 @@ def apply(
     meant = design_to_apply(lab_file, named, runs_dir)
     lab, design = meant.lab, meant.design
     if not (lab.simulated or as_json or really_move == lab.name):
-        with _session(lab) as session:
+        with session_of(lab) as session:
             print_lines([*_heading(meant), *describe(lab, session.plan(design, take_over=take_over))])
     check_permission(lab, really_move)
     notes: list[str] = []
     note = notes.append if as_json else lambda text: print_lines([text])
     for line in what_apply_does(meant, named, runs_dir):
         note(line)
-    with _session(lab, hosts, journal_dir=runs_dir) as session:
+    with session_of(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
@@ -186,6 +186,7 @@ def verify(
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import running_design
+    from testbed.cli.job import link_lines, links_since_job
     from testbed.operate.apply import check_permission
     from testbed.operate.narrow import narrow as narrowed
     from testbed.operate.unfinished import unfinished_or_why_not
@@ -194,16 +195,23 @@ def verify(
     notes: list[str] = []
     if narrow:
         check_permission(meant.lab, really_move)
-    with _session(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
+    with session_of(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
         report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
+        links = links_since_job(session, meant, runs_dir)
     findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {"links": [asdict(link) for link in links]}
     document |= {"notes": notes} if narrow else {}
-    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings, ok=report.ok)]
+    looked_at = [
+        _looked_at(report),
+        *notes,
+        *(f"since it ran as a job: {line}" for line in link_lines(links)),
+    ]
+    lines = [*_heading(meant, hosts), *looked_at, *_finding_lines(findings, ok=report.ok)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
@@ -275,7 +283,7 @@ def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *,
     )
 
     design, ends = meant.design, (node_named(meant.lab, source), node_named(meant.lab, target))
-    with _session(meant.lab, hosts, partial=True) as session:
+    with session_of(meant.lab, hosts, partial=True) as session:
         hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
     document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
     document["kernel"] = asdict(way) if way else None

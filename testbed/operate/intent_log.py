@@ -27,9 +27,14 @@ class IntentLog:
         self._lab = lab
 
     @contextmanager
-    def applying(self, topology: Topology, wiring: Wiring, name: str, stated: Stated) -> Iterator[Applying]:
-        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`."""
-        applying = Applying(self, topology, wiring, name, stated)
+    def applying(
+        self, topology: Topology, wiring: Wiring, name: str, stated: Stated, epoch: int | None = None
+    ) -> Iterator[Applying]:
+        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`.
+
+        With an `epoch` it is the record of that one, which is resumed.
+        """
+        applying = Applying(self, topology, wiring, name, stated, epoch)
         try:
             yield applying
         except BaseException as error:
@@ -69,6 +74,15 @@ class IntentLog:
             connection.execute(intents.insert().values(epoch=epoch, **values))
         return epoch
 
+    def resume(self, epoch: int) -> None:
+        """Take an epoch over that ended too early. Raises `JournalError`."""
+        from testbed.storage.schema import intents
+
+        taken = {"state": "intended", "error": "", "owner": this_process()}
+        ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
+        with self._journal.transaction() as connection:
+            connection.execute(intents.update().where(*ours).values(taken))
+
     def advance(self, epoch: int, state: State, error: str = "") -> None:
         """Write what became of an epoch. Raises `JournalError`."""
         from testbed.storage.schema import intents
@@ -95,7 +109,10 @@ class Applying:
     epoch: int | None = field(default=None)
 
     def begin(self, operation: str) -> None:
-        """Store the intent."""
+        """Store the intent, or go on with the one that is stored."""
+        if self.epoch is not None:
+            self.log.resume(self.epoch)
+            return
         self.epoch = self.log.store(
             self.topology, self.wiring, self.name, self.stated, operation, state="intended"
         )

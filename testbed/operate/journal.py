@@ -7,9 +7,8 @@ reports back. A step with an intent and no outcome, whose process is gone, is
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,8 +18,11 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import JournalError, StorageError
-from testbed.operate.owner import is_running, this_process
+from testbed.errors import JournalError, OperationRunning, StorageError
+from testbed.operate.engine.planned import PlannedStep, as_text, from_text, now
+from testbed.operate.engine.step_log import StepLog
+from testbed.operate.engine.transitions import StepEvent, StepState
+from testbed.operate.owner import is_of_this_boot, is_running, this_person, this_process
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.reasons import hint_for, reason_of
@@ -50,14 +52,17 @@ class OpenStep:
 class Journal:
     """The journal in one database; several processes may use it at once. A context manager.
 
-    `path` is the SQLite file, or the URL of a server.
+    `path` is the SQLite file, or the URL of a server; `directory` is that of the runs.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, directory: str | Path | None = None) -> None:
         self.database = Database(path)
         self.path = self.database.address
+        self.directory = Path(directory) if directory else Path(self.path).parent
+        self.steps = StepLog(self.transaction)
         with self._errors():
             self.database.prepare()
+        self._note_deaths()
 
     def __enter__(self) -> Self:
         return self
@@ -89,66 +94,96 @@ class Journal:
         self.database.close()
 
     @contextmanager
-    def operation(self, lab: str) -> Iterator[str]:
-        """Open an operation, provide its id; it ends as `done`, or as `failed` or `interrupted` by what is raised."""
-        operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        begun = {"id": operation, "lab": lab, "owner": this_process(), "started": _now(), "state": "running"}
-        self._commit(sa.insert(operations).values(begun))
+    def operation(
+        self, lab: str, kind: str = "apply", *, why: str = "", goal: str = "", again: str | None = None
+    ) -> Iterator[str]:
+        """Open an operation, provide its id; it ends as `done`, or as `failed` or `interrupted` by what is raised.
+
+        One that ended too early is opened `again`, by one process only: raises `OperationRunning`.
+        """
+        operation = self._reopen(again) if again else self._begin(lab, kind, why, goal)
         try:
             yield operation
-        except Exception:
-            self._finish(operation, "failed")
+        except Exception as error:
+            self._finish(operation, "failed", str(error))
             raise
-        except BaseException:
-            self._finish(operation, "interrupted")
+        except BaseException as error:
+            self._finish(operation, "interrupted", str(error) or type(error).__name__)
             raise
-        self._finish(operation, "done")
+        self._finish(operation, "done", "")
 
-    def _finish(self, operation: str, state: str) -> None:
-        ended = {"finished": _now(), "state": state}
-        self._commit(sa.update(operations).where(operations.c.id == operation).values(ended))
+    def _begin(self, lab: str, kind: str, why: str, goal: str) -> str:
+        operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        begun = {"id": operation, "lab": lab, "owner": this_process(), "started": now(), "state": "running"}
+        told = {"kind": kind, "who": this_person(), "why": why, "goal": goal}
+        self._commit(sa.insert(operations).values(begun | told))
+        return operation
+
+    def _reopen(self, operation: str) -> str:
+        """Take an operation over from a process that is gone."""
+        query = sa.select(operations.c.state, operations.c.owner).where(operations.c.id == operation)
+        with self.transaction() as connection:
+            row = connection.execute(query).one()
+            if row.state == "running" and is_running(row.owner):
+                raise OperationRunning(
+                    f"operation {operation} is under way in process {row.owner.split()[0]}"
+                )
+            taken = {"owner": this_process(), "state": "running", "finished": None, "reason": ""}
+            connection.execute(sa.update(operations).where(operations.c.id == operation).values(taken))
+        return operation
+
+    def _finish(self, operation: str, state: str, reason: str) -> None:
+        self.note(operation, finished=now(), state=state, reason=reason)
+
+    def note(self, operation: str, **known: str) -> None:
+        """Write something of an operation: its `stage`, its `goal`."""
+        self._commit(sa.update(operations).where(operations.c.id == operation).values(known))
+
+    def prove(self, operation: str, *, is_proven: bool) -> None:
+        """Write that a proof has covered all that was read back; without findings the steps are verified."""
+        self.note(operation, stage="proof")
+        if is_proven:
+            self.steps.for_all(operation, StepEvent.PROVE, [StepState.OBSERVED])
+
+    def begin(self, operation: str, planned: Iterable[PlannedStep], goal: str) -> None:
+        """Write the steps and the goal of an operation, unless it has one, before anything is sent."""
+        ours = operations.c.id == operation
+        with self.transaction() as connection:
+            connection.execute(sa.update(operations).where(ours).values(stage="circuits"))
+            without = ours & (operations.c.goal == "")
+            connection.execute(sa.update(operations).where(without).values(goal=goal))
+            self.steps.plan_in(connection, operation, planned)
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
         """Write what is about to be sent; when this returns it is on disk. Raises `JournalError`."""
-        intent = {
-            "operation": operation,
-            "switch": switch,
-            "ordinal": ordinal,
-            "address": address,
-            "kind": step.kind,
-            "before": _as_text(step.before),
-            "after": _as_text(step.after),
-            "intent_at": _now(),
-        }
-        self._commit(sa.insert(steps).values(intent))
+        self.steps.intend(operation, [PlannedStep.of(switch, ordinal, address, step)])
 
     def record(self, operation: str, switch: str, ordinal: int, outcome: Outcome) -> None:
         """Write what the device reported after a step."""
-        self._close_step(operation, switch, ordinal, outcome.status, outcome.read_back)
+        self.steps.record(operation, switch, ordinal, outcome)
 
-    def _close_step(
-        self, operation: str, switch: str, ordinal: int, status: Status, read_back: Snapshot | None
-    ) -> None:
-        step = (steps.c.operation == operation) & (steps.c.switch == switch) & (steps.c.ordinal == ordinal)
-        known = {
-            "outcome": status.value,
-            "outcome_at": _now(),
-            "read_back": _as_text(read_back.connections) if read_back else None,
-        }
-        self._commit(sa.update(steps).where(step).values(known))
+    def _note_deaths(self) -> None:
+        """Let no operation stay `running` whose process is gone; of another machine nobody here can tell."""
+        query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
+        with self._errors(), self.database.reading() as connection:
+            running = connection.execute(query).all()
+        shared = not isinstance(self.path, Path)
+        for row in running:
+            if not is_running(row.owner) and (not shared or is_of_this_boot(row.owner)):
+                self.note(row.id, state="killed", finished=now(), reason="its process is gone")
 
     def unfinished(self) -> tuple[OpenStep, ...]:
         """Return steps begun and never concluded whose process is gone, oldest first."""
         query = (
-            sa.select(steps, operations.c.lab, operations.c.owner, operations.c.state)
+            sa.select(steps, operations.c.lab, operations.c.owner, operations.c.state.label("of"))
             .join(operations)
-            .where(steps.c.outcome.is_(None))
+            .where(steps.c.outcome.is_(None) & (steps.c.intent_at != ""))
             .order_by(steps.c.intent_at, steps.c.switch, steps.c.ordinal)
         )
         with self._errors(), self.database.reading() as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(
-            _open_step(dict(row)) for row in rows if row["state"] != "running" or not is_running(row["owner"])
+            _open_step(dict(row)) for row in rows if row["of"] != "running" or not is_running(row["owner"])
         )
 
     def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
@@ -160,7 +195,8 @@ class Journal:
         ours = [step for step in self.unfinished() if (step.lab, step.address) == (lab, address)]
         settled = tuple((step, _judge(step, read_back.connections)) for step in ours)
         for step, status in settled:
-            self._close_step(step.operation, step.switch, step.ordinal, status, read_back)
+            key, read = (step.switch, step.ordinal), as_text(read_back.connections)
+            self.steps.close(step.operation, {key: (status, read)})
         return settled
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
@@ -193,31 +229,25 @@ class Journal:
 
 def journal_in(runs_dir: str | Path) -> Journal:
     """Return the journal of a directory of runs; it shares the database with their results."""
-    return Journal(address_in(runs_dir))
+    return Journal(address_in(runs_dir), runs_dir)
 
 
 def _judge(step: OpenStep, found: CrossConnects) -> Status:
-    if found == step.after:
+    """Return what became of a step by the ports that it touches: others may have been patched since."""
+    ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
+
+    def at_ports(connections: CrossConnects) -> frozenset[tuple[int, int]]:
+        return frozenset(pair for pair in connections.pairs if not ports.isdisjoint(pair))
+
+    if at_ports(found) == at_ports(step.after):
         return Status.DONE
-    return Status.FAILED if found == step.before else Status.UNKNOWN
+    return Status.FAILED if at_ports(found) == at_ports(step.before) else Status.UNKNOWN
 
 
 def _open_step(row: Mapping[str, Any]) -> OpenStep:
     same = ("operation", "lab", "switch", "ordinal", "address", "kind", "intent_at")
     return OpenStep(
         **{key: row[key] for key in same},
-        before=_from_text(row["before"]),
-        after=_from_text(row["after"]),
+        before=from_text(row["before"]),
+        after=from_text(row["after"]),
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def _as_text(connections: CrossConnects) -> str:
-    return json.dumps(dict(connections))
-
-
-def _from_text(text: str) -> CrossConnects:
-    return CrossConnects({int(source): output for source, output in json.loads(text).items()})

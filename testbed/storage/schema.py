@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0002"
+REVISION = "0003"
 """Newest revision of the schema."""
 
 metadata = sa.MetaData()
@@ -87,7 +87,9 @@ operations = sa.Table(
     _text("started"),
     sa.Column("finished", sa.Text),
     _text("state"),
+    *(_text(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason")),
 )
+"""`stage` is what is under way or was last: circuits, routes, proof. `goal` are circuits by switch, as JSON."""
 steps = sa.Table(
     "steps",
     metadata,
@@ -102,7 +104,32 @@ steps = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Column("outcome_at", sa.Text),
     sa.Column("read_back", sa.Text),
+    *(_text(name, empty=True) for name in ("state", "change", "reason")),
 )
+"""`switch` is the device, a switch or a host; `change` the kind of what is changed: circuits, routes. `intent_at` is
+empty until the intent is written; `outcome` is what was judged after the step, `state` where it stands since."""
+step_events = sa.Table(
+    "step_events",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("operation", sa.Text, nullable=False, index=True),
+    _text("switch"),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    _text("event"),
+    _text("at"),
+)
+"""Events of steps, never changed: replayed, they give the states in `steps`."""
+confirmations = sa.Table(
+    "confirmations",
+    metadata,
+    _text("lab", key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("back_to", sa.Integer, nullable=False),
+    sa.Column("within_s", sa.Float, nullable=False),
+    *(_text(name) for name in ("state", "who", "requested_at")),
+    *(_text(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
+)
+"""Applies that are taken back unless they are confirmed; `watcher` is the process that does it."""
 intents = sa.Table(
     "intents",
     metadata,
