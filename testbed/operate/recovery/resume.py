@@ -95,6 +95,8 @@ def resume(
     """
     journal, lab = session.writable, session.lab
     record = named(operations_of(journal.directory, lab.name), left.operation)
+    if record and design is None and not any(step.state is not StepState.PLANNED for step in record.steps):
+        return Resumed(left.operation, "none", "it had sent nothing: give its command again")
     if record is None or (design is None and not _has_goal(record)):
         return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
@@ -170,8 +172,8 @@ def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPl
 
 def _towards_goal(session: LabSession, left: Unfinished, record: OperationRecord, change: Change) -> Resumed:
     """Finish an operation that is no epoch: its switches get the circuits that it was to leave."""
-    with session.writable.operation(session.lab.name, change.kind, again=left.operation) as operation:
-        session.apply(_plan(session, record, _NOTHING), within=operation)
+    with session.operation(change.kind, change.why, again=left.operation):
+        session.apply(_plan(session, record, _NOTHING))
     return _result(session, left, "done", "the switches hold what it was to leave")
 
 
