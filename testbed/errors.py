@@ -213,7 +213,7 @@ class NothingToConfirm(OperationRefused):
 
 
 class NotArmed(OperationRefused):
-    """What was applied stands, but the process that would go back from it could not be started."""
+    """An apply that stands, but whose process that would go back from it could not be started."""
 
     code = "confirm.unarmed"
 

@@ -14,7 +14,8 @@ from lightbed.errors import with_former_keys
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines
+from testbed.cli.intervals import ConfirmWithin
+from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines, tell
 
 if TYPE_CHECKING:
     from testbed.cli.designs import MeantDesign
@@ -134,12 +135,15 @@ def apply(
     take_over: options.TakeOver = False,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
+    confirm_within: ConfirmWithin = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
+    from testbed.cli.confirmation import Confirmed
     from testbed.cli.designs import design_to_apply, meant_design, what_apply_does
     from testbed.operate.apply import check_permission
+    from testbed.operate.engine.consent import interruptible
     from testbed.operate.plan import describe
 
     meant = design_to_apply(lab_file, named, runs_dir)
@@ -152,11 +156,15 @@ def apply(
     note = notes.append if as_json else lambda text: print_lines([text])
     for line in what_apply_does(meant, named, runs_dir):
         note(line)
-    with session_of(lab, hosts, journal_dir=runs_dir) as session:
-        brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
+    confirmed = Confirmed.of(lab, confirm_within, hosts, really_move, runs_dir)
+    with interruptible(tell), session_of(lab, hosts, journal_dir=runs_dir) as session:
+        planned = session.plan(design, take_over=take_over)
+        brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
+        confirmed.arm(session, brought, note)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
-    document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
-    lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
+    document = _about(meant, hosts) | _applied(brought) | confirmed.json() | {"notes": notes}
+    lines = [*_heading(meant, hosts), *meant.unfinished_lines()]
+    lines += _finding_lines(document["findings"], ok=document["verified"])
     print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
@@ -288,7 +296,7 @@ def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *,
     document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
     document["kernel"] = asdict(way) if way else None
     document["findings"] = [asdict(finding) for finding in session.off_findings]
-    lines = [*_heading(meant, hosts), *finding_lines(document["findings"])]
+    lines = [*_heading(meant, hosts), *meant.unfinished_lines(), *finding_lines(document["findings"])]
     lines += [*describe_path(hops), *describe_kernel_path(way)]
     print_answer(document, lines, as_json=as_json)
     is_unknown = any(hop.patched is None for hop in hops)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import typer
 from lightbed.errors import LightbedError
 from lightbed.wording import counted
 from testbed.cli import options
+from testbed.cli.intervals import parse_interval
 from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, report_error
 
 if TYPE_CHECKING:
@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from testbed.cli.designs import MeantDesign
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.drift.report import DriftReport
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def parse_interval(text: str) -> float:
-    """Return seconds of an interval such as `30s`, `5m`, `1h`, `2d`.
-
-    >>> parse_interval("5m")
-    300.0
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if not found or not float(found.group(1)):
-        raise typer.BadParameter(f"{text!r} is not an interval: write for example 30s, 5m or 1h")
-    return float(found.group(1)) * _SECONDS[found.group(2)]
 
 
 def parse_time(text: str) -> float:
@@ -82,7 +68,7 @@ def drift(
     if every is None:
         meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
         print_answer(*_answer(meant, report), as_json=as_json)
-        return DONE if report.ok else CHANGES
+        return DONE if report.ok and not meant.left else CHANGES
     while True:
         began_s = time.monotonic()
         try:
@@ -130,4 +116,5 @@ def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object],
     lines = [heading, *meant.lines()]
     if report.not_kept:
         lines.append(f"this reading is judged, and not kept for the next ones: {report.not_kept}")
+    lines += meant.unfinished_lines()
     return document, [*lines, *(finding_lines(found) if found else ["no light is lost"])]
