@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from libraries import skip_without
@@ -23,72 +20,67 @@ from testbed.errors import LeaseDenied, LeaseHeld, LeaseStale, UnderMaintenance
 from testbed.leases.fence import fenced
 from testbed.leases.stillness import wait_until_still
 from testbed.leases.store import LeaseStore
-from testbed.storage.address import address_of
 from testbed.storage.database import Database
 
 pytestmark = [pytest.mark.process]
 
-ROOT = Path(__file__).parents[2]
 A, B = frozenset({"host:a"}), frozenset({"host:b"})
-
-HOLDER = """
-import os, signal, sys
-from pathlib import Path
-from testbed.errors import LeaseDenied
-from testbed.leases.fence import fenced
-from testbed.storage.address import address_of
-from testbed.storage.database import Database
-place, device, lease, stop_at = sys.argv[1:]
-database = Database(address_of(place))
-
-def boundary(name):
-    if name == stop_at:
-        print("stopped", flush=True)
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-try:
-    with fenced(database, "lab", frozenset({"host:a"}), lease=lease) as fence:
-        for step in range(2):
-            boundary(f"before check {step}")
-            with fence.sending():
-                boundary(f"before send {step}")
-                with open(device, "a") as wire:
-                    wire.write(f"{fence.token}\\n")
-                boundary(f"after send {step}")
-            boundary(f"between {step}")
-except LeaseDenied as error:
-    print(error.code, flush=True)
-else:
-    print("done", flush=True)
-database.close()
-"""
 
 IN_SEND = ["before send 0", "after send 0", "before send 1", "after send 1"]
 OUTSIDE = ["before check 0", "between 0", "before check 1"]
 
 
 class Holder:
-    """A process that holds a lease, stopped at a boundary."""
+    """A process that holds a lease and stops itself at a boundary; `go_on` returns how it ended."""
 
     def __init__(self, address, tmp_path, lease, stop_at):
-        locks = tmp_path / f"locks-{stop_at.replace(' ', '-')}"
-        locks.mkdir()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(address), str(tmp_path / "device"), lease, stop_at],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "LIGHTBED_LOCK_DIR": str(locks)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout.readline() == "stopped\n"
+        self.reading, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            said = "died"
+            try:
+                os.environ["LIGHTBED_LOCK_DIR"] = str(tmp_path / f"locks-{os.getpid()}")
+                said = self.hold(Database(address), tmp_path / "device", lease, stop_at)
+            except BaseException as error:  # noqa: BLE001 - told to the test
+                said = repr(error)
+            finally:
+                os.write(writing, said.encode())
+                os._exit(0)
+        os.close(writing)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), os.read(self.reading, 1000)
+
+    @staticmethod
+    def hold(database, device, lease, stop_at):
+        def boundary(name):
+            if name == stop_at:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+        try:
+            with fenced(database, "lab", A, lease=lease) as fence:
+                for step in range(2):
+                    boundary(f"before check {step}")
+                    with fence.sending():
+                        boundary(f"before send {step}")
+                        with device.open("a") as wire:
+                            wire.write(f"{fence.token}\n")
+                        boundary(f"after send {step}")
+                    boundary(f"between {step}")
+        except LeaseDenied as error:
+            return error.code
+        return "done"
 
     def go_on(self):
-        self.process.send_signal(signal.SIGCONT)
-        return self.process.communicate(timeout=60)[0].strip()
+        os.kill(self.pid, signal.SIGCONT)
+        os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.read(self.reading, 1000).decode()
 
     def kill(self):
-        self.process.kill()
-        self.process.communicate(timeout=60)
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
 
 
 @pytest.fixture
@@ -110,6 +102,7 @@ def hold(ours, database_address, tmp_path):
     yield start
     for holder in holders:
         holder.kill()
+        os.close(holder.reading)
 
 
 def write(store, device):
@@ -140,7 +133,7 @@ def test_a_holder_that_wakes_up_after_its_lease_was_broken_reaches_no_device(our
 def test_a_holder_that_is_stopped_while_it_sends_makes_everybody_wait(ours, hold, tmp_path, stop_at):
     device = tmp_path / "device"
     lease, holder = hold(stop_at)
-    with pytest.raises(LeaseHeld, match=rf"process {holder.process.pid} on .* is sending .*kill -9"):
+    with pytest.raises(LeaseHeld, match=rf"process {holder.pid} on .* is sending .*kill -9"):
         ours.break_(lease.id, "it is stopped")
     with pytest.raises(LeaseDenied):
         write(ours, device)
@@ -169,9 +162,9 @@ def test_maintenance_stops_all_motion_and_says_when_it_has_come_to_its_end(ours,
     assert holder.go_on() == "maintenance", "the second step is refused"
     waiting.join(30)
     assert not waiting.is_alive()
-    with pytest.raises(UnderMaintenance, match="hands in the rack"):
-        with fenced(ours.database, "lab", B) as fence, fence.sending():
-            raise AssertionError
+    under_maintenance = pytest.raises(UnderMaintenance, match="hands in the rack")
+    with under_maintenance, fenced(ours.database, "lab", B) as fence, fence.sending():
+        raise AssertionError
     assert ours.clear_maintenance()
     assert not ours.clear_maintenance()
     assert len(tokens(tmp_path / "device")) == 1
@@ -202,7 +195,3 @@ def test_a_lease_that_is_gone_from_the_database_is_stale(ours):
             connection.execute(leases.delete())
         with pytest.raises(LeaseStale, match="is gone; nothing was sent"), fence.sending():
             raise AssertionError
-
-
-def test_the_other_engine_is_a_second_connection(database_address):
-    assert address_of(str(database_address)) == database_address

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -19,9 +16,11 @@ from testbed.lab.inventory import load_lab
 from testbed.leases.fence import fenced
 from testbed.leases.listing import describe_leases, read_leases
 from testbed.leases.model import parts_of
-from testbed.storage.address import address_of
+from testbed.leases.store import LeaseStore
+from testbed.storage.database import Database
 
 ROOT = Path(__file__).parents[2]
+START_S = 1_800_000_000.0
 A, B, AB = frozenset({"host:a"}), frozenset({"host:b"}), frozenset({"host:a", "host:b"})
 
 
@@ -167,44 +166,33 @@ def test_what_a_lab_does_not_have_is_refused_at_once():
     assert parts_of(lab, ["board:kit1"]) == {"board:kit1"}
 
 
-ASK = """
-import json, sys
-from testbed.leases.store import LeaseStore
-from testbed.storage.address import address_of
-from testbed.storage.database import Database
-place, mine = sys.argv[1], int(sys.argv[2])
-database = Database(address_of(place))
-store = LeaseStore(database, "lab", owner=f"p{mine}@h")
-sys.stdin.readline()
-got = []
-for n in range(mine, 100, 8):
-    lease = store.request([f"board:{n % 10}"], frozenset({f"board:{n % 10}"}))
-    got.append(lease.id)
-database.close()
-print(json.dumps(got))
-"""
+def ask(address, mine, barrier, answer):
+    """Ask for every eighth of a hundred leases, as a process of its own."""
+    database = Database(address)
+    store = LeaseStore(database, "lab", owner=f"p{mine}@h", now=lambda: START_S)
+    barrier.wait()
+    boards = [f"board:{n % 10}" for n in range(mine, 100, 8)]
+    answer.put([store.request([board], frozenset({board})).id for board in boards])
+    database.close()
 
 
 @pytest.mark.process
 def test_a_hundred_leases_asked_for_by_eight_processes_at_once(stores, database_address):
     store = stores()
     store.set_maintenance("made, so that all begin with the same database")
+    store.database.close()
+    forking = multiprocessing.get_context("fork")
+    barrier, answer = forking.Barrier(8), forking.Queue()
     asking = [
-        subprocess.Popen(
-            [sys.executable, "-c", ASK, str(database_address), str(mine)],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for mine in range(8)
+        forking.Process(target=ask, args=(database_address, mine, barrier, answer)) for mine in range(8)
     ]
     for process in asking:
-        process.stdin.write("now\n")
-        process.stdin.flush()
-    asked = [lease for process in asking for lease in json.loads(process.communicate(timeout=120)[0])]
-    kept = read_leases(address_of(database_address), "lab")
+        process.start()
+    asked = [lease for _ in asking for lease in answer.get(timeout=60)]
+    for process in asking:
+        process.join(60)
+    answer.close()
+    kept = read_leases(database_address, "lab")
     assert len(asked) == 100
     assert {one.id for one in kept} == set(asked)
     assert sorted(one.arrival for one in kept) == list(range(1, 101))
