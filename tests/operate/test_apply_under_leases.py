@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from libraries import skip_without
 
@@ -48,6 +50,21 @@ def test_what_somebody_else_holds_is_not_moved(bench, testbed12, switch):
     switch.obey = lambda step: pytest.fail("something was sent")
     with pytest.raises(LeaseDenied, match=r"of ben@h holds host:c; nothing was sent"):
         session.bring_up(design_for(testbed12))
+
+
+def test_what_a_proof_found_at_fault_is_not_granted_until_a_proof_passes_it(bench, testbed12, switch):
+    session, store = bench
+    lit = switch.power([1])[1]
+    switch.readings = {1: replace(lit, dbm=-60.0, below_floor=True)}
+    assert not session.bring_up(design_for(testbed12)).verified.ok
+    dark = store.request(["host:a"], parts_of(testbed12, ["host:a"]))
+    whole = store.request(["host:f"], parts_of(testbed12, ["host:f"]))
+    assert (dark.state, whole.state) == ("queued", "granted")
+    store.release(whole.id)
+    store.release(dark.id)
+    switch.readings = {}
+    assert session.bring_up(design_for(testbed12)).verified.ok
+    assert store.request(["host:a"], parts_of(testbed12, ["host:a"])).state == "granted"
 
 
 def test_a_lease_is_named_and_used(bench, testbed12):
