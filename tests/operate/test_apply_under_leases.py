@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from libraries import skip_without
@@ -11,13 +13,14 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.errors import ApplyFailed, LeaseDenied
+from testbed.errors import ApplyFailed, ClockError, JournalError, LeaseDenied
 from testbed.leases.choice import choose
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.journal import journal_in
 from testbed.operate.session import LabSession, design_for
+from testbed.storage.address import choose as choose_database
 from testbed.storage.database import Database
 
 
@@ -27,13 +30,16 @@ def switch(memory_switch):
 
 
 @pytest.fixture
-def bench(tmp_path, testbed12, switch):
+def bench(tmp_path, testbed12, switch, database_address):
     """Provide the 12-host lab on a switch in memory, and the leases of another person with connections of its own."""
-    with journal_in(tmp_path) as journal:
+    if isinstance(database_address, str):
+        choose_database(database_address)
+    with journal_in(tmp_path / "runs") as journal:
         other = Database(journal.path)
         store = LeaseStore(other, testbed12.name, owner="ben@h")
         yield LabSession(testbed12, {"ocs1": switch}, None, journal), store
         other.close()
+    choose_database("")
 
 
 def test_one_operator_without_a_lease_works_under_an_implicit_one(bench, testbed12):
@@ -106,3 +112,31 @@ def test_during_maintenance_nothing_moves_and_looking_works(bench, testbed12, sw
         session.bring_up(design_for(testbed12))
     assert session.plan(design_for(testbed12)).has_changes
     store.clear_maintenance()
+
+
+def test_a_database_that_others_lock_moves_nothing_and_is_looked_at(bench, testbed12, switch):
+    session, store = bench
+    design = design_for(testbed12)
+    session.bring_up(design)
+    plan = session.plan(design_for(testbed12, simplex=True))
+    switch.obey = lambda step: pytest.fail("something was sent")
+    session.journal.database.close()
+    session.journal.database = Database(session.journal.path, busy_timeout_s=0.02)
+    with store.database.transaction():
+        with pytest.raises(JournalError, match="another program writes to it"):
+            session.carry_out(design, plan)
+        assert len(read_leases(store.database.address, testbed12.name, ended=True)) == 1
+
+
+def test_a_clock_that_steps_back_moves_nothing(bench, testbed12, switch, monkeypatch):
+    session, store = bench
+    design = design_for(testbed12)
+    store.write_checks({"host:a": ""})
+    switch.obey = lambda step: pytest.fail("something was sent")
+    now_s = time.time()
+    monkeypatch.setattr("testbed.leases.fence.LeaseStore", partial(LeaseStore, now=lambda: now_s - 3600))
+    with pytest.raises(
+        ClockError, match="behind the newest entry of the database, so no lease can be judged"
+    ):
+        session.bring_up(design)
+    assert session.plan(design).has_changes
