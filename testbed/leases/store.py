@@ -127,8 +127,10 @@ class LeaseStore:
             lease = change.leases.get(lease_id)
             if lease is not None:
                 lease = change.put(replace(lease, operation=None))
-                if lease.is_implicit:
+                if lease.is_implicit and change.lock(lease):
                     self._end(change, lease, "released")
+                elif lease.is_implicit and lease.state == "granted":  # a thread of it still sends
+                    change.put(lease.become("draining"))
 
     def release(self, lease_id: str) -> Lease:
         """Give a lease back, or withdraw a request. Raises `LeaseHeld` while an operation is in flight."""

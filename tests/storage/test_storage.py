@@ -21,6 +21,7 @@ from testbed.storage.address import address_in, choose, shown
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.file_system import NETWORK, check_is_local, type_of
 from testbed.storage.looking import read_rows
+from testbed.storage.owner import is_running, this_process
 from testbed.storage.reasons import hint_for
 
 KEPT = Path(__file__).parent / "data" / "before_alembic.sqlite"
@@ -274,6 +275,15 @@ def test_a_file_that_another_program_holds_is_told_with_what_to_do(tmp_path):
     assert ids(database.address) == ["op1"], "looking still works"
     other.close()
     database.close()
+
+
+def test_a_process_of_another_machine_counts_as_running_and_one_of_an_earlier_boot_does_not():
+    number, birth, machine = this_process().split(" ")
+    assert is_running(this_process())
+    assert is_running(f"{number} another-boot/1 elsewhere")
+    assert not is_running(f"{number} another-boot/1 {machine}")
+    assert not is_running(f"{number} another-boot/1")
+    assert is_running(f"{number} {birth}"), "as releases before wrote it"
 
 
 MOUNTS = """\
