@@ -25,6 +25,12 @@
     │   ├── NothingToConfirm  no apply waits for a confirmation                        (user)
     │   ├── NotArmed          the process that would go back could not be started      (ourselves)
     │   └── NothingBefore     no verified epoch to go back to                          (user)
+    ├── LeaseDenied           somebody else holds it, or the lease does not allow it   (conflict)
+    │   ├── LeaseStale        the lease ended, or a newer one was granted              (conflict)
+    │   ├── LeaseHeld         its holder is in the middle of a write to a device       (conflict)
+    │   ├── LeaseImpossible   what the lab does not have can never be granted          (user)
+    │   └── UnderMaintenance  hands are in the rack: nothing moves                     (conflict)
+    ├── ClockError            the clock stepped back: no lease can be judged           (ourselves)
     ├── ApplyFailed           circuits failed or unknown; the report names each        (unknown)
     ├── VerifyFailed          light, fibres or routes are not as planned               (device)
     ├── CollectiveError       a collective failed                                      (device)
@@ -216,6 +222,44 @@ class NothingBefore(OperationRefused):
     """There is no verified epoch to go back to."""
 
     code = "rollback.none"
+
+
+class LeaseDenied(TestbedError):
+    """A lease that is not granted, or that does not allow what was to be done."""
+
+    code = "lease.denied"
+    who: ClassVar[Who] = "conflict"
+
+
+class LeaseStale(LeaseDenied):
+    """The lease ended, or its parts were granted again: nothing may be sent under it."""
+
+    code = "lease.stale"
+
+
+class LeaseHeld(LeaseDenied):
+    """The holder is in the middle of a write to a device, so the lease cannot be taken from it."""
+
+    code = "lease.held"
+
+
+class LeaseImpossible(LeaseDenied):
+    """A request for what the lab does not have."""
+
+    code = "lease.impossible"
+    who = "user"
+
+
+class UnderMaintenance(LeaseDenied):
+    """The lab is under maintenance: somebody's hands are in the rack."""
+
+    code = "maintenance"
+
+
+class ClockError(TestbedError):
+    """The clock is behind the newest entry of the database."""
+
+    code = "clock"
 
 
 class ApplyFailed(TestbedError):

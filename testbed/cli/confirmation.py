@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Confirmed:
-    """What `--confirm-within` adds to an apply; nothing where it was not given."""
+    """Part of an apply that `--confirm-within` adds; nothing where it was not given."""
 
     lab: Lab
     change: Change

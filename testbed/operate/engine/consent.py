@@ -1,4 +1,4 @@
-"""What may stop a change: Ctrl-C, first at the next boundary and then at once, and the emergency stop of a lab.
+"""Reasons to stop a change: Ctrl-C, first at the next boundary and then at once, and the emergency stop of a lab.
 
 The emergency stop is a file beside the journal: it needs no lock of the database, no lease, and hardly any disk.
 """
