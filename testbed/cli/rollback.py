@@ -61,7 +61,8 @@ def rollback(
     }
     became = "the rollback worked" if worked else "the rollback did not work: its proof found what follows"
     lines = [f"{became}: epoch {target.epoch} is in force again, as epoch {brought.epoch}"]
-    print_answer(document, [*(lines if worked else [became]), *finding_lines(findings)], as_json=as_json)
+    lines = [*(lines if worked else [became]), *finding_lines(findings), *(one.line() for one in left)]
+    print_answer(document, lines, as_json=as_json)
     return DONE if worked else CHANGES
 
 
@@ -74,10 +75,14 @@ def confirm(
     from testbed.lab.inventory import load_lab
     from testbed.operate.confirmation import Confirmations
     from testbed.operate.journal import journal_in
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = load_lab(lab_file)
     with journal_in(runs_dir) as journal:
         kept = Confirmations(journal, lab.name).confirm()
+    left = unfinished_or_why_not(runs_dir, lab)
     document = {"lab": lab.name, "epoch": kept.epoch, "confirmed": True, "back_to": kept.back_to}
-    print_answer(document, [f"epoch {kept.epoch} of lab '{lab.name}' is kept"], as_json=as_json)
+    document |= {"unfinished": [one.json() for one in left]}
+    lines = [f"epoch {kept.epoch} of lab '{lab.name}' is kept", *(one.line() for one in left)]
+    print_answer(document, lines, as_json=as_json)
     return DONE

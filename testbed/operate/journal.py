@@ -18,11 +18,12 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import JournalError, OperationRunning, StorageError
+from testbed.errors import JournalError, StorageError
 from testbed.operate.engine.planned import PlannedStep, as_text, from_text, now
 from testbed.operate.engine.step_log import StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.owner import is_running, this_person, this_process
+from testbed.operation_errors import OperationRunning
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.reasons import hint_for, reason_of

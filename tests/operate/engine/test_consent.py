@@ -13,7 +13,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import Capabilities, CrossConnects
-from testbed.errors import Interrupted, OperationStopped
+from testbed.errors import Interrupted
 from testbed.operate.apply import apply_plan
 from testbed.operate.engine.consent import EmergencyStop, interruptible
 from testbed.operate.engine.transitions import StepState
@@ -21,6 +21,7 @@ from testbed.operate.journal import journal_in
 from testbed.operate.plan import plan_lab
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.session import LabSession, design_for
+from testbed.operation_errors import OperationStopped
 
 
 @pytest.fixture
