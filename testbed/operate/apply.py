@@ -82,7 +82,11 @@ def apply_plan(
         work = _Work(journal, operation, consent, fence)
         begun(operation)
         work.plan(plan, switches)
-        reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+        try:
+            reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+        except KeyboardInterrupt:  # the second Ctrl-C: what was sent may still be carried out
+            journal.steps.give_up(operation, "Ctrl-C while it was under way")
+            raise
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -207,11 +211,6 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
-    except BaseException as error:  # Ctrl-C for the second time: what was sent may still be carried out
-        if intended:
-            outcome = Outcome(Status.UNKNOWN, {}, None, error=Interrupted(str(error) or "interrupted"))
-            journal.record(operation, name, ordinal, outcome)
-        raise
     if intended:
         try:
             journal.record(operation, name, ordinal, outcome)
