@@ -13,6 +13,7 @@ import pytest
 
 import ocs_drivers.errors
 import testbed.errors
+import testbed.operation_errors
 from lightning import errors as lightning_errors
 from ocs_drivers import known_schemes
 from sim.twins.families import FAMILIES, make_twin
@@ -215,7 +216,7 @@ def errors_of(module) -> list[type]:
     return [item for item in classes if issubclass(item, Exception) and item.__module__ == module.__name__]
 
 
-ERROR_TREES = (lightning_errors, ocs_drivers.errors, testbed.errors)
+ERROR_TREES = (lightning_errors, ocs_drivers.errors, testbed.errors, testbed.operation_errors)
 
 
 @pytest.mark.parametrize(

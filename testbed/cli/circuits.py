@@ -14,6 +14,8 @@ from lightbed.errors import with_former_keys
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.completion import lab_files
+from testbed.cli.headings import about as _about
+from testbed.cli.headings import heading as _heading
 from testbed.cli.intervals import ConfirmWithin
 from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines, tell
 
@@ -59,30 +61,6 @@ def _journal_in(runs_dir: Path) -> Journal:
     from testbed.operate.journal import journal_in  # SQLAlchemy: only for what writes
 
     return journal_in(runs_dir)
-
-
-def _heading(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
-    """Return the line that says what is looked at, and what must be known of it."""
-    from testbed.design.topology.circulants import as_json as topology_json
-    from testbed.lab.simulated.lifecycle import hosts_of
-
-    lab, topology = meant.lab, topology_json(meant.design.topology)
-    kind = "one-way link" if topology["simplex"] else "link"
-    only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
-    first = (
-        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
-        f"{', '.join(map(str, topology['strides']))}, {counted(len(topology['links']), kind)}, "
-        f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
-    )
-    return [f"{first}; {meant.heading()}", *meant.lines()]
-
-
-def _about(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """Return what every document begins with: which lab, how real it is, and which epoch is meant."""
-    from testbed.lab.simulated.lifecycle import hosts_of
-
-    lab = meant.lab
-    return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)} | meant.json()
 
 
 @options.names_topology

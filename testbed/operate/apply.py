@@ -66,8 +66,7 @@ def apply_plan(
     """
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
-    commits_before_s = journal.commit_s
-    consent = EmergencyStop(journal.directory, lab.name).check
+    commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
     held, begin = fenced(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
@@ -79,7 +78,7 @@ def apply_plan(
         work = _Work(journal, operation, consent, fence)
         begun(operation)
         work.plan(plan, switches)
-        reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+        reports = _carried_out(plan, switches, seen, work)
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -89,6 +88,17 @@ def apply_plan(
         )
         _check_complete(lab, result, consent)
     return result
+
+
+def _carried_out(
+    plan: LabPlan, switches: Mapping[str, OpticalSwitch], seen: Mapping[str, Snapshot], work: _Work
+) -> dict[str, ApplyReport]:
+    """Return what became of each switch; after the second Ctrl-C what was sent may still be carried out."""
+    try:
+        return _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+    except KeyboardInterrupt:
+        work.journal.steps.give_up(work.operation, "Ctrl-C while it was under way")
+        raise
 
 
 def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
@@ -208,11 +218,6 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
-    except BaseException as error:  # Ctrl-C for the second time: what was sent may still be carried out
-        if intended:
-            outcome = Outcome(Status.UNKNOWN, {}, None, error=Interrupted(str(error) or "interrupted"))
-            journal.record(operation, name, ordinal, outcome)
-        raise
     if intended:
         try:
             journal.record(operation, name, ordinal, outcome)

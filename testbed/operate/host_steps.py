@@ -35,13 +35,13 @@ def install_hosts(
 
     With `again` hosts that hold it already are left alone.
 
-    Raises `HostError` naming hosts that failed; what became of each is in the journal, and the proof tells of kernels
-    that do not hold it.
+    Raises `LeaseDenied`, and `HostError` naming hosts that failed; what became of each is in the journal, and the
+    proof tells of kernels that do not hold it.
     """
-    if again:
-        parts = _settled(lab, fleet, parts, journal, operation)
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
+    if again:
+        parts = _settled(lab, fleet, parts, journal, operation)
     following = journal.steps.next_ordinals(operation)
     if not parts:
         return

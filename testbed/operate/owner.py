@@ -1,4 +1,4 @@
-"""Owners of operations in the journal: see `testbed.storage.owner`."""
+"""Owners of operations in the journal, processes and persons: see `testbed.storage.owner`."""
 
 from testbed.storage.owner import is_of_this_boot, is_running, this_person, this_process
 
