@@ -1,11 +1,15 @@
 """The database of a directory of runs: one file, in which results and the journal of operations have their tables.
 
 `read_rows` looks into it without any right to write: the disk may be full, the directory read-only or absent.
+
+Nothing but SQLite may open the file or its log in this process: closing it again takes away the locks of all
+connections of the process (fcntl(2)), and the next program that closes the database removes a log that is in use.
 """
 
 from __future__ import annotations
 
-import shutil
+import errno
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -49,8 +53,7 @@ def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
     """Return what a look at a file gives, in the first way that works."""
     import sqlite3  # only where there is something to read: it takes 10 ms
 
-    with path.open("rb"):  # SQLite's own error does not say why
-        pass
+    _check_readable(path)
     failed: sqlite3.OperationalError | None = None
     for way in (_shared, _copied if _has_log(path) else _unchanging):
         try:
@@ -60,6 +63,17 @@ def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
             failed = failed or error
     assert failed is not None  # both ways failed, or one had returned
     raise failed
+
+
+def _check_readable(path: Path) -> None:
+    """Raise the `OSError` that opening would: SQLite's own error does not say why."""
+    number = 0
+    if path.is_dir():
+        number = errno.EISDIR
+    elif not os.access(path, os.R_OK):
+        number = errno.EACCES
+    if number:
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Mapping[str, Any]]:
@@ -106,9 +120,18 @@ def _copied(path: Path) -> Iterator[sqlite3.Connection]:
     with _scratch() as scratch:
         copy = Path(scratch) / path.name
         for end in ("", "-wal"):
-            shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+            _copy_elsewhere(f"{path}{end}", f"{copy}{end}")
         with _open(copy, "mode=rw") as connection:
             yield connection
+
+
+def _copy_elsewhere(source: str, target: str) -> None:
+    """Copy a file in a process of its own, whose descriptors hold no locks of ours. Raises `OSError`."""
+    import subprocess  # only where it is needed: it takes milliseconds
+
+    done = subprocess.run(["cp", "--", source, target], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(errno.EIO, f"it cannot be copied: {done.stderr.strip()}", source)
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
