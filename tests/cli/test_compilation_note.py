@@ -57,6 +57,7 @@ def test_a_search_looks_at_all_that_it_needs(testbed_here, kept):
     ran = testbed_here("optimise", *SMALL, "--steps", 0, "--chains", 1)
     assert ran.code == 0, ran.err
     assert kept[1:] == ["loop.run", "recurrence.finish_s", "balancing_loops.improve"]
+    assert "batch of 8 samples" in ran.out
 
 
 def test_without_machine_code_there_is_nothing_to_compile(kept, monkeypatch):

@@ -1,4 +1,4 @@
-"""Who takes a device: first come, first served, equals by number; against a plain interpreter in whole milliseconds."""
+"""Devices are taken first come, first served, equals by number; against a plain interpreter in milliseconds."""
 
 from __future__ import annotations
 
