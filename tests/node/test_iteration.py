@@ -42,6 +42,7 @@ class Hosts:
             "nics": ["lo"],
             "nodes": len(scripts),
             "warm_up": 1,
+            "pace_bytes": 10**9,
             "iterations": iterations,
             "timeout_s": timeout_s,
         }
