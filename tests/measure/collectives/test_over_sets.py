@@ -1,4 +1,4 @@
-"""What collectives send on each set of routes, and what that puts on the links."""
+"""Collectives on the sets of routes of a plan: the parts of rings and pairs, and loads of links."""
 
 import numpy as np
 import pytest
