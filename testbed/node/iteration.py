@@ -106,8 +106,10 @@ class Iteration:
             line.write()
 
     def _part_done(self, number: int) -> None:
-        """Note that a part of a task has arrived, or is handed to the kernel."""
+        """Note that a part of a task has arrived, or is handed to the kernel. Raises `ValueError` for one too many."""
         self.parts[number] -= 1
+        if self.parts[number] < 0:
+            raise ValueError(f"more of task {number} has arrived than was planned")
         if not self.parts[number]:
             self._end(number, time.monotonic())
 
