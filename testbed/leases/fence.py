@@ -124,5 +124,5 @@ def database_errors(database: Database) -> Iterator[None]:
     except StorageError as error:
         raise JournalError(str(error)) from error
     except (*DATABASE_ERRORS, OSError) as error:
-        what = f"leases in {database.name} cannot be written ({reason_of(error)})"
+        what = f"the journal {database.name} cannot be written ({reason_of(error)})"
         raise JournalError(f"{what}; {hint_for(error)}") from error
