@@ -1,13 +1,15 @@
 """The database of a directory of runs: one file, in which results and the journal of operations have their tables.
 
 `read_rows` looks into it without any right to write: the disk may be full, the directory read-only or absent.
+
+Nothing but SQLite may open the file or its log in this process: closing it again takes away the locks of all
+connections of the process (fcntl(2)), and the next program that closes the database removes a log that is in use.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -64,14 +66,14 @@ def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def _check_readable(path: Path) -> None:
-    """Raise the `OSError` of a file that cannot be read: SQLite's own error does not say why.
-
-    The file is not opened for that. To close it would drop all locks that connections of this process hold on it
-    (fcntl(2)), and another process could then take the log away from under them.
-    """
-    reason = errno.EISDIR if path.is_dir() else 0 if os.access(path, os.R_OK) else errno.EACCES
-    if reason:
-        raise OSError(reason, os.strerror(reason), str(path))
+    """Raise the `OSError` that opening would: SQLite's own error does not say why."""
+    number = 0
+    if path.is_dir():
+        number = errno.EISDIR
+    elif not os.access(path, os.R_OK):
+        number = errno.EACCES
+    if number:
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Mapping[str, Any]]:
@@ -118,9 +120,18 @@ def _copied(path: Path) -> Iterator[sqlite3.Connection]:
     with _scratch() as scratch:
         copy = Path(scratch) / path.name
         for end in ("", "-wal"):
-            shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+            _copy_elsewhere(f"{path}{end}", f"{copy}{end}")
         with _open(copy, "mode=rw") as connection:
             yield connection
+
+
+def _copy_elsewhere(source: str, target: str) -> None:
+    """Copy a file in a process of its own, whose descriptors hold no locks of ours. Raises `OSError`."""
+    import subprocess  # only where it is needed: it takes milliseconds
+
+    done = subprocess.run(["cp", "--", source, target], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(errno.EIO, f"it cannot be copied: {done.stderr.strip()}", source)
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:

@@ -271,7 +271,7 @@ WIRES = {
         ("sim/models", {"numpy"}),
         ("sim/twins", {"numpy"}),
         ("testbed/design", {"numpy"}),
-        ("testbed/node", {"torch"}),
+        ("testbed/node", {"torch", "messages"}),
         ("ocs_drivers", {"numpy"}),
         ("ocs_drivers/testing", {"pytest"}),  # the suite we ship
     ],

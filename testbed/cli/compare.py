@@ -54,7 +54,7 @@ def compare(
 
     nodes, degree, _ = workload_options.cut(nodes, degree, mig, usual_degree=4)
     named = (workload, torch, preset, settings, workload_options.instance_of(device, mig), profile)
-    job = workload_options.chosen_job(*named, nodes, strategy)
+    job = workload_options.chosen_job(*named, nodes, strategy, routing)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)

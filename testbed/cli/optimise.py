@@ -90,7 +90,13 @@ def optimise(
     servers, logical = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
     instances = _instances(mig, logical)
     choice = workload_options.chosen(
-        workload, torch, preset, settings, workload_options.instance_of(device, instances), profile
+        workload,
+        torch,
+        preset,
+        settings,
+        workload_options.instance_of(device, instances),
+        profile,
+        parts=("flows", "search", "routes"),
     )
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
@@ -191,7 +197,7 @@ def _lines(plan: Plan) -> list[str]:
     servers, links = counted(topology.nodes, "server"), counted(topology.degree, "link")
     return [
         f"{plan.workload.name} on {servers}, {links} of {plan.rate_gbps:g} Gbit/s each",
-        f"predicted iteration {times}",
+        f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
         f"strides {strides}; {counted(predicted['matching_degree'], 'link')} a server for pairs",
         *(f"because {reason}" for reason in plan.why),

@@ -24,6 +24,8 @@ from testbed.errors import Interrupted, MoveTimedOut, TestbedError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from testbed.design.evaluation.compilation import Part
+
 DONE = 0
 ERROR = 1
 CHANGES = 2
@@ -127,11 +129,11 @@ def report_error(error: Exception, *, as_json: bool) -> None:
         print(f"error: {described['message']}", file=sys.stderr)
 
 
-def note_compilation() -> None:
-    """Say on standard error that the simulator is compiled first, where it has not been on this machine."""
+def note_compilation(*parts: Part) -> None:
+    """Say on standard error that the simulator is compiled first, where these parts have not been on this machine."""
     from testbed.design.evaluation.compilation import is_compiled
 
-    if not is_compiled():
+    if not is_compiled(*parts):
         print(
             "compiling the simulator for this machine, once: about half a minute", file=sys.stderr, flush=True
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from testbed.measure.results.store import RunStore
     from testbed.operate.journal import Journal
     from testbed.operate.loss import Sight
-    from testbed.operate.repair import LabRepair, Repaired
+    from testbed.operate.repair import LabRepair, Repaired, RoutesFor
     from testbed.operate.repair_record import RepairRecord
     from testbed.operate.session import Design, LabSession
     from testbed.operate.unfinished import Unfinished
@@ -102,8 +102,9 @@ def _plan_repair(
     if session.off:
         return sight, None, left
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
-    sent = _sent_by_pairs(meant) if earlier or sight.losses else None
-    planned = plan_lab_repair(session.lab, design, sight, earlier, sent)
+    if not (earlier or sight.losses) or meant.stated.plan_text is None:
+        return sight, plan_lab_repair(session.lab, design, sight, earlier), left
+    planned = plan_lab_repair(session.lab, design, sight, earlier, *_of_plan(meant))
     return sight, planned, left
 
 
@@ -115,14 +116,14 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairR
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
 
 
-def _sent_by_pairs(meant: MeantDesign) -> NDArray[np.float64] | None:
-    if meant.stated.plan_text is None:
-        return None
+def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+    """Return what pairs of a plan send, and its routes on a topology."""
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
-    from testbed.design.evaluation.job import sent_by_pairs
+    from testbed.design.evaluation.job import routes_for, sent_by_pairs
 
     plan = meant.plan()
-    return sent_by_pairs(plan) if plan else None
+    assert plan is not None, "its text is stored"
+    return sent_by_pairs(plan), lambda topology: routes_for(plan, topology)
 
 
 def _document(

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.cli.options import AsJson
-from testbed.cli.output import DONE, PlainNarrator, RichNarrator, narrate, print_json, print_table
+from testbed.cli.output import (
+    DONE,
+    PlainNarrator,
+    RichNarrator,
+    narrate,
+    note_compilation,
+    print_json,
+    print_table,
+)
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -44,6 +52,10 @@ def reproduce(
 
     package, setup = (import_module(f"testbed.design.reproductions.{paper}{part}") for part in ("", ".setup"))
     figures = [_figure(package, number) for number in numbers or package.MODULES]
+    if paper == "topoopt":
+        note_compilation("flows", "search", "routes")
+    else:
+        note_compilation("contention")
     folder = out / paper
     folder.mkdir(parents=True, exist_ok=True)
     documents = []

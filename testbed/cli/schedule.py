@@ -10,7 +10,7 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import DONE, note_compilation, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule, Scheduler
@@ -78,6 +78,7 @@ def schedule(
     from testbed.lab.jobs_file import read_jobs
 
     jobs, lab = read_jobs(jobs_file), load_bare_lab(lab_file)
+    note_compilation("contention")
     links = _links(lab, spread=spread)
     request = placement.PlacementRequest(jobs, links, candidates, jobs_per_host)
     scheduler = Scheduler(jobs, links, Rounding(quantum_ms, bins, most_ticks), time_limit_s, 8 * time_limit_s)

@@ -75,7 +75,7 @@ def simulate(
     usual = 1 if is_switched else DIRECT_DEGREE
     nodes, degree, part = workload_options.cut(nodes, degree, mig, usual, may_share=is_switched)
     named = (workload, torch, preset, settings, workload_options.instance_of(device, mig), profile)
-    job = workload_options.chosen_job(*named, nodes, strategy)
+    job = workload_options.chosen_job(*named, nodes, strategy, routing)
     links = job.links(degree, usual)
     rate = job.rate_gbps(rate_gbps) * part
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)

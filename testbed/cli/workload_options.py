@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from testbed.cli.output import note_compilation
 
 if TYPE_CHECKING:
+    from testbed.design.evaluation.compilation import Part
     from testbed.design.evaluation.job import Job
     from testbed.design.workloads.choice import WorkloadChoice
 
@@ -136,13 +138,19 @@ def instance_of(device: str, instances: int) -> str:
 
 
 def chosen(
-    workload: str, torch: str, preset: str, settings: list[str] | None, device: str, profile: str
+    workload: str,
+    torch: str,
+    preset: str,
+    settings: list[str] | None,
+    device: str,
+    profile: str,
+    parts: Sequence[Part] = ("flows",),
 ) -> WorkloadChoice:
     """Return what the options name. Raises `WorkloadError`. What follows simulates: it says so if it compiles first."""
     from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     choice = WorkloadChoice(named(workload, torch), preset, parse_settings(settings), device, profile)
-    note_compilation()
+    note_compilation(*parts)
     return choice
 
 
@@ -155,8 +163,10 @@ def chosen_job(
     profile: str,
     nodes: int | None,
     strategy: str,
+    routing: str = "",
 ) -> Job:
     """Return the job that the options name. Raises what `open_job` raises, and `WorkloadError` for settings."""
     from testbed.design.evaluation.job import open_job
 
-    return open_job(chosen(workload, torch, preset, settings, device, profile), nodes, strategy)
+    parts: tuple[Part, ...] = ("packets",) if routing == "hash" else ("flows",)
+    return open_job(chosen(workload, torch, preset, settings, device, profile, parts), nodes, strategy)

@@ -114,9 +114,9 @@ def measure_current(
 ) -> CollectiveResult:
     """Return one ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
     check_in_force(session, design)
-    spec = CollectiveSpec(
-        run.run_id, design.name, node_configurations(design, sizes), hosts=hosts, backend=backend
-    )
+    configurations = node_configurations(design, sizes)
+    sets = design.sets if session.fleet is not None else None
+    spec = CollectiveSpec(run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=sets)
     result = collect(
         session,
         design,

@@ -176,6 +176,7 @@ def _parts(
         "nodes": len(lab.hosts),
         "warm_up": WARM_UP,
         "iterations": iterations,
+        "pace_bytes": round(lab.link.rate_mbps * 1e6 / 8),
         "timeout_s": deadline_s,
     }
     own = scripts(job)

@@ -11,6 +11,9 @@ which holds the store, has a port), and then waits for one line of input, the jo
      "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]},
                         {"name": "two_ways", "sizes": [1024, ...], "pairs": [[0, 5], [5, 0]]}, ...]}
 
+A plan with several sets of routes adds `"set_addresses": [["10.100.1.100", "198.18.5.145"], ...]` to the job, and to a
+configuration `"weights": [[0.75, 0.25], ...]`, the part of each ring, or pair, that takes each set.
+
 A ring lists its nodes in the order in which data passes. A node takes part in every ring that holds it; its tensor
 is split evenly over them, and they run at the same time. Each ring is a process group of its own whose rank order is
 the ring's: with sorted ranks all rings would silently use the same links. With pairs instead of rings, a node's tensor
@@ -39,9 +42,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +124,7 @@ class Node:
     rank: int
     store: dist.Store
     device: torch.device
+    gloo_devices: dict[int, Any] = field(default_factory=dict)
 
     @property
     def nics(self) -> list[str]:
@@ -128,13 +132,19 @@ class Node:
         nics: list[str] = self.job["nics"][self.rank]
         return nics
 
-    @cached_property
-    def gloo_device(self) -> Any:
-        """Gloo's thread for the sockets of all groups: each thread looks a hundred times a second for its end."""
-        return dist.ProcessGroupGloo.create_device(hostname=self.job["addresses"][self.rank])
+    def gloo_device(self, way: int) -> Any:
+        """Return Gloo's thread for the sockets of all groups of a set: each looks a hundred times a second for its end.
 
-    def process_group(self, name: str, order: list[int]) -> Any:
-        """Return the process group of one ring, on this node's own address (never on what its hostname means)."""
+        Only the first set has a route between all hosts: in the others those connect that send to one another.
+        """
+        if way not in self.gloo_devices:
+            address = self.job["set_addresses"][self.rank][way] if way else self.job["addresses"][self.rank]
+            create = dist.ProcessGroupGloo.create_device
+            self.gloo_devices[way] = create(hostname=address, **({"lazy_init": True} if way else {}))
+        return self.gloo_devices[way]
+
+    def process_group(self, name: str, order: list[int], way: int = 0) -> Any:
+        """Return the process group of one ring, on this node's address of a set (never on what its hostname means)."""
         position = ring_rank(order, self.rank, self.job["backend"])
         store = dist.PrefixStore(name, self.store)
         timeout = timedelta(seconds=self.job["timeout_s"])
@@ -145,7 +155,7 @@ class Node:
             options.global_ranks_in_group = sorted(order, key=lambda node: ring_rank(order, node, "nccl"))
             return dist.ProcessGroupNCCL(store, position, len(order), options)
         options = dist.ProcessGroupGloo._Options()
-        options._devices = [self.gloo_device]
+        options._devices = [self.gloo_device(way)]
         options._threads = GLOO_THREADS
         options._timeout = timeout
         return dist.ProcessGroupGloo(store, position, len(order), options)
@@ -285,13 +295,37 @@ def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: st
     )
 
 
-class Reduction:
-    """AllReduce in place, split evenly over the rings that hold this node, all rings at once."""
+def bounds_of(weights: list[float], elements: int) -> list[int]:
+    """Return where the parts of a tensor end that are so large beside one another.
 
-    def __init__(self, node: Node, name: str, rings: list[list[int]]) -> None:
+    >>> bounds_of([0.5, 0.25, 0.25], 10), bounds_of([1.0], 3)
+    ([5, 8, 10], [3])
+    """
+    sums = list(itertools.accumulate(weights))
+    return [round(part / sums[-1] * elements) for part in sums]
+
+
+class Reduction:
+    """AllReduce in place, split evenly over the rings that hold this node, all rings at once.
+
+    The part of a ring is split over the sets of routes by its weights, one process group each.
+    """
+
+    def __init__(
+        self, node: Node, name: str, rings: list[list[int]], weights: list[list[float]] | None = None
+    ) -> None:
         self.node = node
         mine = [(index, order) for index, order in enumerate(rings) if node.rank in order]
-        self.groups = [node.process_group(f"{name}/{index}", order) for index, order in mine]
+        ways = [
+            (index, order, way, weight)
+            for index, order in mine
+            for way, weight in enumerate(weights[index] if weights else [1.0])
+            if weight
+        ]
+        self.groups = [
+            node.process_group(f"{name}/{index}/{way}", order, way) for index, order, way, _ in ways
+        ]
+        self.weights = [weight for *_, weight in ways]
         self.members = sorted(mine[0][1])
 
     def buffers(self, size: int, iteration: int) -> torch.Tensor:
@@ -302,7 +336,8 @@ class Reduction:
 
     def run(self, tensor: torch.Tensor) -> None:
         """Reduce it."""
-        shares = tensor.tensor_split(len(self.groups))  # of fewer elements than rings, some are empty
+        bounds = bounds_of(self.weights, tensor.numel())
+        shares = tensor.tensor_split(bounds[:-1])  # of fewer elements than rings, some are empty
         pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
         works = [group.allreduce([share]) for group, share in pairs]
         for work in works:
@@ -323,14 +358,23 @@ class Parcels:
 
 
 class Exchange:
-    """Transfers between pairs, all at once (Gloo); a node's tensor is split evenly over the nodes it sends to."""
+    """Transfers between pairs, all at once (Gloo); a node's tensor is split evenly over the nodes it sends to.
 
-    def __init__(self, node: Node, name: str, pairs: list[list[int]]) -> None:
+    What goes to one of them is split over the sets of routes by the weights of the pair, one process group a set.
+    """
+
+    def __init__(
+        self, node: Node, name: str, pairs: list[list[int]], weights: list[list[float]] | None = None
+    ) -> None:
         self.node = node
+        each = weights or [[1.0]] * len(pairs)
+        self.weights = {(source, target): one for (source, target), one in zip(pairs, each, strict=True)}
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
         in_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
-        self.group = node.process_group(name, in_order)  # in which the rank of a node is its number
+        used = sorted({way for one in each for way, weight in enumerate(one) if weight})
+        # In each group the rank of a node is its number.
+        self.groups = {way: node.process_group(f"{name}/{way}", in_order, way) for way in used}
 
     def share(self, source: int, target: int, elements: int) -> tuple[int, int]:
         """Return where the part for `target` begins in the tensor of `source`, and how many elements it has."""
@@ -359,10 +403,27 @@ class Exchange:
     def run(self, parcels: Parcels) -> None:
         """Send and receive everything; each source is its own tag."""
         own = self.node.rank
-        works = [self.group.recv([room], source, source) for source, room in parcels.incoming.items()]
-        works += [self.group.send([part], target, own) for target, part in parcels.outgoing.items()]
+        works = [
+            self.groups[way].recv([room], source, source)
+            for source, whole in parcels.incoming.items()
+            for way, room in self.parts_by_way(source, own, whole)
+        ]
+        works += [
+            self.groups[way].send([part], target, own)
+            for target, whole in parcels.outgoing.items()
+            for way, part in self.parts_by_way(own, target, whole)
+        ]
         for work in works:
             work.wait()
+
+    def parts_by_way(
+        self, source: int, target: int, tensor: torch.Tensor
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the parts of what a pair sends, with the set of each; an empty one is not sent, unless all are."""
+        weights = self.weights[source, target]
+        parts = tensor.tensor_split(bounds_of(weights, tensor.numel())[:-1])
+        filled = [(way, part) for way, part in enumerate(parts) if part.numel()]
+        yield from filled or [(weights.index(max(weights)), tensor)]
 
     def count_wrong(self, parcels: Parcels, iteration: int) -> int:
         """Return received elements that are not exactly what their sender had at that place."""
@@ -380,9 +441,11 @@ class Configuration:
         self.node = node
         self.name: str = description["name"]
         self.sizes: list[int] = description["sizes"]
-        pairs = description.get("pairs")
+        pairs, weights = description.get("pairs"), description.get("weights")
         self.collective: Any = (
-            Exchange(node, self.name, pairs) if pairs else Reduction(node, self.name, description["rings"])
+            Exchange(node, self.name, pairs, weights)
+            if pairs
+            else Reduction(node, self.name, description["rings"], weights)
         )
 
     def perform(self, values: Any) -> None:

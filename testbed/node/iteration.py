@@ -6,6 +6,7 @@ says `{"event": "ready", "rank", "port"}` when it listens, and then waits for on
 
     {"addresses": [["10.100.1.100", "198.18.5.145"], ...], "ports": [40123, ...], "barrier": "10.99.0.11:40123",
      "nics": ["nic1", ...], "nodes": 12, "warm_up": 1, "iterations": 3, "timeout_s": 60,
+     "pace_bytes": 12500000,
      "tasks": [{"id": 0, "computes": true, "seconds": 0.01, "after": [], "send": [], "receive": 0},
                {"id": 1, "computes": false, "seconds": 0, "after": [0], "send": [[3, 0, 1000], [3, 1, 500]], ...}]}
 
@@ -105,8 +106,10 @@ class Iteration:
             line.write()
 
     def _part_done(self, number: int) -> None:
-        """Note that a part of a task has arrived, or is handed to the kernel."""
+        """Note that a part of a task has arrived, or is handed to the kernel. Raises `ValueError` for one too many."""
         self.parts[number] -= 1
+        if self.parts[number] < 0:
+            raise ValueError(f"more of task {number} has arrived than was planned")
         if not self.parts[number]:
             self._end(number, time.monotonic())
 

@@ -12,6 +12,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 HELLO = struct.Struct("!cI")
@@ -20,6 +21,7 @@ HEADER = struct.Struct("!IQ")
 """Task, and bytes that follow."""
 PIECE = 1 << 18
 ZEROS = memoryview(bytes(PIECE))
+_SO_MAX_PACING_RATE = 47  # bytes/s; asm-generic/socket.h
 SEND_BUFFER = 1 << 16
 """Bytes that a connection has on their way: those of all connections fit into the queues of the NICs."""
 
@@ -149,7 +151,7 @@ class Host:
                 (addresses[target][number], job["ports"][target]), timeout_s, source
             )
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            _shape(connection, job["pace_bytes"])
             connection.sendall(HELLO.pack(b"d", self.rank))
             connection.setblocking(False)
             self.outgoing[target, number] = Outgoing(connection)
@@ -182,6 +184,14 @@ class Host:
             for line in self.barriers:
                 line.sendall(b".")
         _receive_mark(self.barrier_line)
+
+
+def _shape(connection: socket.socket, pace_bytes: int) -> None:
+    """Send no faster than a link and no more at once than its queue holds: what is lost on a long way is sent twice."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
+    with suppress(OSError):  # a kernel without it takes its own
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
 
 
 def _receive_mark(line: socket.socket) -> None:

@@ -119,15 +119,21 @@ def stored_design(intent: Intent) -> Design:
 
 
 def _stated_routes(intent: Intent) -> RouteSets | None:
-    """Return the routes of the plan that an epoch is from; None where there are none, and after a repair."""
-    if intent.stated.plan_text is None or intent.stated.repairs is not None:
+    """Return the routes of the plan that an epoch is from; after a repair those for its workload on what is left.
+
+    None where there is no plan.
+    """
+    if intent.stated.plan_text is None:
         return None
     import json
 
-    from testbed.design.evaluation.job import routes_of
+    from testbed.design.evaluation.job import routes_for, routes_of
     from testbed.design.plans.file import parse_plan
 
-    routes = routes_of(parse_plan(json.loads(intent.stated.plan_text), intent.stated.words))
+    plan = parse_plan(json.loads(intent.stated.plan_text), intent.stated.words)
+    if intent.stated.repairs is not None:
+        return routes_for(plan, intent.topology)
+    routes = routes_of(plan)
     return routes if routes and routes.topology.edges == intent.topology.edges else None
 
 

@@ -8,7 +8,9 @@ goes on: no rank starts again. Nothing is done unless the switches hold what the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +24,18 @@ from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
 from testbed.operate.bring_up import lead_around
 from testbed.operate.change import Change
+from testbed.operate.design import with_routes
 from testbed.operate.intent import Stated
 from testbed.operate.loss import Loss, Sight, look
 from testbed.operate.model import LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair_record import RepairRecord, differences
 from testbed.operate.session import DEFAULT, Design, LabSession, Note
+
+if TYPE_CHECKING:
+    from testbed.design.routing.route_sets import RouteSets
+
+RoutesFor = Callable[[Topology], "RouteSets | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +80,13 @@ def plan_lab_repair(
     sight: Sight,
     earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
+    routes_for: RoutesFor = lambda _topology: None,
 ) -> LabRepair | None:
     """Return how to repair what was seen; None when no fibre is lost. Pure.
 
     Links of pairs are given up in the order of what they have `sent`, see `bought_pairs`. An `earlier` repair
-    that stands adds what was lost then. Detours lead over links that carry data only.
+    that stands adds what was lost then. Detours lead over links that carry data only. `routes_for` gives the sets of
+    routes of a plan on a topology; where it gives none there is one set, which is led over the detours.
     Raises `TopologyError` when a host is cut off, `DriftError` when that is so because another topology stands.
     """
     losses = _all_losses(sight, earlier)
@@ -95,8 +105,8 @@ def plan_lab_repair(
     return LabRepair(
         sight,
         repair,
-        _rerouted(design, repair),
-        _design(f"{design.name}, repaired", design, repair.repatched) if moves else None,
+        _rerouted(design, repair, routes_for),
+        _design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
         is_repaired,
         () if is_repaired else strange,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
@@ -134,10 +144,12 @@ def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     return lost
 
 
-def _rerouted(design: Design, repair: Repair) -> Design | None:
+def _rerouted(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
-    running = _design(f"{design.name}, rerouted", design, repair.running)
+    running = _design(f"{design.name}, rerouted", design, repair.running, routes_for)
+    if running.sets is not None:
+        return running
     return replace(running, routes=routes_over(running.routes, repair.detours))
 
 
@@ -147,11 +159,12 @@ def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
 
-def _design(name: str, design: Design, wiring: Wiring) -> Design:
+def _design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old = design.topology
     topology = Topology(old.nodes, wiring.degree, old.simplex, old.strides, edges)
-    return Design(name, topology, wiring, find_routes(wiring))
+    made, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
+    return made if routes is None else with_routes(made, routes)
 
 
 def carry_out(

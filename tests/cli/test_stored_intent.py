@@ -65,6 +65,14 @@ def test_nothing_needs_to_be_said_twice(testbed_here, lab_file):
     assert heading.endswith(" UTC): --simplex")
 
 
+def test_only_a_plan_runs_as_a_job_and_its_links_are_counted_then(testbed_here, lab_file):
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    ran = testbed_here("job", lab_file)
+    assert ran.code == 1
+    assert "a job needs a plan for two servers or more" in ran.err
+    assert testbed_here("verify", lab_file, "--json").json["links"] == []
+
+
 def test_another_topology_is_named_and_said_in_the_heading(testbed_here, lab_file):
     assert testbed_here("apply", lab_file, "--simplex").code == 0
     other = testbed_here("verify", lab_file, "--method", "geometric")

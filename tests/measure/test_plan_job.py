@@ -19,27 +19,31 @@ skip_without("sqlalchemy")
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.host_job import host_job
 from testbed.design.fabrics.job_routes import route_job
+from testbed.design.model import Routes
+from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import CollectiveError
+from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.plan_job import LinkCount, payload_between, run_on_hosts, run_plan
 from testbed.measure.plan_job_record import JobOnRecord, last_job, links_since, to_json, worst_payload
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import lay_out, with_routes
+from testbed.operate.design import Design, lay_out, with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
+LAB = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
 HOSTS, NICS = 6, 3
 PAYLOAD = 0.03
 
 
 @pytest.fixture(scope="module")
 @needs("kernel")
-def session(testbed12, tmp_path_factory):
+def session(tmp_path_factory):
     """Provide six hosts of three NICs with a topology in force."""
-    python = str(Path(sys.executable).resolve())
-    hosts = tuple(replace(host, nics=host.nics[:NICS], python=python) for host in testbed12.hosts[:HOSTS])
-    lab = replace(testbed12, name=f"job-{os.getpid()}", hosts=hosts)
+    whole, python = load_lab(LAB), str(Path(sys.executable).resolve())
+    hosts = tuple(replace(host, nics=host.nics[:NICS], python=python) for host in whole.hosts[:HOSTS])
+    lab = replace(whole, name=f"job-{os.getpid()}", hosts=hosts)
     with (
         start_lab(lab, hosts="kernel", move=True) as up,
         Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,
@@ -102,15 +106,9 @@ def test_payload_is_within_three_parts_in_a_hundred_over_twenty_plans(session, s
 
 
 def test_a_job_needs_a_plan():
+    bare = Design("bare", find_topology(4, 2), wire(find_topology(4, 2)), Routes({}))
     with pytest.raises(CollectiveError, match="a job needs a plan"):
-        run_plan(None, replace_design(), None, iterations=1, lasts_s=1.0, factor=None, deadline_s=1.0)
-
-
-def replace_design():
-    """Return a design without weights of a plan."""
-    from testbed.operate.design import Design
-
-    return Design("bare", None, None, None)
+        run_plan(None, bare, None, iterations=1, lasts_s=1.0, factor=None, deadline_s=1.0)
 
 
 def test_counters_that_began_again_count_nothing():

@@ -42,6 +42,7 @@ class Hosts:
             "nics": ["lo"],
             "nodes": len(scripts),
             "warm_up": 1,
+            "pace_bytes": 12_500_000_000,  # 100 Gbit/s
             "iterations": iterations,
             "timeout_s": timeout_s,
         }

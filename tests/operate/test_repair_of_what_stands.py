@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.output import run_app
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
-from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
+from testbed.design.plans.file import Plan, WorkloadChoice, plan_json, write_plan
+from testbed.design.routing.balancing import route
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import demand_of_matrix
 from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
+from testbed.operate.design import stored_design
+from testbed.operate.intent import Stated
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.loss import held_circuits, judge_losses
@@ -123,6 +129,41 @@ def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_an
     twice = plan_lab_repair(testbed12, design, see(design, once.repatched.wiring.links, both), once.record)
     assert made.target in {loss.nic for loss in twice.record.losses}
     assert not uses(twice.repatched.wiring.links, both)
+
+
+def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pairs, see):
+    random = np.random.default_rng(2)
+    sent = demand_of_matrix(random.random((12, 12)) * (1 - np.eye(12)))
+    design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
+    sight = see(design, design.wiring.links, cut)
+    planned = plan_lab_repair(
+        testbed12, design, sight, routes_for=lambda topology: route(topology, sent, tries=1)
+    )
+    for stage in (planned.running, planned.repatched):
+        assert len(stage.further) == stage.sets.sets - 1 == 3
+        taken = {link for routes in (stage.routes, *stage.further) for link in routes.first_link.values()}
+        assert taken <= set(stage.wiring.links)
+        assert not uses(taken, cut)
+        assert len(stage.routes.first_link) == 12 * 11
+        assert stage.further[0].first_link
+
+
+def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs, see, monkeypatch):
+    """The plan is the one before the repair: its routes may lead over what is lost."""
+    design = ring_and_pairs()
+    sight = see(design, design.wiring.links, {(Nic(2, 0), "transmit")})
+    repaired = plan_lab_repair(testbed12, design, sight).repatched
+    strategy = Strategy((data_sharding(range(12)),), 1)
+    plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
+    everybody = demand_of_matrix(1.0 - np.eye(12))
+    monkeypatch.setattr(
+        "testbed.design.evaluation.job.routes_for", lambda _plan, topology: route(topology, everybody)
+    )
+    stated = Stated("repair of epoch 1", json.dumps(plan_json(plan)), repairs=1)
+    intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)
+    found = stored_design(intent)
+    assert found.sets.topology == repaired.topology
+    assert len(found.further) == 3
 
 
 def test_a_record_counts_for_its_own_topology_and_only_while_its_circuits_stand(

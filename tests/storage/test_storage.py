@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +17,7 @@ skip_without("sqlalchemy")
 
 import sqlalchemy as sa
 
+from testbed import database_file
 from testbed.errors import StorageError
 from testbed.storage import schema
 from testbed.storage.address import address_in, choose, shown
@@ -274,6 +277,39 @@ def test_a_file_that_another_program_holds_is_told_with_what_to_do(tmp_path):
     assert ids(database.address) == ["op1"], "looking still works"
     other.close()
     database.close()
+
+
+CLOSE_IT = """
+import sqlite3, sys
+other = sqlite3.connect(sys.argv[1])
+print(other.execute("select count(*) from operations").fetchone()[0])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("copied", [False, True], ids=["beside the writer", "as a copy"])
+def test_looking_takes_no_lock_of_ours_away(tmp_path, monkeypatch, copied):
+    """A program that closes the database removes its log, unless somebody else is seen to use it."""
+    path = tmp_path / "lightbed.sqlite"
+    database = Database(path)
+    add(database)
+    if copied:
+        monkeypatch.setattr(database_file, "_shared", refused)
+    assert ids(path) == ["op1"]
+    log = Path(f"{path}-wal").stat().st_ino
+    done = subprocess.run([sys.executable, "-c", CLOSE_IT, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    assert Path(f"{path}-wal").stat().st_ino == log
+    add(database, id="op2")
+    database.close()
+    assert sqlite3.connect(path).execute("select id from operations order by id").fetchall() == [
+        ("op1",),
+        ("op2",),
+    ]
+
+
+def refused(_path):
+    raise sqlite3.OperationalError("unable to open database file")
 
 
 MOUNTS = """\

@@ -1,14 +1,27 @@
-"""The state of the simulator's machine code on this machine."""
+"""The state of machine code on this machine: what simulates and searches is compiled at its first use."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Literal
+
 from lightbed.compiled import AVAILABLE, is_kept
 
+Part = Literal["flows", "packets", "routes", "search", "contention"]
 
-def is_compiled() -> bool:
-    """Return True if the first simulation need not compile anything, also where numba is not installed."""
+_FUNCTIONS: dict[Part, tuple[str, str]] = {
+    "flows": ("sim.models.network.engine.loop", "run"),
+    "packets": ("sim.models.network.engine.packets", "run_packets"),
+    "routes": ("testbed.design.routing.balancing_loops", "improve"),
+    "search": ("testbed.design.search.recurrence", "finish_s"),
+    "contention": ("sim.models.contention.engine", "run"),
+}
+"""A function of each part, which is compiled with it."""
+
+
+def is_compiled(*parts: Part) -> bool:
+    """Return True if these parts need not be compiled any more, also where numba is not installed."""
     if not AVAILABLE:
         return True
-    from sim.models.network.engine import loop
-
-    return is_kept(loop.run)
+    named = [_FUNCTIONS[part] for part in parts]
+    return all(is_kept(getattr(import_module(module), name)) for module, name in named)

@@ -117,13 +117,13 @@ def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
     lines = set()
     for task in range(graph.tasks):
-        entry = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
+        entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
         entry |= {"seconds": float(graph.time_s[task]), "after": before[task], "send": parts[task]}
         tasks[job.hosts[task]].append(entry)
         for target, way, _ in parts[task]:
             lines.add((job.hosts[task], target, way))
         if parts[task]:
-            arrival = {"id": task, "computes": False, "receive": len(parts[task])}
+            arrival: dict[str, Any] = {"id": task, "computes": False, "receive": len(parts[task])}
             tasks[parts[task][0][0]].append(arrival | {"seconds": 0.0, "after": [], "send": []})
     incoming = Counter(target for _, target, _ in lines)
     return tuple({"tasks": tasks[host], "incoming": incoming[host]} for host in range(graph.nodes))

@@ -220,10 +220,16 @@ def routes_of(plan: Plan) -> RouteSets | None:
 
     They are the same each time. None for a single server, and when its workload cannot be built here.
     """
-    if plan.routes is not None or plan.topology.nodes < 2:
-        return plan.routes
+    return plan.routes or routes_for(plan, plan.topology)
+
+
+def routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
+    """Return routes for the workload of a plan on another topology, say one that was repaired.
+
+    None when its workload cannot be built here.
+    """
     try:
-        return route_job(plan.topology, graph_of(plan))
+        return route_job(topology, graph_of(plan)) if topology.nodes > 1 else None
     except (WorkloadError, PlanFileError, OSError):
         return None
 

@@ -101,7 +101,7 @@ def make_plan(
         rate_gbps=servers.rate_gbps,
         operators=tuple(operator.name for operator in workload.operators),
         strategy=found.strategy,
-        predicted=_predicted(found, routes, simulated),
+        predicted={**_predicted(found, routes, simulated), "batch": workload.batch},
         why=(*found.why, *_on_routes(found, simulated)),
         search={"seed": effort.seed, "steps": steps, "chains": chains, **_spent(found, begin_s)},
         lab=servers.lab,

@@ -154,6 +154,11 @@ def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iter
     """
     own = set_addresses(lab.hosts[node])
     direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
+    blocks = {
+        other: blocks_of(lab, lab.hosts[other], direct) for other in range(wiring.nodes) if other != node
+    }
+    for block in (one for found in blocks.values() for one in found if one.prefixlen < one.max_prefixlen):
+        yield f"route flush root {block}"  # a route to a part of it, whoever made it, would be taken instead
     for peer, link in direct.items():
         yield _route(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
     for number, routes in enumerate(sets):
@@ -162,7 +167,7 @@ def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iter
                 continue
             link, host = routes.first_link[node, other], lab.hosts[other]
             via = lab.nic(link.target).address
-            targets = [IPv4Network(set_addresses(host)[number])] if number else blocks_of(lab, host, direct)
+            targets = [IPv4Network(set_addresses(host)[number])] if number else blocks[other]
             for target in targets:
                 yield _route(lab, target, link, f"via {via} onlink src {own[number]}")
 

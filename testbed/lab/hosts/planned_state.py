@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding
 from testbed.lab.hosts.kernel_state import Route
@@ -45,14 +46,20 @@ def states_while_installing(before: PlannedState, part: HostForwarding) -> Itera
         yield state
 
 
+def _outside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
+    """Return the routes that do not lead to a part of a block."""
+    flushed = IPv4Network(block)
+    return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(flushed)}
+
+
 def _after(state: PlannedState, what: str, verb: str, subject: str, *rest: str) -> PlannedState:
     """Return the state after one line of `ip -batch`; a flush of routes or addresses takes only ours."""
     value = dict(itertools.pairwise(rest))
     mtus, addresses = dict(state.mtus), dict(state.addresses)
     neighbours, routes = dict(state.neighbours), dict(state.routes)
     match what, verb:
-        case "route", "flush":
-            routes = {}
+        case "route", "flush":  # of ours, or of the block after `root`
+            routes = {} if subject == "proto" else _outside(routes, rest[0])
         case "neigh", "flush":
             neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}
         case "addr", "flush":

@@ -11,13 +11,16 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib import resources
 from typing import Any, Self
 
 from testbed.design.model import Routes, Wiring
 from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Completed, Fleet, Launch
+from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab, LabHost
+from testbed.measure.collectives.over_sets import weights_of
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import nic_bytes_of, timing_of
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
@@ -119,6 +122,7 @@ class Ranks:
         ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
             ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._kept else ends_at
+            spec = _for_backend(spec, reports)
             job = _job(self._lab, spec, reports, self._deadline_s) | {"more": self._kept}
             launch.send(json.dumps(job) + "\n")
             for row in _follow(launch, reports, spec, ends_at, on_progress, kept=self._kept):
@@ -216,7 +220,7 @@ def _completed(launch: Launch) -> dict[str, Completed]:
 
 
 def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:
-    first = lab.hosts[0]
+    first, on_sets = lab.hosts[0], spec.sets
     return {
         "nodes": len(lab.hosts),
         "backend": _backend(spec, reports.ready),
@@ -228,8 +232,21 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
         "min_iterations": spec.min_iterations,
         "max_iterations": spec.max_iterations,
         "max_time_s": spec.max_time_s,
-        "configurations": [configuration.as_json() for configuration in spec.configurations],
+        "configurations": [
+            each.as_json() | ({"weights": weights_of(each, on_sets)} if on_sets else {})
+            for each in spec.configurations
+        ],
+        **({"set_addresses": _set_addresses(lab, on_sets.sets)} if on_sets else {}),
     }
+
+
+def _for_backend(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
+    """Return the measurements as the backend makes them: NCCL chooses its connections itself."""
+    return spec if _backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
+
+
+def _set_addresses(lab: Lab, sets: int) -> list[list[str]]:
+    return [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts]
 
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
@@ -256,6 +273,7 @@ def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> st
 def _result(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, reports: RankReports
 ) -> CollectiveResult:
+    spec = _for_backend(spec, reports)
     timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in reports.rows)
     nic_bytes = tuple(entry for row in reports.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
     backend = _backend(spec, reports.ready)

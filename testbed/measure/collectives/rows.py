@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from testbed.design.model import Nic, Routes, Wiring
+from testbed.design.model import Link, Nic, Routes, Wiring
 from testbed.errors import WrongResult
 from testbed.lab.model import Lab
+from testbed.measure.collectives.over_sets import link_shares, weights_of
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
 from testbed.measure.model import NicBytes, Timing
 
@@ -41,7 +42,7 @@ def timing_of(
             "the network or a host corrupts data: do not trust this run"
         )
     collective = configuration.collective
-    limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
+    limit = _limit_mbps(lab, wiring, routes, spec, configuration)
     algbw = row["size"] * 8 / row["time_us"]
     busbw = algbw * collective.bus_factor(configuration.ranks)
     return Timing(
@@ -69,6 +70,27 @@ def timing_of(
     )
 
 
+def _link_shares(
+    wiring: Wiring, routes: Routes, spec: CollectiveSpec, configuration: Configuration
+) -> Mapping[Link, float]:
+    """Return the tensors of a node on each link, on all sets of routes where the collective takes them."""
+    if spec.sets is None:
+        return configuration.collective.link_shares(wiring, routes, configuration)
+    weights = weights_of(configuration, spec.sets)
+    return link_shares(wiring, spec.sets, configuration, weights)
+
+
+def _limit_mbps(
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, configuration: Configuration
+) -> float:
+    """Return the bus bandwidth that the links allow: what a node sends over the time of the fullest link."""
+    collective, rate_mbps = configuration.collective, lab.link.rate_mbps
+    if spec.sets is None:
+        return collective.limit_mbps(wiring, routes, configuration, rate_mbps)
+    shares = _link_shares(wiring, routes, spec, configuration)
+    return rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
+
+
 def lacked_processors(row: Mapping[str, Any]) -> bool:
     """Return True where the ranks of a row had to share or to wait for processors, whoever used them."""
     return bool(
@@ -83,7 +105,7 @@ def nic_bytes_of(
 ) -> Iterator[NicBytes]:
     """Yield what each NIC sent, and the payload that the collective puts on its link."""
     configuration = _configuration(spec, row)
-    shares = configuration.collective.link_shares(wiring, routes, configuration)
+    shares = _link_shares(wiring, routes, spec, configuration)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
             link = wiring.link_from.get(Nic(node, index))

@@ -6,11 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.design.collectives.collective_list import Collective, collective_of
 from testbed.design.collectives.performance import Pair
 from testbed.design.model import RingOrder
+
+if TYPE_CHECKING:
+    from testbed.design.routing.route_sets import RouteSets
 
 Backend = Literal["auto", "gloo", "nccl"]
 
@@ -57,7 +60,8 @@ class CollectiveSpec:
     """Measurements of a launch: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
 
     Where these take longer than `max_time_s`, three are enough.
-    The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere.
+    The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere. Gloo takes all `sets` of routes, with
+    their weights, where a plan has several; NCCL the first.
     """
 
     run_id: str
@@ -69,6 +73,7 @@ class CollectiveSpec:
     min_iterations: int = 5
     max_iterations: int = 20
     max_time_s: float = 8.0
+    sets: RouteSets | None = None
 
     @property
     def rows(self) -> int:

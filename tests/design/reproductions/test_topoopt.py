@@ -15,7 +15,7 @@ from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
 from testbed.design.reproductions.topoopt.dedicated_cluster import MODELS as MODEL_NAMES
 from testbed.design.reproductions.topoopt.dedicated_cluster import ratio
-from testbed.design.reproductions.topoopt.jobs import default_job, run
+from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, default_job, run
 from testbed.design.reproductions.topoopt.setup import PAPER
 from testbed.design.reproductions.topoopt.shared_cluster import ratio as shared_ratio
 
@@ -133,6 +133,41 @@ def test_the_cost_ratios_are_as_told():
     )
     assert circuits.ours == pytest.approx(1.33, abs=0.1)
     assert ideal.ours < 3.2
+
+
+@pytest.mark.parametrize(
+    ("prices", "nic_for", "rate_gbps"),
+    [
+        ("recalled", "an interface", 200 + (4608 - 3777) / (7254 - 3777) * 200),
+        ("recalled", "a server", 100 + (2574 - 2309) / (3777 - 2309) * 100),
+        ("MixNet", "an interface", 200 + (4532 - 4205) / (9885 - 4205) * 200),
+        ("MixNet", "a server", 100 + (2555 - 2290) / (4205 - 2290) * 100),
+    ],
+)
+def test_the_rate_of_equal_cost_by_hand(prices, nic_for, rate_gbps):
+    """A server of four links of 100 Gbit/s, in USD, between what a host of a Fat-tree costs at two rates of a table.
+
+    Beyond 200 Gbit/s the recalled prices, but for fibres, grow in proportion: 300 + 3,477 * 2 at 400.
+    """
+    case = {"prices": prices, "nic_for": nic_for, "servers": 128.0, "degree": 4.0, "rate_gbps": 100.0}
+    assert published(10).number("fattree_gbps", fabric="TopoOpt", **case) == pytest.approx(
+        rate_gbps, rel=1e-5
+    )
+
+
+def test_mixnets_prices_are_shown_where_its_table_has_them():
+    table = published(10)
+    assert set(table.where(prices="MixNet").values("rate_gbps")) == {100.0, 200.0}
+    assert set(table.where(prices="recalled").values("rate_gbps")) == {10.0, 25.0, 40.0, 100.0, 200.0}
+
+
+def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published():
+    """2.7 times slower at batch 128, and up to 3.4 times in the 99th percentile of the shared cluster."""
+    once = f"Fat-tree, {NIC_ONCE}"
+    assert slowdown(published(12), 4.0, 128.0, once, "TopoOpt") == pytest.approx(2.7, rel=0.15)
+    table = published(16)
+    tail = max(shared_ratio(table, "p99_ms", jobs, once) for jobs in table.values("jobs"))
+    assert tail == pytest.approx(3.4, rel=0.1)
 
 
 def test_figure_10_is_what_the_models_give_today():

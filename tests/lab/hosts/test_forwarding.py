@@ -229,6 +229,8 @@ def test_the_plan_of_one_host_in_full(ring_plan):
         "addr replace 10.100.1.2/32 dev nic2",
         "neigh replace 10.100.2.1 lladdr 02:00:00:00:01:00 nud permanent dev nic1",
         "neigh replace 10.100.3.1 lladdr 02:00:00:00:02:00 nud permanent dev nic2",
+        "route flush root 10.100.2.0/25",
+        "route flush root 10.100.3.0/25",
         "route replace 10.100.2.1/32 dev nic1 scope link src 10.100.1.100 proto 107",
         "route replace 10.100.3.1/32 dev nic2 scope link src 10.100.1.100 proto 107",
         "route replace 10.100.2.0/25 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",

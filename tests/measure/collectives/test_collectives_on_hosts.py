@@ -19,6 +19,8 @@ skip_without("sqlalchemy")
 skip_without("jsonschema")
 
 from testbed.design.model import RingOrder
+from testbed.design.routing.balancing import route
+from testbed.design.topology.demand import demand_of
 from testbed.design.topology.rings import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, WrongResult
 from testbed.lab.control import control
@@ -29,6 +31,7 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run
 from testbed.measure.collectives.rows import misplaced
 from testbed.measure.collectives.spec import all_to_all
 from testbed.measure.stall import tcp_stream
+from testbed.operate.design import with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import design_for, open_lab
 
@@ -204,6 +207,23 @@ def test_each_ring_lies_on_its_twelve_links_and_nowhere_else(twelve, measured, n
         assert shares == [pytest.approx(ring_bytes, rel=0.05)] * 12
     assert len(idle) == 48 - 12 * rings
     assert max((entry.sent_bytes for entry in idle.values()), default=0) < 0.02 * ring_bytes
+
+
+def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
+    """Hosts 0 and 2 of the ring have two ways, one in each set."""
+    topology = small.design.topology
+    sets = route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    design = with_routes(small.design, sets)
+    small.session.install_routes(design)
+    across = Configuration("across", (), (4 * MIB,), ((0, 2), (2, 0)))
+    spec = CollectiveSpec("run", "sets", (across,), min_time_s=0.05, sets=sets)
+    parts = (small.lab, design.wiring, design.routes, spec)
+    result = run_collectives(small.fleet, *parts, deadline_s=240.0)
+    small.session.install_routes(small.design)
+    assert misplaced(result.nic_bytes) == ()
+    (timing,) = result.timings
+    assert timing.limit_mbps == pytest.approx(2 * small.lab.link.rate_mbps)
+    assert sum(entry.sent_bytes > MIB for entry in result.nic_bytes) == 8
 
 
 def test_the_check_that_ships_agrees(measured):

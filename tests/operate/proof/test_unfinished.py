@@ -135,7 +135,7 @@ def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     world.leave_unfinished(before)
     part = world.part_of("e", world.wiring)
     states = list(states_while_installing(planned_state(world.part_of("e", before)), part))
-    assert len(states) == 40
+    assert len(states) == 51
     for state in states[:-1:5]:
         world.install("e", state)
         assert world.told() == [("unfinished", "op")]

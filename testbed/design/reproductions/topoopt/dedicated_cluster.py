@@ -127,6 +127,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                     unit=" x",
                 )
                 for tree in ("Fat-tree", f"Fat-tree, {NIC_ONCE}")
+                if tree in table.values("fabric")
             ),
         ]
     return (*lines, *_means(table, degree))

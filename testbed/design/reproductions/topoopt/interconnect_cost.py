@@ -76,7 +76,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     fast = _ratios(present.where(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
     ends = (
         Comparison(
-            "the ideal switch, first reading, slowest links",
+            "the ideal switch, the first reading alone, slowest links",
             NOTHING,
             mean(slow),
             "NICs below 100 Gbit/s cost little less",

@@ -18,19 +18,18 @@ become: `chakra_collectives`.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_tasks
 from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra_collectives import collective_tasks
 from testbed.design.workloads.imports.chakra_files import is_trace_folder, read_ranks
+from testbed.design.workloads.imports.chakra_groups import GROUPS_FILE, read_groups
 from testbed.design.workloads.imports.chakra_wire import Node
 from testbed.design.workloads.roofline import A100, Device
 from testbed.errors import WorkloadError
@@ -46,7 +45,6 @@ __all__ = [
     "seconds",
 ]
 
-GROUPS_FILE = "comm_group.json"
 DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
 """Attributes of our own traces: the device of a task (-1 for a barrier), and its time, which the format rounds."""
 
@@ -71,42 +69,10 @@ def read_job(folder: str | Path, device: Device = A100) -> Traces:
     """Return the same with what was estimated, on a device. Raises as `read_traces`."""
     ranks = read_ranks(Path(folder))
     try:
-        reader = _Reader(ranks, _groups(Path(folder), ranks), device)
+        reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
         return Traces(reader.graph(), reader.estimated)
     except ValueError as error:
         raise WorkloadError(f"{folder} is not a job of Chakra traces: {error}") from error
-
-
-def _groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
-    """Return the members of each process group that is described."""
-    everybody = tuple(range(len(ranks)))
-    groups: dict[str, tuple[int, ...]] = {}
-    for node in (
-        node for nodes in ranks for node in nodes if node.kind == wire.METADATA and "pg_name" in node.inputs
-    ):
-        start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
-        text, where = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
-        listed = _parsed(
-            text, where, lambda found: {group["pg_name"]: group["ranks"] or everybody for group in found}
-        )
-        groups |= listed
-    if (folder / GROUPS_FILE).exists():
-        path = folder / GROUPS_FILE
-        groups |= _parsed(path.read_text(encoding="utf-8"), str(path), dict)
-    return groups
-
-
-def _parsed(
-    text: str, where: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
-) -> dict[str, tuple[int, ...]]:
-    """Return members of process groups by name. Raises `WorkloadError`."""
-    try:
-        groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
-    except (ValueError, TypeError, KeyError) as error:
-        raise WorkloadError(
-            f'{where} does not describe process groups as JSON, say {{"1": [0, 1]}}: {error}'
-        ) from error
-    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +130,7 @@ class _Reader:
             if (rank, number) not in self._nodes:
                 raise ValueError(f"{_named(place)} waits for node {number}, which is not in its trace")
             yield rank, number
+        yield from ((rank, number) for number in self._nodes[place].control if (rank, number) in self._nodes)
         if place in self._arrivals:
             yield self._arrivals[place]
 

@@ -63,10 +63,11 @@ def _node(document: Mapping[str, Any]) -> Node:
         _whole(document.get("id", 0), "id"),
         str(document.get("name", "")),
         known,
-        _numbers(document, "ctrlDeps", "ctrl_deps", "dataDeps", "data_deps"),
+        _numbers(document, "dataDeps", "data_deps"),
         _whole(document.get("durationMicros", document.get("duration_micros", 0)), "durationMicros"),
         {name: value for name, value in attributes.items() if value is not None},
         str(inputs.get("values", "")) if isinstance(inputs, dict) else "",
+        _numbers(document, "ctrlDeps", "ctrl_deps"),
     )
 
 
@@ -89,13 +90,14 @@ def _feeder_node(document: Any) -> Node:
         _whole(document["Id"], "Id"),
         str(document.get("Name", "")),
         _whole(document.get("NodeType", 0), "NodeType"),
-        _numbers(document, "ctrlDeps", "ctrl_deps", "dataDeps", "data_deps"),
+        _numbers(document, "dataDeps", "data_deps"),
         _whole(document.get("runtime", 0), "runtime"),
         {
             key: value
             for key, value in document.items()
             if key not in _OF_NODE and isinstance(value, str | int | float)
         },
+        control=_numbers(document, "ctrlDeps", "ctrl_deps"),
     )
 
 

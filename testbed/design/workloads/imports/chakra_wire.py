@@ -9,7 +9,7 @@ their files are refused.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -41,7 +41,11 @@ _ATTRIBUTE_NAME, _DOUBLE, _INT64, _BOOL, _STRING = 1, 3, 9, 27, 29
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the trace of one rank; `inputs` are the values of its inputs, as text."""
+    """A node of the trace of one rank; `inputs` are the values of its inputs, as text.
+
+    It waits for the nodes of `after`, its data dependencies, and for those of `control` that are in the trace: the
+    converter of PyTorch's traces leaves nodes out that called others.
+    """
 
     number: int
     name: str
@@ -50,6 +54,7 @@ class Node:
     duration_us: int = 0
     attributes: dict[str, Value] = field(default_factory=dict)
     inputs: str = ""
+    control: tuple[int, ...] = ()
 
 
 def read_nodes(data: bytes) -> list[Node]:
@@ -86,6 +91,7 @@ def _messages(data: bytes) -> Iterator[bytes]:
 def _node(message: bytes) -> Node:
     number, name, kind, duration_us, inputs = 0, "", 0, 0, ""
     after: list[int] = []
+    control: list[int] = []
     attributes: dict[str, Value] = {}
     for place, value in _fields(message):
         if place == _ID:
@@ -94,7 +100,9 @@ def _node(message: bytes) -> Node:
             name = _text(value)
         elif place == _TYPE:
             kind = _integer(value)
-        elif place in (_CONTROL, _DATA):
+        elif place == _CONTROL:
+            control.extend(_repeated(value))
+        elif place == _DATA:
             after.extend(_repeated(value))
         elif place == _DURATION:
             duration_us = _integer(value)
@@ -104,7 +112,13 @@ def _node(message: bytes) -> Node:
             attributes.update(_attribute(_raw(value)))
         elif place >= _AFTER and kind <= COLLECTIVE:
             raise ValueError(f"node {number} has field {place}, which no node has; {_OLD}")
-    return Node(number, name, kind, tuple(dict.fromkeys(after)), duration_us, attributes, inputs)
+    return Node(
+        number, name, kind, _once(after), duration_us, attributes, inputs, _once(control, but=set(after))
+    )
+
+
+def _once(numbers: list[int], but: Collection[int] = ()) -> tuple[int, ...]:
+    return tuple(number for number in dict.fromkeys(numbers) if number not in but)
 
 
 def _attribute(message: bytes) -> dict[str, Value]:
