@@ -58,15 +58,15 @@ def discover(
     kept_text = _write(bare, found, output, force=force)
     left = unfinished_or_why_not(runs_dir, lab)
     document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)} | _document(found)
-    document |= {
-        "output": str(output),
-        "comments_kept": kept_text,
-        "unfinished": [one.json() for one in left],
-    }
+    document |= {"output": str(output), "comments_kept": kept_text}
+    document["unfinished"] = [one.json() for one in left]
     lines = [*_lines(lab, found, output, kept_text=kept_text), *(one.line() for one in left)]
-    following = f"next: testbed plan {output}{_topology_to_name(lab, runs_dir)}"
-    print_answer(document, [*lines, following], as_json=as_json)
+    print_answer(document, [*lines, _following(lab, runs_dir, output)], as_json=as_json)
     return DONE if all(nic.is_found for nic in found.nics) and not found.busy_nics else CHANGES
+
+
+def _following(lab: Lab, runs_dir: Path, output: Path) -> str:
+    return f"next: testbed plan {output}{_topology_to_name(lab, runs_dir)}"
 
 
 def _discover(lab: Lab, runs_dir: Path, settle_s: float) -> Discovered:
