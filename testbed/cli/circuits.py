@@ -92,10 +92,12 @@ def plan(
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
+    out: options.ChangeOut = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished."""
+    from testbed.cli.changes import PlannedChange
     from testbed.cli.designs import meant_design
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
@@ -113,9 +115,12 @@ def plan(
     with _session(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
     left = unfinished_or_why_not(runs_dir, meant.lab)
+    change = PlannedChange(meant, planned, runs_dir)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
-    document["unfinished"] = [one.json() for one in left]
-    lines = [*_heading(meant), *describe(meant.lab, planned), *(one.line() for one in left)]
+    document |= {**change.json(), "unfinished": [one.json() for one in left]}
+    lines = [*_heading(meant), *describe(meant.lab, planned), *change.lines(), *(one.line() for one in left)]
+    if out:
+        change.write(out, take_over=take_over)
     print_answer(document, [*lines, *_to_apply(meant, planned)], as_json=as_json)
     return CHANGES if planned.has_changes or left else DONE
 
@@ -132,18 +137,21 @@ def apply(
     lab_file: options.LabFile,
     named: options.Named,
     take_over: options.TakeOver = False,
+    change: options.ChangeFile = None,
+    expect: options.ExpectRevision = None,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
-    from testbed.cli.designs import design_to_apply, meant_design, what_apply_does
+    from testbed.cli.changes import AskedChange
+    from testbed.cli.designs import meant_design, what_apply_does
     from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    meant = design_to_apply(lab_file, named, runs_dir)
-    lab, design = meant.lab, meant.design
+    asked = AskedChange.of(lab_file, named, runs_dir, change, expect, take_over=take_over)
+    meant, lab, design, take_over = asked.meant, asked.meant.lab, asked.meant.design, asked.take_over
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
             print_lines([*_heading(meant), *describe(lab, session.plan(design, take_over=take_over))])
@@ -153,7 +161,9 @@ def apply(
     for line in what_apply_does(meant, named, runs_dir):
         note(line)
     with _session(lab, hosts, journal_dir=runs_dir) as session:
-        brought = session.bring_up(design, note, take_over=take_over, stated=meant.stated)
+        planned = session.plan(design, take_over=take_over)
+        asked.check_current(planned)
+        brought = session.carry_out(design, planned, note, stated=meant.stated)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
     lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]

@@ -36,6 +36,7 @@ from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab
+from testbed.operate.switch_reader import reader_of
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, SshFleet
@@ -87,9 +88,9 @@ def open_lab(
 ) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
-    Without a journal the session only looks: nothing can be applied. A `partial` one goes on without switches and
-    hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the session
-    does: nothing is left that was meant to be so.
+    Without a journal the session only looks: its switches have no method that writes. A `partial` one goes on without
+    switches and hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the
+    session does: nothing is left that was meant to be so.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
@@ -97,6 +98,8 @@ def open_lab(
         switches, off = _open_switches(lab, stack, partial=partial)
         fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
         off.update(fleet.off if fleet else {})
+        if journal is None:
+            switches = {name: reader_of(switch) for name, switch in switches.items()}
         yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
 
 

@@ -1,0 +1,113 @@
+"""A warmed process that forks one child for each operation: `python crash_server.py RECORDER`, requests as JSON lines.
+
+It has imported all that an operation needs, and has no thread and no connection, so that a child begins in a
+millisecond. The child is armed (`recorder.c`), does its work, and ends with the exit status of the command line, or is
+killed where the request says. The reply holds how it ended and the labels of its kill points.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import tempfile
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ocs_drivers import open_switch
+from ocs_drivers.engine.device_lock import lock_directory
+from testbed.cli.output import describe_error
+from testbed.lab.inventory import load_lab
+from testbed.operate import verify  # noqa: F401 - imported by a session when it is needed first
+from testbed.operate.intent import Stated, stored_intents
+from testbed.operate.journal import journal_in
+from testbed.operate.session import LabSession, design_for, design_of_intent
+from testbed.operate.unfinished import unfinished_operations
+
+Request = dict[str, Any]
+
+
+def session_of(request: Request, stack: ExitStack) -> LabSession:
+    lab = load_lab(request["lab"])
+    switches = {one.name: stack.enter_context(open_switch(one.address)) for one in lab.switches}
+    journal = stack.enter_context(journal_in(request["runs"]))
+    return LabSession(lab, switches, None, journal)
+
+
+def apply(request: Request) -> dict[str, Any]:
+    """Bring a topology into force: as options name it, or as an epoch holds it."""
+    with ExitStack() as stack:
+        session = session_of(request, stack)
+        if "epoch" in request:
+            intents = stored_intents(request["runs"], session.lab.name)
+            (intent,) = [one for one in intents if one.epoch == request["epoch"]]
+            _, design = design_of_intent(session.lab, intent)
+            stated = intent.stated
+        else:
+            design = design_for(session.lab, simplex=request["simplex"])
+            stated = Stated("--simplex" if request["simplex"] else "--method geometric")
+        brought = session.bring_up(design, stated=stated)
+        return {"verified": brought.verified.ok, "changed": brought.plan.has_changes}
+
+
+def resume(request: Request) -> dict[str, Any]:
+    """Finish what was left unfinished, by the command that its own advice names."""
+    lab = load_lab(request["lab"])
+    left = unfinished_operations(request["runs"], lab)
+    epochs = [one.intent.epoch for one in left if one.intent]
+    done = [apply({**request, "epoch": epoch}) for epoch in epochs]
+    for _ in left[len(epochs) :]:  # an operation without an epoch: the last one stands
+        (newest, *_) = stored_intents(request["runs"], lab.name)
+        done.append(apply({**request, "epoch": newest.epoch}))
+    still = [one.line() for one in unfinished_operations(request["runs"], lab)]
+    return {"left": [one.line() for one in left], "done": done, "still": still}
+
+
+OPERATIONS = {"apply": apply, "resume": resume}
+
+
+def child(request: Request, recorder: ctypes.CDLL, log: int, answer: int) -> None:
+    """Do what was asked for and end this process; never returns."""
+    code = 70
+    try:
+        places = (request["runs"], str(lock_directory()))
+        recorder.crash_arm(log, request.get("kill", "").encode(), *(place.encode() for place in places))
+        reply: dict[str, Any] = OPERATIONS[request["do"]](request)
+        code = 0
+    except Exception as error:  # noqa: BLE001 - told to the test that asked
+        reply = {"error": describe_error(error), "trace": traceback.format_exc()}
+        code = 1
+    finally:
+        os.write(answer, json.dumps(reply, default=str).encode())
+        os._exit(code)
+
+
+def serve(request: Request, recorder: ctypes.CDLL) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
+        number = os.fork()
+        if not number:
+            child(request, recorder, log.fileno(), answer.fileno())
+        _, status = os.waitpid(number, 0)
+        for stream in (log, answer):
+            stream.seek(0)
+        labels = log.read().decode().splitlines()
+        reply = answer.read()
+    ended = {"code": os.waitstatus_to_exitcode(status), "labels": labels}
+    return ended | (json.loads(reply) if reply else {})
+
+
+def main() -> None:
+    recorder = ctypes.CDLL(sys.argv[1])
+    gc.freeze()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(serve(json.loads(line), recorder)), flush=True)
+
+
+if __name__ == "__main__":
+    assert Path(sys.argv[1]).exists()
+    main()
