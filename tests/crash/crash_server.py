@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,41 @@ from ocs_drivers import open_switch
 from ocs_drivers.engine.device_lock import lock_directory
 from testbed.cli.output import describe_error
 from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
 from testbed.operate import verify  # noqa: F401 - imported by a session when it is needed first
 from testbed.operate.intent import Stated, stored_intents
 from testbed.operate.journal import journal_in
-from testbed.operate.session import LabSession, design_for, design_of_intent
+from testbed.operate.session import Design, LabSession, design_for, design_of_intent
 from testbed.operate.unfinished import unfinished_operations
 
 Request = dict[str, Any]
 
 
+@cache
+def lab_of(path: str) -> Lab:
+    """Return the lab of a file; a child finds it in the memory that it was forked with."""
+    return load_lab(path)
+
+
+@cache
+def design_of(path: str, *, simplex: bool) -> Design:
+    return design_for(lab_of(path), simplex=simplex)
+
+
+@cache
+def warm(path: str) -> None:
+    """Do once here what every child would do again: imports and compiled queries; no device is changed."""
+    with tempfile.TemporaryDirectory() as runs, ExitStack() as stack:
+        session = session_of({"lab": path, "runs": runs}, stack)
+        design = design_of(path, simplex=True)
+        session.plan(design)
+        session.prove(design_of(path, simplex=False))
+        with journal_in(runs) as journal, journal.operation("warm"):
+            journal.unfinished()
+
+
 def session_of(request: Request, stack: ExitStack) -> LabSession:
-    lab = load_lab(request["lab"])
+    lab = lab_of(request["lab"])
     switches = {one.name: stack.enter_context(open_switch(one.address)) for one in lab.switches}
     journal = stack.enter_context(journal_in(request["runs"]))
     return LabSession(lab, switches, None, journal)
@@ -48,7 +73,7 @@ def apply(request: Request) -> dict[str, Any]:
             _, design = design_of_intent(session.lab, intent)
             stated = intent.stated
         else:
-            design = design_for(session.lab, simplex=request["simplex"])
+            design = design_of(request["lab"], simplex=request["simplex"])
             stated = Stated("--simplex" if request["simplex"] else "--method geometric")
         brought = session.bring_up(design, stated=stated)
         return {"verified": brought.verified.ok, "changed": brought.plan.has_changes}
@@ -56,7 +81,7 @@ def apply(request: Request) -> dict[str, Any]:
 
 def resume(request: Request) -> dict[str, Any]:
     """Finish what was left unfinished, by the command that its own advice names."""
-    lab = load_lab(request["lab"])
+    lab = lab_of(request["lab"])
     left = unfinished_operations(request["runs"], lab)
     epochs = [one.intent.epoch for one in left if one.intent]
     done = [apply({**request, "epoch": epoch}) for epoch in epochs]
@@ -87,16 +112,18 @@ def child(request: Request, recorder: ctypes.CDLL, log: int, answer: int) -> Non
 
 
 def serve(request: Request, recorder: ctypes.CDLL) -> dict[str, Any]:
+    warm(request["lab"])
     with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
         number = os.fork()
         if not number:
             child(request, recorder, log.fileno(), answer.fileno())
-        _, status = os.waitpid(number, 0)
+        _, status, usage = os.wait4(number, 0)
         for stream in (log, answer):
             stream.seek(0)
         labels = log.read().decode().splitlines()
         reply = answer.read()
-    ended = {"code": os.waitstatus_to_exitcode(status), "labels": labels}
+    cpu_s = usage.ru_utime + usage.ru_stime
+    ended = {"code": os.waitstatus_to_exitcode(status), "labels": labels, "cpu_s": cpu_s}
     return ended | (json.loads(reply) if reply else {})
 
 

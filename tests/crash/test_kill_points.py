@@ -5,9 +5,12 @@ Twins are processes of their own, so that a kill hits the client alone, and the 
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from crash_harness import Scene
@@ -22,6 +25,7 @@ skip_without("pyvisa_py")
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 LABS = Path(__file__).resolve().parents[2] / "labs"
 DUPLEX = {"do": "apply", "simplex": False}
 SIMPLEX = {"do": "apply", "simplex": True}
@@ -38,9 +42,9 @@ POINTS_IN_SHORT = 20
 
 
 def one_circuit_a_command(lab):
-    """Return the lab with six hosts of two NICs, behind a switch whose commands name one pair each."""
+    """Return the lab with five hosts of two NICs, behind a switch whose commands name one pair each."""
     switch = replace(lab.switches[0], address="calient+tl1://10.99.0.2:2222")
-    hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts[:6])
+    hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts[:5])
     return replace(lab, name="many-steps", hosts=hosts, switches=(switch,))
 
 
@@ -72,18 +76,23 @@ def labs():
 
 
 @pytest.fixture(scope="module")
-def scene(labs, server, tmp_path_factory):
-    """Provide a function that gives the scene of a name, recorded once."""
+def scene(labs, server):
+    """Provide a function that gives the scene of a name, recorded once.
+
+    Runs are kept in memory where that is possible: a kill takes the process and leaves the page cache.
+    """
     known = {}
+    scratch = ExitStack()
 
     def scene(name):
         if name not in known:
             lab, before, operation = SCENES[name]
-            directory = tmp_path_factory.mktemp("scene")
-            known[name] = Scene.of(labs(lab), server, directory, before, **operation)
+            directory = scratch.enter_context(TemporaryDirectory(prefix="lightbed-", dir=MEMORY))
+            known[name] = Scene.of(labs(lab), server, Path(directory), before, **operation)
         return known[name]
 
-    return scene
+    with scratch:
+        yield scene
 
 
 def spread(labels, count):
