@@ -20,6 +20,8 @@ from testbed.lab.simulated.lifecycle import SimulatedLab
 ROOT = Path(__file__).resolve().parents[2]
 Circuits = frozenset[tuple[int, int]]
 KILLED = -9
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Directory in memory, None where there is none: a kill takes the process and leaves the page cache."""
 
 
 class Server:

@@ -25,8 +25,11 @@ from testbed.cli.output import describe_error
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.operate import verify  # noqa: F401 - imported by a session when it is needed first
-from testbed.operate.intent import Stated, stored_intents
+from testbed.operate.changes.file import change_document, read_change, write_change
+from testbed.operate.changes.observed import Observed, observed_by
+from testbed.operate.intent import Stated, in_force, stored_intents
 from testbed.operate.journal import journal_in
+from testbed.operate.model import LabPlan
 from testbed.operate.session import Design, LabSession, design_for, design_of_intent
 from testbed.operate.unfinished import unfinished_operations
 
@@ -92,7 +95,36 @@ def resume(request: Request) -> dict[str, Any]:
     return {"left": [one.line() for one in left], "done": done, "still": still}
 
 
-OPERATIONS = {"apply": apply, "resume": resume}
+def write(request: Request) -> dict[str, Any]:
+    """Plan a topology and write the change, as `testbed plan --out` does."""
+    with ExitStack() as stack:
+        session = session_of(request, stack)
+        design = design_of(request["lab"], simplex=request["simplex"])
+        plan = session.plan(design)
+        observed = observed_now(request, session, plan)
+        document = change_document(session.lab, design, Stated("change"), plan, observed)
+        write_change(request["file"], document)
+        return {"changed": plan.has_changes}
+
+
+def apply_change(request: Request) -> dict[str, Any]:
+    """Apply a change file while the lab is as it was, as `testbed apply --change` does."""
+    change = read_change(request["file"])
+    with ExitStack() as stack:
+        session = session_of(request, stack)
+        _, design = design_of_intent(session.lab, change.intent)
+        plan = session.plan(design)
+        change.check_current(plan, observed_now(request, session, plan))
+        brought = session.carry_out(design, plan, stated=change.intent.stated)
+        return {"verified": brought.verified.ok, "changed": plan.has_changes}
+
+
+def observed_now(request: Request, session: LabSession, plan: LabPlan) -> Observed:
+    epochs = [one.epoch for one in in_force(stored_intents(request["runs"], session.lab.name))]
+    return observed_by(plan, epochs=epochs, revision=session.lab.revision)
+
+
+OPERATIONS = {"apply": apply, "resume": resume, "write": write, "apply_change": apply_change}
 
 
 def child(request: Request, recorder: ctypes.CDLL, log: int, answer: int) -> None:
@@ -100,6 +132,7 @@ def child(request: Request, recorder: ctypes.CDLL, log: int, answer: int) -> Non
     code = 70
     try:
         places = (request["runs"], str(lock_directory()))
+        recorder.crash_clock(ctypes.c_long(request.get("clock_s", 0)))
         recorder.crash_arm(log, request.get("kill", "").encode(), *(place.encode() for place in places))
         reply: dict[str, Any] = OPERATIONS[request["do"]](request)
         code = 0

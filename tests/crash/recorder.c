@@ -4,6 +4,7 @@
  * written to the log, and the process is killed where the label is the one that was asked for. `part` is `before` (nothing
  * of the call was done) or `half` (half of its bytes were). The thread is `main` or `worker`: which worker of a pool takes a
  * piece of work is not decided by us. Only what lies below the given directories counts, and sockets of the network.
+ * `#17` instead of a label is the seventeenth call, whatever it is. `crash_clock` moves the wall clock that is read.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -13,10 +14,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SLOTS 512
@@ -26,15 +29,23 @@ static int log_fd = -1;
 static char wanted[LABEL];
 static char below[2][PATH_MAX];
 static struct { char name[LABEL]; unsigned count; } counts[SLOTS];
+static unsigned calls;
+static time_t clock_offset_s;
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
 void crash_arm(int log, const char *label, const char *first, const char *second)
 {
     memset(counts, 0, sizeof counts);
+    calls = 0;
     snprintf(wanted, sizeof wanted, "%s", label);
     snprintf(below[0], sizeof below[0], "%s", first);
     snprintf(below[1], sizeof below[1], "%s", second);
     log_fd = log;
+}
+
+void crash_clock(long offset_s)
+{
+    clock_offset_s = offset_s;
 }
 
 static void die(void)
@@ -65,7 +76,8 @@ static int point(const char *device, const char *kind, int divisible)
     snprintf(half, sizeof half, "%s %u half", name, ordinal);
     int length = snprintf(lines, sizeof lines, divisible ? "%s\n%s\n" : "%s\n", before, half);
     syscall(SYS_write, (long)log_fd, lines, (long)length);
-    if (!strcmp(before, wanted)) die();
+    calls++;
+    if (!strcmp(before, wanted) || (wanted[0] == '#' && calls == (unsigned)atoi(wanted + 1))) die();
     int is_half = divisible && !strcmp(half, wanted);
     if (!is_half) pthread_mutex_unlock(&counting);
     return is_half; /* nobody else gets on: the end is near */
@@ -163,6 +175,15 @@ int fdatasync(int fd)
     REAL("fdatasync", fn);
     halved(fd, "fsync", 0);
     return real(fd);
+}
+
+int clock_gettime(clockid_t which, struct timespec *now)
+{
+    typedef int (*fn)(clockid_t, struct timespec *);
+    REAL("clock_gettime", fn);
+    int failed = real(which, now);
+    if (!failed && which == CLOCK_REALTIME) now->tv_sec += clock_offset_s;
+    return failed;
 }
 
 int rename(const char *from, const char *to)

@@ -5,7 +5,6 @@ Twins are processes of their own, so that a kill hits the client alone, and the 
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from crash_harness import Scene
+from crash_harness import MEMORY, Scene
 from libraries import skip_without
 from needs import needs
 
@@ -25,7 +24,6 @@ skip_without("pyvisa_py")
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 LABS = Path(__file__).resolve().parents[2] / "labs"
 DUPLEX = {"do": "apply", "simplex": False}
 SIMPLEX = {"do": "apply", "simplex": True}
