@@ -15,7 +15,17 @@
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
     ├── DriftError            a switch changed between plan and apply                  (conflict)
     ├── PlanStale             a change file, or --expect, is for another state         (conflict)
+    ├── StorageError          a database that cannot be used: its address, file system, revision (user)
     ├── JournalError          the journal cannot be written, so nothing was sent       (ourselves)
+    ├── OperationRefused      an operation that may not begin, or not go on            (see `lightbed.errors.CODES`)
+    │   ├── NoSuchOperation   the journal knows no such operation of this lab          (user)
+    │   ├── OperationRunning  a living process carries it out                          (conflict)
+    │   ├── OperationStopped  the lab's emergency stop is in force                     (conflict)
+    │   ├── Superseded        later operations have taken what it was for              (conflict)
+    │   ├── ConfirmPending    an apply waits for `testbed confirm`                     (conflict)
+    │   ├── NothingToConfirm  no apply waits for a confirmation                        (user)
+    │   ├── NotArmed          the process that would go back could not be started      (ourselves)
+    │   └── NothingBefore     no verified epoch to go back to                          (user)
     ├── ApplyFailed           circuits failed or unknown; the report names each        (unknown)
     ├── VerifyFailed          light, fibres or routes are not as planned               (device)
     ├── CollectiveError       a collective failed                                      (device)
@@ -35,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from lightbed.errors import LightbedError, Who
+from lightbed.errors import CODES, LightbedError, Who
 
 
 class TestbedError(LightbedError):
@@ -151,10 +161,76 @@ class PlanStale(TestbedError):
         super().__init__(f"{what}: {fields}; nothing was sent. See `testbed plan`, and plan again")
 
 
+class StorageError(TestbedError):
+    """A database that cannot be used: its address, its file system or its revision is not one that will do."""
+
+    code = "storage"
+    who = "user"
+
+
 class JournalError(TestbedError):
     """The journal cannot be written; without a written intent nothing is sent to a device."""
 
     code = "journal"
+
+
+class OperationRefused(TestbedError):
+    """An operation that may not begin, or not go on; nothing more was sent. `who` is that of its code."""
+
+    code = "operation"
+    who = "conflict"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.who = CODES[cls.code]
+
+
+class NoSuchOperation(OperationRefused):
+    """The journal knows no such operation of this lab."""
+
+    code = "operation.none"
+
+
+class OperationRunning(OperationRefused):
+    """A living process carries the operation out."""
+
+    code = "operation.running"
+
+
+class OperationStopped(OperationRefused):
+    """The emergency stop of the lab is in force: nothing moves until it is released."""
+
+    code = "operation.stopped"
+
+
+class Superseded(OperationRefused):
+    """Later operations have taken hosts or ports that the operation was for."""
+
+    code = "operation.superseded"
+
+
+class ConfirmPending(OperationRefused):
+    """An apply waits for its confirmation; another may not begin meanwhile."""
+
+    code = "confirm.pending"
+
+
+class NothingToConfirm(OperationRefused):
+    """No apply waits for a confirmation."""
+
+    code = "confirm.none"
+
+
+class NotArmed(OperationRefused):
+    """What was applied stands, but the process that would go back from it could not be started."""
+
+    code = "confirm.unarmed"
+
+
+class NothingBefore(OperationRefused):
+    """There is no verified epoch to go back to."""
+
+    code = "rollback.none"
 
 
 class ApplyFailed(TestbedError):

@@ -38,6 +38,15 @@ COMMANDS = {
         "repair",
         "Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished.",
     ),
+    "resume": (
+        "resume",
+        "Go on with an operation that ended too early. Exit code 2 when it stops as unknown, or is not proven.",
+    ),
+    "history": ("history", "List the epochs of a lab: what was applied, by whom, why, and what it changed."),
+    "journal": (
+        "history",
+        "Show the operations of a lab and the state of every step, as the journal holds them.",
+    ),
     "env": (
         "environment",
         "Print variables, host file and order of ranks with which your own programs use the optical links.",

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _session(
+def session_of(
     lab: Lab,
     hosts: HostsChoice | None = None,
     *,
@@ -112,7 +112,7 @@ def plan(
         print_answer({"patch_list": rows}, rows, as_json=as_json)
         return DONE
     meant = meant_design(find_running(lab), named, runs_dir)
-    with _session(meant.lab) as session:
+    with session_of(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
     left = unfinished_or_why_not(runs_dir, meant.lab)
     change = PlannedChange(meant, planned, runs_dir)
@@ -153,14 +153,14 @@ def apply(
     asked = AskedChange.of(lab_file, named, runs_dir, change, expect, take_over=take_over)
     meant, lab, design, take_over = asked.meant, asked.meant.lab, asked.meant.design, asked.take_over
     if not (lab.simulated or as_json or really_move == lab.name):
-        with _session(lab) as session:
+        with session_of(lab) as session:
             print_lines([*_heading(meant), *describe(lab, session.plan(design, take_over=take_over))])
     check_permission(lab, really_move)
     notes: list[str] = []
     note = notes.append if as_json else lambda text: print_lines([text])
     for line in what_apply_does(meant, named, runs_dir):
         note(line)
-    with _session(lab, hosts, journal_dir=runs_dir) as session:
+    with session_of(lab, hosts, journal_dir=runs_dir) as session:
         planned = session.plan(design, take_over=take_over)
         asked.check_current(planned)
         brought = session.carry_out(design, planned, note, stated=meant.stated)
@@ -204,7 +204,7 @@ def verify(
     notes: list[str] = []
     if narrow:
         check_permission(meant.lab, really_move)
-    with _session(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
+    with session_of(meant.lab, hosts, journal_dir=runs_dir if narrow else None, partial=True) as session:
         report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
@@ -285,7 +285,7 @@ def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *,
     )
 
     design, ends = meant.design, (node_named(meant.lab, source), node_named(meant.lab, target))
-    with _session(meant.lab, hosts, partial=True) as session:
+    with session_of(meant.lab, hosts, partial=True) as session:
         hops, way = follow_path(session, design, *ends), kernel_path(session, design, *ends)
     document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
     document["kernel"] = asdict(way) if way else None

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from lightbed.wording import counted
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
 from ocs_drivers.engine.reports import report_of
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
+from testbed.errors import ApplyFailed, DriftError, Interrupted, JournalError, RefusedToMove, TestbedError
 from testbed.lab.model import Lab
+from testbed.operate.engine.consent import Consent, EmergencyStop, is_interrupted
+from testbed.operate.engine.goal import goal_text
+from testbed.operate.engine.planned import PlannedStep
+from testbed.operate.engine.threads import each
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
 from testbed.operate.plan import pair_label, port_owners
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 T = TypeVar("T")
+LONG_STEP_S = 1.0
+"""Steps that take longer are written down as started, too: a robot's minutes have time for another commit."""
 
 
 def check_permission(lab: Lab, really_move: str | None) -> None:
@@ -46,23 +52,29 @@ def apply_plan(
     switches: Mapping[str, OpticalSwitch],
     journal: Journal,
     begun: Callable[[str], object] = lambda _operation: None,
+    *,
+    within: str | None = None,
 ) -> ApplyResult:
-    """Bring every switch from what the plan saw to what it wants.
+    """Bring every switch from what the plan saw to what it wants, in an operation of its own or `within` an open one.
 
     `begun` is called with the operation's id when nothing is in the way any more and nothing has been sent yet.
     Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every
-    circuit that failed or is unknown, and the drivers' errors when a switch cannot even be read.
+    circuit that failed or is unknown, `Interrupted` after Ctrl-C, at a boundary of steps, `OperationStopped`, and the
+    drivers' errors when a switch cannot even be read.
     """
     begin, commits_before_s = time.monotonic(), journal.commit_s
-    with _sole_operation(plan, switches), journal.operation(lab.name) as operation:
+    consent = EmergencyStop(journal.directory, lab.name).check
+    consent()
+    opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
+    with _sole_operation(plan, switches), opened as operation:
         seen = _each(plan, lambda part: switches[part.switch].read())
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
         demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
+        work = _Work(journal, operation, consent)
         begun(operation)
-        reports = _each(
-            plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation)
-        )
+        work.plan(plan, switches)
+        reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -71,6 +83,9 @@ def apply_plan(
             total_s=time.monotonic() - begin,
         )
         if not all(report.complete for report in reports.values()):
+            if is_interrupted():
+                raise Interrupted(_stopped(reports))
+            consent()
             raise ApplyFailed(_account(lab, reports), result=result)
     return result
 
@@ -87,12 +102,8 @@ def _sole_operation(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Ite
 
 
 def _each(plan: LabPlan, work: Callable[[SwitchPlan], T]) -> dict[str, T]:
-    """Do something for all switches at once; a single one needs no thread."""
-    names = [part.switch for part in plan.switches]
-    if len(names) == 1:
-        return {names[0]: work(plan.switches[0])}
-    with ThreadPoolExecutor(max_workers=len(names) or 1) as pool:
-        return dict(zip(names, pool.map(work, plan.switches), strict=True))
+    """Do something for all switches at once."""
+    return each({part.switch: part for part in plan.switches}, work)
 
 
 def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
@@ -114,42 +125,80 @@ def _named(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> st
     return f"{pair[0]}->{pair[1]} ({pair_label(owners, switch, pair)})"
 
 
-def _run(
-    plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, journal: Journal, operation: str
-) -> ApplyReport:
-    """Return all steps of one switch, up to the first that is not done."""
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One operation under way; `first` are the numbers of the first steps of switches in it."""
+
+    journal: Journal
+    operation: str
+    consent: Consent
+    first: dict[str, int] = field(default_factory=dict)
+
+    def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
+        """Write down all steps, and what they are for."""
+        planned = []
+        following = self.journal.steps.next_ordinals(self.operation)
+        for part in plan.switches:
+            self.first[part.switch] = following.get(part.switch, 0)
+            address = switches[part.switch].address
+            for ordinal, step in enumerate(part.steps, self.first[part.switch]):
+                planned.append(PlannedStep.of(part.switch, ordinal, address, step))
+        goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
+        self.journal.begin(self.operation, planned, goal_text(goal))
+
+
+def _run(plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
+    """Return all steps of one switch, up to the first that is not done, or to Ctrl-C."""
     outcomes: list[Outcome] = []
-    for ordinal, step in enumerate(plan.steps):
-        outcomes.append(_do(plan.switch, ordinal, step, switch, journal, operation))
+    for ordinal, step in enumerate(plan.steps, work.first[plan.switch]):
+        if is_interrupted():
+            break
+        outcomes.append(_do(plan.switch, ordinal, step, switch, work))
         if outcomes[-1].status is not Status.DONE:
             break
     return report_of(plan.target, seen, plan.steps, outcomes, scope=plan.scope)
 
 
-def _do(
-    name: str, ordinal: int, step: Step, switch: OpticalSwitch, journal: Journal, operation: str
-) -> Outcome:
+def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:
     """Carry out one step: its intent is committed before the first byte, its outcome comes from the device."""
-    intended = False
+    journal, operation, intended = work.journal, work.operation, False
 
     def guard() -> None:
         nonlocal intended
-        if not intended:  # a driver asks before every write, the intent is one
-            journal.intend(operation, name, ordinal, switch.address, step)
-            intended = True
+        work.consent()
+        if intended:
+            return  # a driver asks before every write, the intent is one
+        journal.intend(operation, name, ordinal, switch.address, step)
+        intended = True
+        if step.estimated_s >= LONG_STEP_S:
+            journal.steps.send(operation, name, ordinal)
 
     try:
         outcome = switch.execute(step, guard)
-    except (OcsError, JournalError) as error:
+    except (OcsError, TestbedError) as error:
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
+    except BaseException as error:  # Ctrl-C for the second time: what was sent may still be carried out
+        if intended:
+            outcome = Outcome(Status.UNKNOWN, {}, None, error=Interrupted(str(error) or "interrupted"))
+            journal.record(operation, name, ordinal, outcome)
+        raise
     if intended:
         try:
             journal.record(operation, name, ordinal, outcome)
         except JournalError as error:  # the move was made all the same: the account must say so
             return replace(outcome, status=Status.UNKNOWN, error=error)
     return outcome
+
+
+def _stopped(reports: Mapping[str, ApplyReport]) -> str:
+    done = sum(len(report.outcomes) for report in reports.values())
+    left = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
+    return (
+        f"stopped by Ctrl-C between two steps: {counted(done, 'step')} done and read back, {left} not begun; "
+        "`testbed resume` goes on"
+    )
 
 
 def _device_s(report: ApplyReport) -> float:

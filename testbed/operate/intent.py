@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from testbed.database_file import database_in, read_rows
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.errors import IntentError, JournalError
 from testbed.lab.model import Lab
 from testbed.operate.owner import is_running
+from testbed.storage.address import address_in
+from testbed.storage.looking import is_database_error, read_rows, why_unreadable
 
 State = Literal["intended", "applied", "verified", "failed"]
 
@@ -144,13 +145,13 @@ def replaced_by(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]
 
 def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
     """Return rows of the journal's file on a lab, which is the one value of the query. Raises `JournalError`."""
-    path = database_in(runs_dir)
+    address = address_in(runs_dir)
     try:
-        return read_rows(path, query, (lab,))
-    except Exception as error:  # sqlite3's own errors, which are not imported where there is no file
-        if not (isinstance(error, OSError) or type(error).__module__ == "sqlite3"):
+        return read_rows(address, query, (lab,))
+    except Exception as error:
+        if not is_database_error(error):
             raise
-        what = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
+        what = why_unreadable(address, error)
         hint = "name the topology (--method, --simplex, --demand, --plan) or another --runs-dir"
         raise JournalError(f"what lab '{lab}' is meant to be is not known: {what}; {hint}") from error
 

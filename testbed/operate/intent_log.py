@@ -9,37 +9,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from testbed.design.model import Topology, Wiring
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
 from testbed.operate.intent import State, Stated
 from testbed.operate.owner import this_process
+from testbed.storage.schema import intents
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
-
-INTENTS_TABLE = """
-create table if not exists intents (
-    lab text not null,
-    epoch integer not null,
-    state text not null,
-    operation text not null,
-    owner text not null,
-    lab_file text not null,
-    revision text not null,
-    name text not null,
-    topology text not null,
-    hosts text not null,
-    words text not null,
-    plan_text text,
-    repairs integer,
-    intended_at text not null,
-    applied_at text,
-    ended_at text,
-    error text not null default '',
-    primary key (lab, epoch)
-)
-"""
 
 
 class IntentLog:
@@ -50,9 +30,14 @@ class IntentLog:
         self._lab = lab
 
     @contextmanager
-    def applying(self, topology: Topology, wiring: Wiring, name: str, stated: Stated) -> Iterator[Applying]:
-        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`."""
-        applying = Applying(self, topology, wiring, name, stated)
+    def applying(
+        self, topology: Topology, wiring: Wiring, name: str, stated: Stated, epoch: int | None = None
+    ) -> Iterator[Applying]:
+        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`.
+
+        With an `epoch` it is the record of that one, which is resumed.
+        """
+        applying = Applying(self, topology, wiring, name, stated, epoch)
         try:
             yield applying
         except BaseException as error:
@@ -80,20 +65,28 @@ class IntentLog:
             "intended_at": _now(),
             "applied_at": None if state == "intended" else _now(),
         }
-        columns, marks = ", ".join(values), ", ".join("?" for _ in values)
         with self._journal.transaction() as connection:
-            last = "select coalesce(max(epoch), 0) from intents where lab = ?"
-            epoch = int(connection.exec_driver_sql(last, (self._lab.name,)).scalar_one()) + 1
-            insert = f"insert into intents (epoch, {columns}) values (?, {marks})"  # noqa: S608 - our own names
-            connection.exec_driver_sql(insert, (epoch, *values.values()))
+            newest = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(self._is_ours)
+            epoch = int(connection.execute(newest).scalar_one()) + 1
+            connection.execute(intents.insert().values(epoch=epoch, **values))
         return epoch
+
+    @property
+    def _is_ours(self) -> sa.ColumnElement[bool]:
+        return intents.c.lab == self._lab.name
+
+    def resume(self, epoch: int) -> None:
+        """Take an epoch over that ended too early. Raises `JournalError`."""
+        taken = {"state": "intended", "error": "", "owner": this_process()}
+        with self._journal.transaction() as connection:
+            connection.execute(intents.update().where(self._is_ours, intents.c.epoch == epoch).values(taken))
 
     def advance(self, epoch: int, state: State, error: str = "") -> None:
         """Write what became of an epoch. Raises `JournalError`."""
         moment = "applied_at" if state == "applied" else "ended_at"
-        update = f"update intents set state = ?, error = ?, {moment} = ? where lab = ? and epoch = ?"  # noqa: S608
+        became = {"state": state, "error": error, moment: _now()}
         with self._journal.transaction() as connection:
-            connection.exec_driver_sql(update, (state, error, _now(), self._lab.name, epoch))
+            connection.execute(intents.update().where(self._is_ours, intents.c.epoch == epoch).values(became))
 
 
 @dataclass(slots=True)
@@ -108,7 +101,10 @@ class Applying:
     epoch: int | None = field(default=None)
 
     def begin(self, operation: str) -> None:
-        """Store the intent."""
+        """Store the intent, or go on with the one that is stored."""
+        if self.epoch is not None:
+            self.log.resume(self.epoch)
+            return
         self.epoch = self.log.store(
             self.topology, self.wiring, self.name, self.stated, operation, state="intended"
         )

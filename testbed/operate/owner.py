@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 from pathlib import Path
 
 
@@ -11,10 +13,28 @@ def this_process() -> str:
     return f"{os.getpid()} {_birth(os.getpid())}"
 
 
+def this_person() -> str:
+    """Return who runs this process, as this machine knows it: `name@machine`."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
+
+
 def is_running(owner: str) -> bool:
     """Return whether the very process that wrote `owner` still runs: numbers of processes are used again."""
     number, _, birth = owner.partition(" ")
     return bool(birth) and birth == _birth(int(number))
+
+
+def is_of_this_boot(owner: str) -> bool:
+    """Return whether a process has run on this machine since it started."""
+    return owner.partition(" ")[2].partition("/")[0] == _boot()
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def _birth(number: int) -> str:
@@ -24,7 +44,7 @@ def _birth(number: int) -> str:
     """
     try:
         status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = _boot()
     except OSError:
         return ""
     fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lightbed.wording import counted
-from ocs_drivers import OpticalSwitch, open_switch
-from ocs_drivers.errors import TransportError
+from ocs_drivers import OpticalSwitch
 from testbed.design.model import Routes
-from testbed.errors import JournalError, LabStartError
-from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.errors import JournalError
+from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
 from testbed.lab.model import Lab
-from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
+from testbed.operate.change import APPLY, Change
 from testbed.operate.design import (
     Design,
     check_fits,
@@ -32,11 +31,14 @@ from testbed.operate.design import (
     lab_of_plan,
     lay_out,
 )
+from testbed.operate.engine.consent import EmergencyStop
+from testbed.operate.host_steps import install_hosts
 from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab
 from testbed.operate.switch_reader import reader_of
+from testbed.operate.switches import check_up, open_switches
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, SshFleet
@@ -95,7 +97,7 @@ def open_lab(
     """
     check_up(lab)
     with ExitStack() as stack:
-        switches, off = _open_switches(lab, stack, partial=partial)
+        switches, off = open_switches(lab, stack, partial=partial)
         fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
         off.update(fleet.off if fleet else {})
         if journal is None:
@@ -103,35 +105,10 @@ def open_lab(
         yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
 
 
-def _open_switches(
-    lab: Lab, stack: ExitStack, *, partial: bool
-) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
-    """Return the switches that answer, and why others do not; those raise `TransportError` unless `partial`."""
-    switches: dict[str, OpticalSwitch] = {}
-    off: dict[str, str] = {}
-    for switch in lab.switches:
-        try:
-            switches[switch.name] = stack.enter_context(open_switch(switch.address))
-        except TransportError as error:
-            if not partial:
-                raise
-            off[switch.name] = str(error)
-    return switches, off
-
-
 def _fleet(lab: Lab, *, partial: bool) -> SshFleet:
     from testbed.lab.hosts.fleet import SshFleet
 
     return SshFleet(lab, partial=partial)
-
-
-def check_up(lab: Lab) -> None:
-    """Raise `LabStartError` unless a lab that says `simulated` is one that we started: no real light by a slip."""
-    if lab.simulated and not is_up(lab):
-        raise LabStartError(
-            f"simulated lab '{lab.name}' is not up at {lab.management}: start it with `testbed sim up {lab.path}`, "
-            "or, if these are real devices, write `simulated: false`"
-        )
 
 
 class LabSession:
@@ -172,23 +149,33 @@ class LabSession:
         """Read the switches and say what would change; `take_over` as in `plan_lab`."""
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
-    def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
-        """Carry a plan out, journal first; `begun` as in `apply_plan`.
-
-        Raises `DriftError`, `ApplyFailed`, and switch errors.
-        """
+    @property
+    def writable(self) -> Journal:
+        """The journal. Raises `JournalError` where this session only looks."""
         if self.journal is None:
             raise JournalError("this session only looks: open the lab with a journal to apply a plan")
-        return apply_plan(self.lab, plan, self.switches, self.journal, begun)
+        return self.journal
 
-    def install_routes(self, design: Design) -> None:
-        """Install addresses, routes and permanent neighbours of every host, over SSH."""
+    def apply(
+        self,
+        plan: LabPlan,
+        begun: Callable[[str], object] = lambda _operation: None,
+        within: str | None = None,
+    ) -> ApplyResult:
+        """Carry a plan out, journal first; `begun` and `within` as in `apply_plan`.
+
+        Raises `DriftError`, `ApplyFailed`, `Interrupted`, and switch errors.
+        """
+        return apply_plan(self.lab, plan, self.switches, self.writable, begun, within=within)
+
+    def install_routes(self, design: Design, operation: str, *, again: bool = False) -> None:
+        """Install addresses, routes and permanent neighbours of every host, over SSH; `again` as in `install_hosts`."""
         if self.fleet is None:
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
         plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
-        install(self.fleet, plan)
+        install_hosts(self.lab, self.fleet, plan, self.writable, operation, again=again)
 
     def verify(
         self,
@@ -253,30 +240,52 @@ class LabSession:
         note: Note = lambda _text: None,
         *,
         stated: Stated = DEFAULT,
+        change: Change = APPLY,
     ) -> BringUpReport:
         """Apply a plan made for a design, route and verify; `stated` is stored with it as the lab's intent.
 
         Raises what `apply` raises, and `HostError`.
         """
+        why = change.why or stated.words or design.name
+        with (
+            self.writable.operation(self.lab.name, change.kind, why=why, again=change.again) as operation,
+            self._applying(design, stated, change.epoch) as intent,
+        ):
+            return self._carry_out(design, plan, note, operation, intent, change)
+
+    def _carry_out(
+        self,
+        design: Design,
+        plan: LabPlan,
+        note: Note,
+        operation: str,
+        intent: Applying | NotKept,
+        change: Change,
+    ) -> BringUpReport:
+        """Carry it out in an operation that is open."""
         note(
             f"{counted(len(plan.circuits), 'circuit')} planned, {'some' if plan.has_changes else 'nothing'} to change"
         )
-        with self._applying(design, stated) as intent:
-            started = time.monotonic()
-            applied = self.apply(plan, intent.begin)
-            self.install_routes(design)
-            routes_s = time.monotonic() - started
-            intent.advance("applied")
-            modelled = "hosts are modelled: no routes"
-            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
-            note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-            verified = self.verify(plan, design.routes, further=design.further)
-            found = counted(len(verified.findings), "finding")
-            intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
+        started = time.monotonic()
+        applied = self.apply(plan, intent.begin, operation)
+        self.writable.note(operation, stage="routes")
+        EmergencyStop(self.writable.directory, self.lab.name).check_boundary("the hosts' routes")
+        self.install_routes(design, operation, again=change.again is not None)
+        routes_s = time.monotonic() - started
+        intent.advance("applied")
+        modelled = "hosts are modelled: no routes"
+        routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
+        note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
+        verified = self.verify(plan, design.routes, further=design.further)
+        found = counted(len(verified.findings), "finding")
+        self.writable.prove(operation, is_proven=verified.ok)
+        intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
         note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch)
 
-    def _applying(self, design: Design, stated: Stated) -> AbstractContextManager[Applying | NotKept]:
+    def _applying(
+        self, design: Design, stated: Stated, epoch: int | None
+    ) -> AbstractContextManager[Applying | NotKept]:
         if self._intents is None:
             return nullcontext(NotKept())
-        return self._intents.applying(design.topology, design.wiring, design.name, stated)
+        return self._intents.applying(design.topology, design.wiring, design.name, stated, epoch)

@@ -31,6 +31,7 @@ class Unfinished:
 
     Of an apply `intent` is the epoch and `replaced` are those before it, parts of which may stand; with
     `circuits_stood` the switches were done, and only hosts were left. `circuits` are those that a discovery left.
+    One that `is_superseded` is an apply on some of whose hosts a newer epoch stands.
     """
 
     operation: str
@@ -40,6 +41,7 @@ class Unfinished:
     replaced: tuple[Intent, ...] = ()
     circuits_stood: bool = False
     circuits: frozenset[SwitchCircuit] = frozenset()
+    is_superseded: bool = False
 
     def line(self) -> str:
         """Return one line for people."""
@@ -82,8 +84,26 @@ class _Journal:
         self._runs_dir, self._lab = runs_dir, lab.name
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
         self.intents = stored_intents(runs_dir, lab.name)
-        self.operations = {row["id"]: row for row in self.rows(_OPERATIONS)}
+        self.operations = self._operations()
         self.discoveries = self.rows(_DISCOVERIES)
+
+    def _operations(self) -> Mapping[str, Row]:
+        """Return the operations by id, with how many steps are `open`, their `switches`, and whether any was `begun`."""
+        switches: defaultdict[str, list[str]] = defaultdict(list)
+        begun: set[str] = set()
+        for step in self.rows(_BEGUN_STEPS):
+            begun.add(step["operation"])
+            if step["outcome"] is None:
+                switches[step["operation"]].append(step["switch"])
+        return {
+            row["id"]: {
+                **row,
+                "begun": row["id"] in begun,
+                "open": len(switches[row["id"]]),
+                "switches": ",".join(dict.fromkeys(switches[row["id"]])),
+            }
+            for row in self.rows(_OPERATIONS)
+        }
 
     def rows(self, query: str) -> Sequence[Row]:
         """Return the rows of a query about this lab."""
@@ -91,10 +111,11 @@ class _Journal:
 
 
 _OPERATIONS = """
-select o.id, o.owner, o.state, o.started, sum(s.switch is not null and s.outcome is null) as open,
-    group_concat(distinct case when s.outcome is null then s.switch end) as switches
-from operations o left join steps s on s.operation = o.id
-where o.lab = ? group by o.id order by o.started
+select * from operations where lab = ? order by started
+"""
+_BEGUN_STEPS = """
+select s.operation, s.switch, s.outcome from steps s join operations o on o.id = s.operation
+where o.lab = ? and s.intent_at <> '' order by s.intent_at
 """
 _STEPS = """
 select s.operation, s.switch, s.before, s.after from steps s join operations o on o.id = s.operation where o.lab = ?
@@ -129,11 +150,17 @@ def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) ->
     return Unfinished(
         intent.operation,
         f"{begun} {how} before circuits and routes stood{open_steps}{only}",
-        f"run `testbed apply --epoch {intent.epoch}`",
+        f"run {'' if left else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
         replaced_by(journal.intents, intent),
-        circuits_stood=row is not None and row["state"] == "done",
+        circuits_stood=row is not None and _circuits_stood(row),
+        is_superseded=bool(left),
     )
+
+
+def _circuits_stood(row: Row) -> bool:
+    """Return whether the switches of an operation were done; earlier releases ended the operation then."""
+    return row.get("stage", "") in ("routes", "proof") or row["state"] == "done"
 
 
 def _discoveries(journal: _Journal) -> Iterator[Unfinished]:
@@ -184,18 +211,18 @@ def _others(journal: _Journal) -> Iterator[Unfinished]:
     for at, row in left:
         later = [one for one in rows[at + 1 :] if one["state"] == "done"]
         if not any(_covers(journal, one, row, ports) for one in later):
-            how = "killed" if row["state"] == "running" else row["state"]
+            how = "killed" if row["state"] in ("running", "killed") else row["state"]
             detail = f"an operation that was {how}, begun {_minute(row['started'])}{_open_steps(row)}"
             yield Unfinished(row["id"], detail, _HINT)
 
 
-_HINT = "see what the switches hold with `testbed plan`, then `testbed apply` again"
+_HINT = "run `testbed resume`, or see what the switches hold with `testbed plan` and `testbed apply` again"
 
 
 def _is_left(row: Row) -> bool:
     if row["state"] == "running":
         return not is_running(row["owner"])
-    return bool(row["open"])
+    return (row["state"] == "killed" and bool(row["begun"])) or bool(row["open"])
 
 
 def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:

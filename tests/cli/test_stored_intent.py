@@ -159,17 +159,21 @@ def test_an_apply_that_was_killed_before_its_routes_is_named_by_all_that_look(te
         assert state.removeprefix("; ") in ran.out.splitlines()[0]
         (line,) = (line for line in ran.out.splitlines() if line.startswith("unfinished: "))
         assert unfinished in line
-        assert line.endswith(" was killed before circuits and routes stood; run `testbed apply --epoch 2`")
+        assert line.endswith(
+            " was killed before circuits and routes stood; run `testbed resume`, or `testbed apply --epoch 2`"
+        )
         assert nothing in ran.out
         document = testbed_here(*asked, lab_file, "--json").json
-        assert [one["hint"] for one in document["unfinished"]] == ["run `testbed apply --epoch 2`"]
+        assert [one["hint"] for one in document["unfinished"]] == [
+            "run `testbed resume`, or `testbed apply --epoch 2`"
+        ]
         assert document["epoch_state"] == "unfinished: killed before circuits and routes stood"
     verified = testbed_here("verify", lab_file)
     assert verified.code == 2
     assert state in verified.out.splitlines()[0]
     assert [line.split(":")[0] for line in verified.out.splitlines()[2:]] == [
         "unfinished",
-        "    run `testbed apply --epoch 2`",
+        "    run `testbed resume`, or `testbed apply --epoch 2`",
     ]
     assert testbed_here("apply", lab_file).code == 0
     planned = testbed_here("plan", lab_file, "--json")

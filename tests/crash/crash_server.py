@@ -30,6 +30,8 @@ from testbed.operate.changes.observed import Observed, observed_by
 from testbed.operate.intent import Stated, in_force, stored_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
+from testbed.operate.recovery import resume as recovery
+from testbed.operate.recovery.resume import Resumed, find_unfinished
 from testbed.operate.session import Design, LabSession, design_for, design_of_intent
 from testbed.operate.unfinished import unfinished_operations
 
@@ -83,16 +85,17 @@ def apply(request: Request) -> dict[str, Any]:
 
 
 def resume(request: Request) -> dict[str, Any]:
-    """Finish what was left unfinished, by the command that its own advice names."""
+    """Go on with the newest operation that ended too early, as `testbed resume` does."""
     lab = lab_of(request["lab"])
-    left = unfinished_operations(request["runs"], lab)
-    epochs = [one.intent.epoch for one in left if one.intent]
-    done = [apply({**request, "epoch": epoch}) for epoch in epochs]
-    for _ in left[len(epochs) :]:  # an operation without an epoch: the last one stands
-        (newest, *_) = stored_intents(request["runs"], lab.name)
-        done.append(apply({**request, "epoch": newest.epoch}))
+    left = find_unfinished(request["runs"], lab, None)
+    resumed = Resumed(None, "none", "nothing is unfinished")
+    if left:
+        with ExitStack() as stack:
+            session = session_of(request, stack)
+            design = design_of_intent(lab, left.intent)[1] if left.intent else None
+            resumed = recovery.resume(session, left, design)
     still = [one.line() for one in unfinished_operations(request["runs"], lab)]
-    return {"left": [one.line() for one in left], "done": done, "still": still}
+    return {"state": resumed.state, "reason": resumed.reason, "still": still}
 
 
 def write(request: Request) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
     (left,) = unfinished_operations(runs, testbed12)
     assert left.operation == intent.operation
     assert left.detail.endswith("before circuits and routes stood")
-    assert left.hint == "run `testbed apply --epoch 1`"
+    assert left.hint == "run `testbed resume`, or `testbed apply --epoch 1`"
 
 
 def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, testbed12, switch, runs):
@@ -120,7 +120,7 @@ def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, t
 def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
     session, testbed12, runs, monkeypatch
 ):
-    def refuse(_self, _design):
+    def refuse(*_arguments, **_options):
         raise OSError("no route")
 
     monkeypatch.setattr(LabSession, "install_routes", refuse)
@@ -279,8 +279,11 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
 
 
 def test_a_journal_of_an_earlier_release_gets_the_table(journal, testbed12, runs):
+    journal.path.unlink()
     with sqlite3.connect(journal.path) as connection:
-        connection.execute("drop table intents")
+        connection.execute(
+            "create table operations (id text primary key, lab, owner, started, finished, state)"
+        )
     connection.close()
     assert stored_intents(runs, testbed12.name) == ()
     with journal_in(runs) as again:

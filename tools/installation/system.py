@@ -33,6 +33,8 @@ TESTS = {
     "unshare": "util-linux",
     "ethtool": "ethtool",  # what simulated hosts call for all but the optical modules
     "/usr/bin:/usr/local/bin/python3": "python3",  # hosts are asked what their system's Python finds
+    # The server of databases that several hosts share; Debian keeps its programs off the path.
+    ":".join(f"/usr/lib/postgresql/{version}/bin" for version in range(15, 20)) + "/initdb": "postgresql",
     # Other people's programs, run on simulated hosts.
     "iperf3": "iperf3",
     "lldpd": "lldpd",

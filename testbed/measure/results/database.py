@@ -1,88 +1,35 @@
-"""The database of results: its tables, and every statement that is sent to it.
+"""Statements of results: every one that is sent to their tables in the database (`testbed.storage.schema`).
 
-All that is particular to SQLite in the storing of results is in this module: the address, the pragma, the order of
-insertion (`rowid`), and the lock while tables are made. Errors of the database become `ResultsError`. The journal of
-operations has tables of its own in the same file, and its own connection: nothing here touches them.
-
-Tables are created where they do not exist, and never altered: a column that is added later also needs an
-`ALTER TABLE` in `Database.create` for the files of earlier releases.
+Reading needs no right to write, and does not migrate: a file of an earlier release lacks columns, which are then empty.
+Errors of the database become `ResultsError`.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import sqlite3
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.schema import CreateTable
 
-from testbed.database_file import BUSY_TIMEOUT_S, read_rows
-from testbed.errors import ResultsError
+from testbed.errors import ResultsError, StorageError
+from testbed.storage.address import Address
+from testbed.storage.database import DATABASE_ERRORS
+from testbed.storage.database import Database as Storage
+from testbed.storage.looking import is_database_error, read_rows
+from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.schema import circuits, environment, runs
 
-Row: TypeAlias = sa.Row[tuple[Any, ...]]
-"""A row of a table; columns are its attributes."""
-
-metadata = sa.MetaData()
-
-runs = sa.Table(
-    "runs",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("lab", sa.Text, nullable=False),
-    sa.Column("lab_info", sa.JSON, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("error", sa.Text, nullable=False, server_default=""),
-    sa.Column("started", sa.Text, nullable=False),
-    sa.Column("finished", sa.Text),
-    sa.Column("simulated", sa.Boolean, nullable=False),
-    sa.Column("hosts", sa.Text, nullable=False),
-)
-environment = sa.Table(
-    "environment",
-    metadata,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.JSON, nullable=False),
-)
-topologies = sa.Table(
-    "topologies",
-    metadata,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("topology", sa.JSON, nullable=False),
-)
-circuits = sa.Table(
-    "circuits",
-    metadata,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("topology", sa.Text, primary_key=True),
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("target", sa.Text, nullable=False),
-    sa.Column("switch", sa.Text, nullable=False),
-    sa.Column("input_port", sa.Integer, nullable=False),
-    sa.Column("output_port", sa.Integer, nullable=False),
-)
-phases = sa.Table(
-    "phases",
-    metadata,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("at", sa.Text, nullable=False),
-    sa.Column("data", sa.JSON, nullable=False),
-)
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a table by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfRun:
-    """Rows of one run by table, each in the order in which they are told apart, and the lab of the run."""
+    """Rows of one run by table, each in order, and the lab of the run."""
 
     lab_info: Mapping[str, object]
     environment: Sequence[Row]
@@ -92,37 +39,23 @@ class RowsOfRun:
 
 
 class Database:
-    """One SQLite file, opened for each transaction, so that no connection outlives its use.
+    """The tables of results, opened for each transaction, so that no connection outlives its use.
 
-    All methods raise `ResultsError` when the file cannot be read or written.
+    All methods raise `ResultsError` when the database cannot be read or written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._engine = sa.create_engine(
-            f"sqlite:///{path}", poolclass=sa.NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}
-        )
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._storage = Storage(address, keep_open=False)
 
     def create(self) -> None:
-        """Create the file and the tables; one process at a time, so that two may start together."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_name(f".{self.path.name}.lock").open("w") as lock, self._errors():
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            with self._engine.begin() as connection:
-                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-                for table in metadata.sorted_tables:
-                    connection.execute(CreateTable(table, if_not_exists=True))
-
-    def holds_runs(self) -> bool:
-        """Return whether any run was ever begun here; the file may hold a journal alone."""
-        if not self.path.exists():
-            return False
-        with self._reading() as connection:
-            return sa.inspect(connection).has_table(runs.name)
+        """Create the database, or migrate that of an earlier release."""
+        with self._errors():
+            self._storage.prepare()
 
     def insert_run(self, **values: object) -> None:
         """Put a run on record; values by column."""
-        self._write(runs.insert().values(**values))
+        self._write(runs.insert().values(machine=platform.node(), **values))
 
     def finish_run(self, run_id: str, **values: object) -> None:
         """Write how a run ended."""
@@ -130,7 +63,8 @@ class Database:
 
     def set_environment(self, run_id: str, name: str, value: object) -> None:
         """Write one fact of the environment of a run, in place of an earlier one of that name."""
-        self._write(environment.insert().prefix_with("OR REPLACE").values(run=run_id, name=name, value=value))
+        earlier = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
+        self._write(earlier, environment.insert().values(run=run_id, name=name, value=value))
 
     def append(self, table: sa.Table, run_id: str, **values: object) -> None:
         """Add a row behind those that a run has in a table."""
@@ -139,70 +73,60 @@ class Database:
 
     def insert_circuits(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Add circuits of a topology; rows by column."""
-        with self._writing() as connection:
+        with self._errors(), self._storage.transaction() as connection:
             connection.execute(circuits.insert(), rows)
 
     def all_runs(self) -> Sequence[Row]:
         """Return the runs, the newest first; none when there is no database yet, or only a journal in it."""
-        return self._read(runs.select().order_by(runs.c.id.desc())) if self.holds_runs() else ()
+        return self._read("select * from runs order by id desc")
 
     def phases_of(self, lab: str, name: str) -> Sequence[tuple[str, dict[str, Any]]]:
-        """Return time and figures of the phases of one name of all runs on a lab, the newest first.
-
-        Needs no right to write: a repair looks at them on a disk that may be full.
-        """
+        """Return time and figures of the phases of one name of all runs on a lab, the newest first."""
         query = (
             "select phases.at, phases.data from phases join runs on runs.id = phases.run "
             "where runs.lab = ? and phases.name = ? order by phases.at desc"
         )
-        try:
-            return [(row["at"], json.loads(row["data"])) for row in read_rows(self.path, query, (lab, name))]
-        except (OSError, sqlite3.DatabaseError) as error:
-            raise ResultsError(f"{self.path}: {error}. Make it readable, or move it away") from error
+        return [(row["at"], row["data"]) for row in self._read(query, lab, name, json_in="data")]
 
     def of_run(self, run_id: str) -> RowsOfRun:
-        """Return all rows of a run, as they were when asked."""
-        as_added: sa.ColumnElement[object] = sa.literal_column("rowid")
-        orders = (
-            (environment, environment.c.name),
-            (topologies, topologies.c.ordinal),
-            (circuits, as_added),
-            (phases, phases.c.ordinal),
+        """Return all rows of a run."""
+        (run,) = self._read("select lab_info from runs where id = ?", run_id, json_in="lab_info")
+        return RowsOfRun(
+            run["lab_info"],
+            self._read("select * from environment where run = ? order by name", run_id, json_in="value"),
+            self._read("select * from topologies where run = ? order by ordinal", run_id, json_in="topology"),
+            self._read("select * from circuits where run = ? order by ordinal", run_id),
+            self._read("select * from phases where run = ? order by ordinal", run_id, json_in="data"),
         )
-        with self._reading() as connection:
-            lab_info = connection.scalar(sa.select(runs.c.lab_info).where(runs.c.id == run_id))
-            rows = [
-                connection.execute(table.select().where(table.c.run == run_id).order_by(order)).all()
-                for table, order in orders
-            ]
-        return RowsOfRun(cast("Mapping[str, object]", lab_info), *rows)
 
-    def _write(self, statement: sa.Executable) -> None:
-        with self._writing() as connection:
-            connection.execute(statement)
+    def _write(self, *statements: sa.Executable) -> None:
+        with self._errors(), self._storage.transaction() as connection:
+            for statement in statements:
+                connection.execute(statement)
 
-    def _read(self, statement: sa.Executable) -> Sequence[Row]:
-        with self._reading() as connection:
-            return connection.execute(statement).all()
-
-    @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction that is committed at the end, or rolled back on an error."""
-        with self._errors(), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        """Open a transaction that changes nothing."""
-        with self._errors(), self._engine.connect() as connection:
-            yield connection
+    def _read(self, query: str, *values: object, json_in: str = "") -> Sequence[Row]:
+        """Return rows, with the JSON parsed that stands in a column: a server has done so already."""
+        try:
+            rows = read_rows(self.address, query, values)
+        except Exception as error:
+            if not is_database_error(error):
+                raise
+            hint = "Make it readable, or move it away: the files of each run beside it stay readable"
+            raise ResultsError(f"{self._storage.name}: {reason_of(error)}. {hint}") from error
+        is_text = [json_in and isinstance(row[json_in], str) for row in rows]
+        return [
+            {**row, json_in: json.loads(row[json_in])} if text else row
+            for row, text in zip(rows, is_text, strict=True)
+        ]
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sa.exc.DatabaseError as error:
+        except StorageError as error:
+            raise ResultsError(str(error)) from error
+        except DATABASE_ERRORS as error:
+            hint = "if the file is damaged, move it away: the files of each run beside it stay readable"
             raise ResultsError(
-                f"{self.path}: {error.orig}. If another program holds it, wait; "
-                f"if the file is damaged, move it away: the files of each run beside it stay readable"
+                f"{self._storage.name}: {reason_of(error)}; {hint_for(error)}; {hint}"
             ) from error

@@ -16,10 +16,11 @@ from typing import Literal, Self
 
 from lightbed.errors import with_former_keys
 from testbed.measure.model import NicBytes, Timing
-from testbed.measure.results.database import Database, phases, topologies
+from testbed.measure.results.database import Database
 from testbed.measure.results.parquet import lightbed_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.redaction import redact_document
+from testbed.storage.schema import phases, topologies
 
 FinalStatus = Literal["done", "failed", "interrupted"]
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import cast
 
 from lightbed.errors import FORMER_KEYS
-from testbed.database_file import database_in
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
 from testbed.measure.model import NicBytes, Timing
@@ -38,6 +37,7 @@ from testbed.measure.results.records import (
 )
 from testbed.measure.results.redaction import redact_arguments
 from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
+from testbed.storage.address import Address, address_in
 
 _NAMES_NOW = {former: name for name, former in FORMER_KEYS.items()}
 
@@ -52,12 +52,12 @@ class RunStore:
     def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = Path(path)
         self._now = now
-        self._database = Database(database_in(self.path))
+        self._database = Database(address_in(self.path))
 
     @property
-    def database(self) -> Path:
-        """The SQLite file; the journal of operations may live in it too."""
-        return self._database.path
+    def database(self) -> Address:
+        """The SQLite file or the server; the journal of operations lives there, too."""
+        return self._database.address
 
     def begin(
         self,
@@ -102,10 +102,10 @@ class RunStore:
         return StoredRun(
             summary=summary,
             lab=_lab_info(rows.lab_info),
-            environment={row.name: row.value for row in rows.environment},
-            topologies=tuple(_topology(row.topology) for row in rows.topologies),
-            circuits=_circuits_by_topology(rows.circuits),
-            phases=tuple(_phase(row.name, row.at, row.data) for row in rows.phases),
+            environment={row["name"]: row["value"] for row in rows.environment},
+            topologies=tuple(_topology(row["topology"]) for row in rows.topologies),
+            circuits=_circuits_by_topology(rows.topologies, rows.circuits),
+            phases=tuple(_phase(row["name"], row["at"], row["data"]) for row in rows.phases),
             timings=read_rows(summary.directory / "timings.parquet", Timing),
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
         )
@@ -125,18 +125,19 @@ class RunStore:
         raise ResultsError(f"{what} in {self.path}; it holds: {names}. List all with `testbed runs`")
 
     def _summary(self, row: Row) -> RunSummary:
-        directory = self.path / row.id
-        interrupted = row.status == "running" and not is_locked(directory)
+        directory = self.path / row["id"]
+        is_here = row.get("machine") in (None, "", platform.node())  # of a run elsewhere nobody can tell here
+        interrupted = row["status"] == "running" and is_here and not is_locked(directory)
         return RunSummary(
-            run_id=row.id,
+            run_id=row["id"],
             directory=directory,
-            lab=row.lab,
-            status="interrupted" if interrupted else row.status,
-            started=datetime.fromisoformat(row.started),
-            finished=datetime.fromisoformat(row.finished) if row.finished else None,
-            simulated=row.simulated,
-            hosts=row.hosts,
-            error=row.error,
+            lab=row["lab"],
+            status="interrupted" if interrupted else row["status"],
+            started=datetime.fromisoformat(row["started"]),
+            finished=datetime.fromisoformat(row["finished"]) if row["finished"] else None,
+            simulated=bool(row["simulated"]),
+            hosts=row["hosts"],
+            error=row["error"],
         )
 
     def _new_directory(self) -> tuple[datetime, Path]:
@@ -171,10 +172,10 @@ def _topology(data: Mapping[str, object]) -> StoredTopology:
 
 
 def _circuits_by_topology(
-    rows: Sequence[Row],
+    topologies: Sequence[Row], circuits: Sequence[Row]
 ) -> Mapping[str, tuple[StoredCircuit, ...]]:
-    found: dict[str, list[StoredCircuit]] = {}
-    for row in rows:
-        circuit = StoredCircuit(row.source, row.target, row.switch, row.input_port, row.output_port)
-        found.setdefault(row.topology, []).append(circuit)
-    return {name: tuple(circuits) for name, circuits in found.items()}
+    found: dict[str, list[StoredCircuit]] = {row["topology"]["name"]: [] for row in topologies}
+    for row in circuits:
+        ends = (row[key] for key in ("source", "target", "switch", "input_port", "output_port"))
+        found.setdefault(row["topology"], []).append(StoredCircuit(*ends))
+    return {name: tuple(circuits) for name, circuits in found.items() if circuits}

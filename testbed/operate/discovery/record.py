@@ -17,15 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.operate.discovery.model import History, NicName, Observation, Port, Problem, Round
 from testbed.operate.owner import is_running, this_process
+from testbed.storage.schema import discoveries
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
 
-_TABLE = (
-    "create table if not exists discoveries (id text primary key, lab text not null, owner text not null, "
-    "started text not null, state text not null, problem text not null, down text not null, "
-    "circuits text not null, rounds text not null)"
-)
 ROUNDS_KEPT = timedelta(hours=1)
 Pair = tuple[Port, Port]
 
@@ -70,63 +66,64 @@ class DiscoveryRecord:
         self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         self._circuits: frozenset[Pair] = frozenset()
         self._rounds: list[Any] = []
-        with journal.transaction() as connection:
-            connection.exec_driver_sql(_TABLE)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
-        query = (
-            "select id, owner, problem, down, circuits, rounds, state from discoveries "
-            "where lab = ? and state in ('running', 'stopped') order by started"
+        query = discoveries.select().where(
+            discoveries.c.lab == self._lab, discoveries.c.state.in_(("running", "stopped"))
         )
         with self._journal.transaction() as connection:
-            rows = connection.exec_driver_sql(query, (self._lab,)).all()
-        return tuple(_unfinished(row) for row in rows if row[6] == "stopped" or not is_running(row[1]))
+            rows = connection.execute(query.order_by(discoveries.c.started)).all()
+        return tuple(_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner))
 
     def begin(self, problem: Problem, down: Collection[NicName]) -> None:
         """Write down what is looked for, and which NICs were set down before."""
-        looked_for, set_down = json.dumps(_problem_json(problem)), json.dumps(sorted(down))
-        values = (self._id, self._lab, this_process(), _now(), looked_for, set_down)
-        statement = "insert into discoveries values (?, ?, ?, ?, 'running', ?, ?, '[[], []]', '[]')"
+        begun = {
+            "id": self._id,
+            "lab": self._lab,
+            "owner": this_process(),
+            "started": _now(),
+            "state": "running",
+            "problem": json.dumps(_problem_json(problem)),
+            "down": json.dumps(sorted(down)),
+            "circuits": "[[], []]",
+            "rounds": "[]",
+        }
         with self._journal.transaction() as connection:
-            connection.exec_driver_sql(statement, values)
+            connection.execute(discoveries.insert().values(begun))
 
     def intend(self, circuits: Mapping[Port, Port]) -> None:
         """Write down the circuits that stand and those that are to stand; when this returns they are on disk."""
         states = [sorted(self._circuits), sorted(circuits.items())]
         self._circuits = frozenset(circuits.items())
-        self._write("update discoveries set circuits = ? where id = ?", json.dumps(states))
+        self._write((self._id,), circuits=json.dumps(states))
 
     def saw(self, round_: Round, seen: Observation) -> None:
         """Write down what a round showed."""
         self._rounds.append(_round_json(round_, seen) | {"at": seen.at or _now()})
-        self._write("update discoveries set rounds = ? where id = ?", json.dumps(self._rounds))
+        self._write((self._id,), rounds=json.dumps(self._rounds))
 
     def stop(self, others: tuple[Unfinished, ...]) -> None:
         """Write down that it ended with an error, and that all is as it was before it and those it took over."""
-        stop = "update discoveries set state = 'stopped', circuits = '[[], []]' where id = ?"
-        with self._journal.transaction() as connection:
-            for one in (self._id, *(other.id for other in others)):
-                connection.exec_driver_sql(stop, (one,))
+        self._write((self._id, *(other.id for other in others)), state="stopped", circuits="[[], []]")
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
         """Write down that no circuit of this discovery, or of those it took over, is left."""
-        with self._journal.transaction() as connection:
-            for one in (self._id, *(other.id for other in others)):
-                connection.exec_driver_sql("update discoveries set state = 'done' where id = ?", (one,))
+        self._write((self._id, *(other.id for other in others)), state="done")
 
-    def _write(self, statement: str, text: str) -> None:
+    def _write(self, ids: Collection[str], **values: str) -> None:
         with self._journal.transaction() as connection:
-            connection.exec_driver_sql(statement, (text, self._id))
+            connection.execute(discoveries.update().where(discoveries.c.id.in_(ids)).values(values))
 
 
 def _unfinished(row: Any) -> Unfinished:
     before, after = (
-        frozenset((_pair(source), _pair(target)) for source, target in state) for state in json.loads(row[4])
+        frozenset((_pair(source), _pair(target)) for source, target in state)
+        for state in json.loads(row.circuits)
     )
-    rounds = tuple(_round(one) for one in json.loads(row[5]))
-    down = frozenset(_pair(nic) for nic in json.loads(row[3]))
-    return Unfinished(row[0], json.loads(row[2]), down, (before, after), rounds, row[6] == "stopped")
+    rounds = tuple(_round(one) for one in json.loads(row.rounds))
+    down = frozenset(_pair(nic) for nic in json.loads(row.down))
+    return Unfinished(row.id, json.loads(row.problem), down, (before, after), rounds, row.state == "stopped")
 
 
 def _problem_json(problem: Problem) -> dict[str, Any]:

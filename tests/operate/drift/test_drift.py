@@ -232,7 +232,7 @@ def test_a_reading_that_cannot_be_kept_is_judged_all_the_same_and_says_what_to_d
     bench.history = history_in(tmp_path / "runs")
     bench.fleet.received["b", "nic1"] = -4.8
     report = bench.read()
-    assert "free disk space, or choose another directory (--runs-dir)" in report.not_kept
+    assert "free disk space, or choose another directory for runs (--runs-dir)" in report.not_kept
     assert report.as_json()["not_kept"] == report.not_kept
     assert kinds(report) == [("excess_loss", "a/nic1 -> b/nic1")]
     assert {each.verdict.readings for each in report.stretches} == {1}

@@ -1,0 +1,86 @@
+"""`testbed history|journal`: what was applied to a lab, and every operation with its steps. No device is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.cli import options
+from testbed.cli.output import DONE, print_answer
+
+if TYPE_CHECKING:
+    from testbed.operate.recovery.records import OperationRecord
+
+Last = Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the newest N operations.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("history")(history)
+    app.command("journal")(journal)
+
+
+def history(
+    lab_file: options.LabFile,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
+) -> int:
+    """List the epochs of a lab: what was applied, by whom, why, and what it changed."""
+    from testbed.lab.inventory import load_lab
+    from testbed.operate.recovery.history import history_lines, history_of
+    from testbed.operate.unfinished import unfinished_or_why_not
+
+    lab = load_lab(lab_file)
+    epochs = history_of(runs_dir, lab.name)
+    left = unfinished_or_why_not(runs_dir, lab)
+    document = {"lab": lab.name, "epochs": epochs, "unfinished": [one.json() for one in left]}
+    lines = [*history_lines(epochs), *(one.line() for one in left)]
+    print_answer(
+        document, lines or [f"no epoch of lab '{lab.name}' is stored in {runs_dir}"], as_json=as_json
+    )
+    return DONE
+
+
+def journal(
+    lab_file: options.LabFile,
+    operation: Annotated[
+        str | None, typer.Argument(metavar="[OPERATION]", help="Only this operation.")
+    ] = None,
+    last: Last = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
+) -> int:
+    """Show the operations of a lab and the state of every step, as the journal holds them."""
+    from testbed.errors import NoSuchOperation
+    from testbed.lab.inventory import load_lab
+    from testbed.operate.recovery.records import operations_of
+    from testbed.operate.unfinished import unfinished_or_why_not
+
+    lab = load_lab(lab_file)
+    shown = operations_of(runs_dir, lab.name)
+    if operation is not None:
+        shown = tuple(one for one in shown if one.id == operation)
+        if not shown:
+            raise NoSuchOperation(f"lab '{lab.name}' has no operation {operation} in {runs_dir}")
+    shown = shown[-last:] if last else shown
+    left = unfinished_or_why_not(runs_dir, lab)
+    document = {"lab": lab.name, "operations": [one.json() for one in shown]}
+    document["unfinished"] = [one.json() for one in left]
+    lines = [line for one in shown for line in _lines(one)] + [one.line() for one in left]
+    print_answer(document, lines or [f"no operation of lab '{lab.name}' is in {runs_dir}"], as_json=as_json)
+    return DONE
+
+
+def _lines(record: OperationRecord) -> Iterator[str]:
+    told = record.json()
+    who = f" by {told['who']}" if told["who"] else ""
+    why = f": {told['why']}" if told["why"] else ""
+    yield f"{record.id} {record.kind}, {record.state}, {told['started'][:19].replace('T', ' ')} UTC{who}{why}"
+    for step in record.steps:
+        reason = step.row.get("reason") or ""
+        moved = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
+        what = f"{moved} circuits" if moved else step.change
+        became = f"{step.state}: {reason}" if reason else step.state
+        yield f"    {step.device} {step.ordinal} {step.row['kind']} ({what}): {became}"

@@ -1,0 +1,28 @@
+"""What a change of a lab is: an apply, a repair, a rollback, a trial, or one of these that is resumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.operate.design import Design
+
+Kind = Literal["apply", "repair", "rollback", "trial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Kind of a change and why it is made.
+
+    `again` and `epoch` name the operation and the epoch that are resumed. With a `detour` hosts are led around lost
+    fibres before any circuit moves.
+    """
+
+    kind: Kind = "apply"
+    why: str = ""
+    again: str | None = None
+    epoch: int | None = None
+    detour: Design | None = None
+
+
+APPLY = Change()

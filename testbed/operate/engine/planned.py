@@ -1,0 +1,42 @@
+"""Steps as they are planned and written down; no database is needed for these."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ocs_drivers.model import CrossConnects, Step
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step as it is planned: texts are what the device holds before and after it."""
+
+    device: str
+    ordinal: int
+    address: str
+    kind: str
+    before: str
+    after: str
+    change: str = "circuits"
+
+    @classmethod
+    def of(cls, device: str, ordinal: int, address: str, step: Step) -> PlannedStep:
+        """Return a step of a switch."""
+        return cls(device, ordinal, address, step.kind, as_text(step.before), as_text(step.after))
+
+
+def now() -> str:
+    """Return this moment as the journal writes it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def as_text(connections: CrossConnects) -> str:
+    """Return circuits as the journal holds them."""
+    return json.dumps(dict(connections))
+
+
+def from_text(text: str) -> CrossConnects:
+    """Return circuits that `as_text` wrote."""
+    return CrossConnects({int(source): output for source, output in json.loads(text).items()})

@@ -1,0 +1,136 @@
+"""Operations of a lab as the journal holds them, read without any right to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ocs_drivers.model import CrossConnects
+from testbed.operate.engine.goal import SwitchGoal, parse_goal
+from testbed.operate.engine.planned import from_text
+from testbed.operate.engine.transitions import StepState
+from testbed.operate.intent import read_journal
+from testbed.operate.owner import is_running
+
+Row = Mapping[str, Any]
+_FORMER = {None: StepState.INTENT, "done": StepState.OBSERVED}
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step of an operation; texts as the journal holds them."""
+
+    row: Row
+
+    @property
+    def device(self) -> str:
+        """Switch or host."""
+        return str(self.row["switch"])
+
+    @property
+    def ordinal(self) -> int:
+        """Number among the steps of its device in this operation."""
+        return int(self.row["ordinal"])
+
+    @property
+    def change(self) -> str:
+        """Kind of what is changed: circuits or routes."""
+        return str(self.row.get("change") or "circuits")
+
+    @property
+    def state(self) -> StepState:
+        """Where it stands; a step of an earlier release has an outcome only."""
+        if self.row.get("state"):
+            return StepState(self.row["state"])
+        outcome = self.row["outcome"]
+        return _FORMER[outcome] if outcome in _FORMER else StepState(outcome)
+
+    @property
+    def before(self) -> CrossConnects:
+        """Circuits of the switch before it."""
+        return from_text(self.row["before"])
+
+    @property
+    def after(self) -> CrossConnects:
+        """Circuits of the switch after it."""
+        return from_text(self.row["after"])
+
+    def json(self) -> dict[str, Any]:
+        """Return the step for programs."""
+        keys = ("address", "kind", "before", "after", "intent_at", "outcome", "outcome_at", "read_back")
+        return {
+            "device": self.device,
+            "ordinal": self.ordinal,
+            "change": self.change,
+            "state": self.state.value,
+            "reason": self.row.get("reason", ""),
+            **{key: self.row[key] for key in keys},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRecord:
+    """One operation with its steps, in the order of devices and steps."""
+
+    row: Row
+    steps: tuple[StepRecord, ...] = field(default=())
+
+    @property
+    def id(self) -> str:
+        """Identifier."""
+        return str(self.row["id"])
+
+    @property
+    def kind(self) -> str:
+        """Kind of the operation: apply, repair, rollback, trial."""
+        return str(self.row.get("kind") or "apply")
+
+    @property
+    def state(self) -> str:
+        """State; one whose process is gone is killed, also where nobody has written that down yet."""
+        state = str(self.row["state"])
+        return "killed" if state == "running" and not is_running(self.row["owner"]) else state
+
+    @property
+    def goal(self) -> dict[str, SwitchGoal]:
+        """Circuits that switches are to have; nothing where an earlier release wrote none."""
+        return parse_goal(self.row.get("goal") or "")
+
+    def on(self, device: str) -> tuple[StepRecord, ...]:
+        """Return the steps of one device."""
+        return tuple(step for step in self.steps if step.device == device)
+
+    def json(self) -> dict[str, Any]:
+        """Return the operation for programs."""
+        told = {key: self.row.get(key, "") for key in ("who", "why", "stage", "reason", "owner", "started")}
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "state": self.state,
+            **told,
+            "finished": self.row["finished"],
+            "steps": [step.json() for step in self.steps],
+        }
+
+
+def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]:
+    """Return all operations of a lab, oldest first. Raises `JournalError`."""
+    rows = read_journal(runs_dir, "select * from operations where lab = ? order by started, id", lab)
+    steps = read_journal(runs_dir, _STEPS, lab)
+    by_operation: dict[str, list[StepRecord]] = {}
+    for row in steps:
+        by_operation.setdefault(row["operation"], []).append(StepRecord(row))
+    return tuple(OperationRecord(row, tuple(by_operation.get(row["id"], ()))) for row in rows)
+
+
+_STEPS = (
+    "select s.* from steps s join operations o on o.id = s.operation where o.lab = ? "
+    "order by s.operation, s.switch, s.ordinal"
+)
+
+
+def named(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
+    """Return the operation of an id."""
+    return next((one for one in records if one.id == operation), None)

@@ -1,0 +1,189 @@
+"""Go on with an operation that ended too early: read the devices, then finish it, or stop and say why.
+
+Nothing is sent again blindly. What a switch holds decides: a step that is there is done, one of which nothing or a part
+is there is planned again from what was read, and a switch that holds anything else is left to a person.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lightbed.wording import counted
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.model import Snapshot, Status
+from testbed.design.model import Wiring
+from testbed.errors import ApplyFailed, NoSuchOperation, OperationRunning, Superseded
+from testbed.lab.model import Lab
+from testbed.operate.change import Change
+from testbed.operate.design import Design
+from testbed.operate.engine.planned import as_text
+from testbed.operate.engine.transitions import StepEvent, StepState
+from testbed.operate.intent import in_force, stored_intents
+from testbed.operate.model import LabPlan, SwitchPlan
+from testbed.operate.plan import circuits_of
+from testbed.operate.recovery.judgement import doubts_about, is_doubted, judged
+from testbed.operate.recovery.records import OperationRecord, named, operations_of
+from testbed.operate.session import LabSession, Note
+from testbed.operate.unfinished import Unfinished, unfinished_operations
+
+_NOTHING = Wiring(0, 0, simplex=True, links=())
+POLL_S = (0.05, 1.0)
+"""First and longest pause between two reads of a robot that is at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Result of a resume: `state` is verified, done, failed or unknown, and of nothing unfinished `none`."""
+
+    operation: str | None
+    state: str
+    reason: str
+    epoch: int | None = None
+    steps: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True if the goal stands, or there was nothing to do."""
+        return self.state in ("verified", "done", "none")
+
+
+def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Unfinished | None:
+    """Return the operation to go on with, the newest if none is named; None where nothing is unfinished.
+
+    An apply that was killed in its proof counts here as well: what is left of it is the proof. Raises
+    `NoSuchOperation`, `OperationRunning`, `Superseded` and `JournalError`.
+    """
+    left = [*_without_proof(runs_dir, lab), *unfinished_operations(runs_dir, lab)]
+    if operation is None:
+        found = max(left, key=lambda one: one.operation, default=None)
+    else:
+        found = next((one for one in left if one.operation == operation), None)
+        if found is None:
+            _check_finished(operations_of(runs_dir, lab.name), operation, lab.name)
+    if found and found.is_superseded:
+        raise Superseded(f"{found.operation} cannot go on: {found.detail}; {found.hint}")
+    return found
+
+
+def _without_proof(runs_dir: str | Path, lab: Lab) -> list[Unfinished]:
+    """Return applies in force whose process died in their proof."""
+    return [
+        Unfinished(one.operation, f"the proof of epoch {one.epoch} did not end", "run `testbed resume`", one)
+        for one in in_force(stored_intents(runs_dir, lab.name))
+        if one.state == "applied" and not one.is_under_way
+    ]
+
+
+def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: str) -> None:
+    record = named(records, operation)
+    if record is None:
+        raise NoSuchOperation(f"lab '{lab}' has no operation {operation}; see `testbed journal`")
+    if record.state == "running":
+        raise OperationRunning(f"operation {operation} is under way: wait for it, or `testbed stop`")
+
+
+def resume(
+    session: LabSession, left: Unfinished, design: Design | None, note: Note = lambda _text: None
+) -> Resumed:
+    """Go on with an operation; `design` is that of its epoch, None where it has none.
+
+    Raises the switches' errors and `HostError` where devices do not answer: then nothing was decided.
+    """
+    journal, lab = session.writable, session.lab
+    record = named(operations_of(journal.directory, lab.name), left.operation)
+    if record is None or (design is None and not _has_goal(record)):
+        return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
+    devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
+    seen = {name: _at_rest(session.switches[name], note) for name in devices}
+    doubts = [doubt for name in devices for doubt in doubts_about(record, name, seen[name])]
+    doubts += [
+        f"{name} is still at work on {counted(len(s.pending), 'move')}"
+        for name, s in seen.items()
+        if s.pending
+    ]
+    _settle(session, record, seen, in_doubt=bool(doubts))
+    if doubts:
+        hint = "Find out who changed it, then `testbed apply` or `testbed rollback`"
+        return _result(session, left, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
+    change = Change(record.kind, str(record.row.get("why") or ""), again=left.operation)  # type: ignore[arg-type]
+    try:
+        if design is None or left.intent is None:
+            return _towards_goal(session, left, record, change)
+        change = replace(change, epoch=left.intent.epoch)
+        plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
+        brought = session.carry_out(design, plan, note, stated=left.intent.stated, change=change)
+    except ApplyFailed as failed:
+        return _result(session, left, _worst(failed), str(failed))
+    if brought.verified.ok:
+        return _result(session, left, "verified", "finished and proven")
+    found = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in brought.verified.findings)
+    return _result(session, left, "failed", f"finished, and its proof found: {found}")
+
+
+def _has_goal(record: OperationRecord) -> bool:
+    return bool(record.goal) and record.kind != "repair"
+
+
+def _at_rest(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
+    """Return what a switch holds when no move waits in it any more, or as it is when it should have made them all."""
+    seen = switch.read()
+    deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(seen.pending) + 1)
+    pause_s = POLL_S[0]
+    while seen.pending and time.monotonic() < deadline:
+        note(f"{switch.address} is at work on {counted(len(seen.pending), 'move')}: waiting")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, POLL_S[1])
+        seen = switch.read()
+    return seen
+
+
+def _settle(
+    session: LabSession, record: OperationRecord, seen: dict[str, Snapshot], *, in_doubt: bool
+) -> None:
+    """Write what became of its steps by what was read; what was never begun is planned again."""
+    log = session.writable.steps
+    for step in record.steps:
+        if step.change == "circuits" and is_doubted(step):
+            status = judged(step, seen[step.device], in_doubt=in_doubt)
+            read_back = as_text(seen[step.device].connections)
+            log.close(record.id, {(step.device, step.ordinal): (status, read_back)})
+    if not in_doubt:
+        log.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
+
+
+def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPlan:
+    """Return the plan from what the switches hold to the goal of the operation, within the scope that it had."""
+    parts = []
+    for name, goal in record.goal.items():
+        switch = session.switches[name]
+        seen = switch.read()
+        parts.append(
+            SwitchPlan(name, goal.target, goal.scope, seen, switch.plan(goal.target, seen, goal.scope))
+        )
+    circuits = circuits_of(session.lab, wiring) if wiring is not _NOTHING else ()
+    return LabPlan(wiring, circuits, tuple(parts))
+
+
+def _towards_goal(session: LabSession, left: Unfinished, record: OperationRecord, change: Change) -> Resumed:
+    """Finish an operation that is no epoch: its switches get the circuits that it was to leave."""
+    with session.writable.operation(session.lab.name, change.kind, again=left.operation) as operation:
+        session.apply(_plan(session, record, _NOTHING), within=operation)
+    return _result(session, left, "done", "the switches hold what it was to leave")
+
+
+def _worst(failed: ApplyFailed) -> str:
+    reports = getattr(failed.result, "reports", {}).values()
+    statuses = {status for report in reports for status in report.pairs.values()}
+    return "unknown" if Status.UNKNOWN in statuses else "failed"
+
+
+def _result(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
+    record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
+    steps = tuple(step.json() for step in record.steps) if record else ()
+    if state == "unknown":
+        session.writable.note(left.operation, reason=reason)
+    return Resumed(left.operation, state, reason, left.intent.epoch if left.intent else None, steps)

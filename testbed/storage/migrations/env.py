@@ -1,0 +1,32 @@
+"""How Alembic runs our migrations: on a connection that somebody has opened, inside its transaction.
+
+For `alembic revision --autogenerate` a developer gives a URL in place of the connection.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import context
+
+from testbed.storage.schema import metadata
+
+
+def run() -> None:
+    """Run what was asked for."""
+    connection = context.config.attributes.get("connection")
+    if connection is None:
+        engine = sa.create_engine(context.config.get_main_option("sqlalchemy.url") or "sqlite://")
+        with engine.begin() as opened:
+            _run_on(opened)
+        engine.dispose()
+    else:
+        _run_on(connection)
+
+
+def _run_on(connection: sa.Connection) -> None:
+    context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+run()

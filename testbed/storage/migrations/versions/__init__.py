@@ -1,0 +1,1 @@
+"""Revisions of the schema, each from the one before it."""

@@ -1,0 +1,27 @@
+"""Reasons of databases in words: why something could not be written, and what to do."""
+
+from __future__ import annotations
+
+_HINTS = (
+    ("locked", "another program writes to it: wait until that ends, or find it with `fuser`"),
+    ("lock timeout", "another program writes to it: wait until that ends, or find it in pg_stat_activity"),
+    ("connection", "start the server, or correct its address (--database)"),
+    ("authentication", "correct user and password of the address (--database)"),
+    ("btree_gist", "install PostgreSQL's contributed extensions, or let its administrator create btree_gist"),
+)
+_DISK = "free disk space, or choose another directory for runs (--runs-dir)"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what the database itself said, on one line."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
+def hint_for(error: BaseException) -> str:
+    """Return what to do about an error of a database.
+
+    >>> hint_for(OSError("database or disk is full"))
+    'free disk space, or choose another directory for runs (--runs-dir)'
+    """
+    said = reason_of(error)
+    return next((hint for word, hint in _HINTS if word in said), _DISK)

@@ -1,0 +1,251 @@
+"""The tables of a laboratory: runs and their results, operations and steps, epochs, discoveries, losses, leases.
+
+A change of these tables is also a revision in `migrations/versions`, whose name `REVISION` is then.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+REVISION = "0003"
+"""Newest revision of the schema."""
+
+metadata = sa.MetaData()
+
+
+def _text(name: str, *, key: bool = False, empty: bool = False) -> sa.Column[str]:
+    """Return a column of text that is always there."""
+    return sa.Column(
+        name, sa.Text, primary_key=key, nullable=False, server_default=sa.text("''") if empty else None
+    )
+
+
+def _of_run() -> sa.Column[str]:
+    return sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True)
+
+
+def _ordinal() -> sa.Column[int]:
+    return sa.Column("ordinal", sa.Integer, primary_key=True, autoincrement=False)
+
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    _text("id", key=True),
+    _text("lab"),
+    sa.Column("lab_info", sa.JSON, nullable=False),
+    _text("status"),
+    _text("error", empty=True),
+    _text("started"),
+    sa.Column("finished", sa.Text),
+    sa.Column("simulated", sa.Boolean, nullable=False),
+    _text("hosts"),
+    _text("machine", empty=True),
+)
+environment = sa.Table(
+    "environment",
+    metadata,
+    _of_run(),
+    _text("name", key=True),
+    sa.Column("value", sa.JSON, nullable=False),
+)
+topologies = sa.Table(
+    "topologies",
+    metadata,
+    _of_run(),
+    _ordinal(),
+    sa.Column("topology", sa.JSON, nullable=False),
+)
+circuits = sa.Table(
+    "circuits",
+    metadata,
+    _of_run(),
+    _text("topology", key=True),
+    _ordinal(),
+    _text("source"),
+    _text("target"),
+    _text("switch"),
+    sa.Column("input_port", sa.Integer, nullable=False),
+    sa.Column("output_port", sa.Integer, nullable=False),
+)
+phases = sa.Table(
+    "phases",
+    metadata,
+    _of_run(),
+    _ordinal(),
+    _text("name"),
+    _text("at"),
+    sa.Column("data", sa.JSON, nullable=False),
+)
+
+operations = sa.Table(
+    "operations",
+    metadata,
+    _text("id", key=True),
+    _text("lab"),
+    _text("owner"),
+    _text("started"),
+    sa.Column("finished", sa.Text),
+    _text("state"),
+    *(_text(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason")),
+)
+"""`stage` is what is under way or was last: circuits, routes, proof. `goal` are circuits by switch, as JSON."""
+steps = sa.Table(
+    "steps",
+    metadata,
+    sa.Column("operation", sa.Text, sa.ForeignKey("operations.id"), primary_key=True),
+    _text("switch", key=True),
+    _ordinal(),
+    _text("address"),
+    _text("kind"),
+    _text("before"),
+    _text("after"),
+    _text("intent_at"),
+    sa.Column("outcome", sa.Text),
+    sa.Column("outcome_at", sa.Text),
+    sa.Column("read_back", sa.Text),
+    *(_text(name, empty=True) for name in ("state", "change", "reason")),
+)
+"""`switch` is the device, a switch or a host; `change` the kind of what is changed: circuits, routes. `intent_at` is
+empty until the intent is written; `outcome` is what was judged after the step, `state` where it stands since."""
+step_events = sa.Table(
+    "step_events",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("operation", sa.Text, nullable=False, index=True),
+    _text("switch"),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    _text("event"),
+    _text("at"),
+)
+"""Events of steps, never changed: replayed, they give the states in `steps`."""
+confirmations = sa.Table(
+    "confirmations",
+    metadata,
+    _text("lab", key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("back_to", sa.Integer, nullable=False),
+    sa.Column("within_s", sa.Float, nullable=False),
+    *(_text(name) for name in ("state", "who", "requested_at")),
+    *(_text(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
+)
+"""Applies that are taken back unless they are confirmed; `watcher` is the process that does it."""
+intents = sa.Table(
+    "intents",
+    metadata,
+    _text("lab", key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
+    _text("state"),
+    _text("operation"),
+    _text("owner"),
+    _text("lab_file"),
+    _text("revision"),
+    _text("name"),
+    _text("topology"),
+    _text("hosts"),
+    _text("words"),
+    sa.Column("plan_text", sa.Text),
+    sa.Column("repairs", sa.Integer),
+    _text("intended_at"),
+    sa.Column("applied_at", sa.Text),
+    sa.Column("ended_at", sa.Text),
+    _text("error", empty=True),
+)
+discoveries = sa.Table(
+    "discoveries",
+    metadata,
+    _text("id", key=True),
+    *(_text(name) for name in ("lab", "owner", "started", "state", "problem", "down", "circuits", "rounds")),
+)
+losses = sa.Table(
+    "losses",
+    metadata,
+    _text("lab", key=True),
+    _text("place", key=True),
+    sa.Column("taken_s", sa.Float, primary_key=True),
+    *(sa.Column(name, sa.Float, nullable=False) for name in ("loss_db", "intent_db", "power_dbm")),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    _text("id", key=True),
+    _text("lab"),
+    _text("owner"),
+    _text("process"),
+    _text("state"),
+    sa.Column("arrival", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("token", sa.BigInteger, unique=True),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("resources", sa.JSON, nullable=False),
+    sa.Column("parts", sa.JSON, nullable=False),
+    sa.Column("allowed", sa.JSON, nullable=False),
+    sa.Column("is_implicit", sa.Boolean, nullable=False),
+    sa.Column("ttl_s", sa.Float, nullable=False),
+    sa.Column("requested_s", sa.Float, nullable=False),
+    sa.Column("expires_s", sa.Float, nullable=False),
+    sa.Column("starts_s", sa.Float),
+    sa.Column("granted_s", sa.Float),
+    sa.Column("ended_s", sa.Float),
+    sa.Column("operation", sa.Text),
+    _text("note", empty=True),
+    _text("reason", empty=True),
+)
+lease_parts = sa.Table(
+    "lease_parts",
+    metadata,
+    _text("lab", key=True),
+    _text("part", key=True),
+    sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), nullable=False),
+)
+"""Parts that are held: the key lets nothing be held twice."""
+
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), primary_key=True),
+    _text("part", key=True),
+    _text("lab"),
+    sa.Column("starts_s", sa.Float, nullable=False),
+    sa.Column("ends_s", sa.Float, nullable=False),
+)
+NO_OVERLAP = (
+    "alter table reservations add constraint reservations_do_not_overlap exclude using gist "
+    "(lab with =, part with =, numrange(starts_s::numeric, ends_s::numeric) with &&)"
+)
+"""On PostgreSQL the server itself refuses what overlaps; on SQLite the transaction that writes looks first."""
+
+
+def _on_server(sql: str) -> sa.DDL:
+    statement: sa.DDL = sa.DDL(sql)  # type: ignore[no-untyped-call]
+    return statement.execute_if(dialect="postgresql")
+
+
+sa.event.listen(reservations, "before_create", _on_server("create extension if not exists btree_gist"))
+sa.event.listen(reservations, "after_create", _on_server(NO_OVERLAP))
+
+maintenance = sa.Table(
+    "maintenance",
+    metadata,
+    _text("lab", key=True),
+    _text("owner"),
+    _text("reason"),
+    sa.Column("since_s", sa.Float, nullable=False),
+)
+part_checks = sa.Table(
+    "part_checks",
+    metadata,
+    _text("lab", key=True),
+    _text("part", key=True),
+    sa.Column("checked_s", sa.Float, nullable=False),
+    _text("fault", empty=True),
+)
+"""The last check of each part; an empty `fault` is a part that passed."""
+
+counters = sa.Table(
+    "counters",
+    metadata,
+    _text("name", key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+)
+"""Numbers that never decrease: the newest token, the newest arrival, the newest time in milliseconds."""

@@ -1,0 +1,160 @@
+"""An apply that is killed, wherever, is finished by `testbed resume`, and `testbed history` tells of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from testbed.lab.control import control
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated.lifecycle import start_lab
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTBED12 = ROOT / "labs" / "testbed12.yaml"
+
+KILLED = """
+import os, signal, sys
+from ocs_drivers.engine.step_execution import StepExecution
+from testbed.operate.engine.step_log import StepLog
+from testbed.operate.intent_log import IntentLog
+from testbed.operate.session import LabSession
+at, *arguments = sys.argv[1:]
+
+def die(*_arguments, **_options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+run = StepExecution.run
+if at == "plan":
+    IntentLog.store = die
+elif at == "intent":
+    StepLog.intend = die
+elif at == "sent":
+    StepExecution.run = die
+elif at == "moved":
+    StepExecution.run = lambda self: die(run(self))
+elif at == "routes":
+    LabSession.install_routes = die
+elif at == "proof":
+    LabSession.verify = die
+from testbed.cli.output import run_app
+run_app(arguments)
+"""
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def up(tmp_path_factory):
+    """Provide a lab of modelled hosts that is up, with its file."""
+    with start_lab(load_lab(TESTBED12), hosts="model") as lab:
+        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
+        path.write_text(render_lab(lab.lab))
+        yield lab, path
+
+
+@pytest.fixture
+def lab_file(up):
+    return up[1]
+
+
+@pytest.fixture
+def ask_twin(up):
+    """Ask the twin of the switch."""
+    return lambda do, **details: control(up[0].control["ocs1"], {"do": do, **details})
+
+
+@pytest.fixture
+def killed(runs):
+    """Return a function that runs `testbed` in a process that is killed at a point."""
+
+    def run(at, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, at, *map(str, arguments)],
+            cwd=ROOT,
+            env=os.environ | {"LIGHTBED_RUNS": str(runs)},
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+
+    return run
+
+
+def held(ask_twin):
+    return {tuple(pair) for pair in ask_twin("truth")["connections"]}
+
+
+def step_states(testbed_here, lab_file):
+    *_, operation = testbed_here("journal", lab_file, "--json").json["operations"]
+    return operation["state"], [step["state"] for step in operation["steps"]]
+
+
+@pytest.mark.parametrize(
+    ("at", "left"),
+    [
+        ("intent", ["planned"]),
+        ("sent", ["intent"]),
+        ("moved", ["intent"]),
+        ("routes", ["observed"]),
+        ("proof", ["observed"]),
+    ],
+)
+def test_an_apply_that_was_killed_is_finished(testbed_here, lab_file, killed, ask_twin, at, left):
+    assert testbed_here("apply", lab_file).code == 0
+    first = held(ask_twin)
+    killed(at, "apply", lab_file, "--simplex")
+    assert step_states(testbed_here, lab_file) == ("killed", left)
+    assert held(ask_twin) == first or at in ("moved", "routes", "proof")
+    resumed = testbed_here("resume", lab_file, "--json")
+    assert (resumed.code, resumed.json["state"], resumed.json["epoch"]) == (0, "verified", 2)
+    assert resumed.json["unfinished"] == []
+    now, states = step_states(testbed_here, lab_file)
+    assert now == "done"
+    assert states[-1] == "verified"
+    assert len(held(ask_twin) - first) >= 12
+    newest, oldest = testbed_here("history", lab_file, "--json").json["epochs"]
+    assert (newest["id"], newest["operation"], newest["verified"]) == (2, resumed.json["operation"], True)
+    assert (oldest["id"], oldest["verified"], newest["why"]) == (1, True, "--simplex")
+    (change,) = newest["changes"]
+    assert len(change["made"]) == len(held(ask_twin) - first)
+    again = testbed_here("resume", lab_file, "--json")
+    assert (again.code, again.json["operation"], again.json["state"]) == (0, None, "none")
+
+
+def test_an_apply_that_was_killed_before_anything_was_planned_is_no_operation_to_resume(
+    testbed_here, lab_file, killed
+):
+    killed("plan", "apply", lab_file, "--simplex")
+    assert step_states(testbed_here, lab_file) == ("killed", [])
+    assert testbed_here("resume", lab_file, "--json").json["state"] == "none"
+
+
+def test_a_switch_that_somebody_patched_meanwhile_is_left_to_a_person(
+    testbed_here, lab_file, killed, ask_twin
+):
+    assert testbed_here("apply", lab_file).code == 0
+    killed("intent", "apply", lab_file, "--simplex")
+    moved = min(held(ask_twin))
+    ask_twin("operator", disconnect=[moved[0]])
+    before = held(ask_twin)
+    resumed = testbed_here("resume", lab_file, "--json")
+    assert (resumed.code, resumed.json["state"]) == (2, "unknown")
+    assert f"ocs1 no longer holds {moved[0]}->{moved[1]}" in resumed.json["reason"]
+    assert held(ask_twin) == before, "nothing was sent"
+    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    assert testbed_here("resume", lab_file, "--json").json["state"] == "none"
+
+
+def test_an_operation_that_nobody_began_is_refused_by_its_code(testbed_here, lab_file):
+    refused = testbed_here("resume", lab_file, "20260101T000000-000000", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "operation.none")

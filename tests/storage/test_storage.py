@@ -1,0 +1,307 @@
+"""The contract of the database, the same on SQLite and on PostgreSQL: transactions, schema, migrations, looking."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("alembic")
+skip_without("sqlalchemy")
+
+import sqlalchemy as sa
+
+from testbed.errors import StorageError
+from testbed.storage import schema
+from testbed.storage.address import address_in, choose, shown
+from testbed.storage.database import DATABASE_ERRORS, Database
+from testbed.storage.file_system import NETWORK, check_is_local, type_of
+from testbed.storage.looking import read_rows
+from testbed.storage.reasons import hint_for
+
+KEPT = Path(__file__).parent / "data" / "before_alembic.sqlite"
+"""A file of the release before Alembic: a run, two operations, an epoch, a discovery, a loss."""
+OPERATION = {"id": "op1", "lab": "lab", "owner": "me", "started": "now", "state": "running"}
+
+
+@pytest.fixture
+def database(database_address):
+    database = Database(database_address)
+    yield database
+    database.close()
+
+
+def add(database, **values):
+    with database.transaction() as connection:
+        connection.execute(schema.operations.insert().values(**(OPERATION | values)))
+
+
+def ids(address):
+    return [
+        row["id"]
+        for row in read_rows(address, "select id from operations where lab = ? order by id", ("lab",))
+    ]
+
+
+def test_what_is_written_is_seen_by_whoever_looks(database):
+    assert ids(database.address) == []
+    add(database)
+    assert ids(database.address) == ["op1"]
+    assert database.commit_s > 0
+
+
+def test_an_error_takes_all_of_a_transaction_back(database):
+    with pytest.raises(RuntimeError), database.transaction() as connection:
+        connection.execute(schema.operations.insert().values(OPERATION))
+        raise RuntimeError
+    assert ids(database.address) == []
+
+
+def test_a_step_needs_its_operation(database):
+    lonely = dict.fromkeys(("switch", "address", "kind", "before", "after", "intent_at"), "x")
+    with pytest.raises(DATABASE_ERRORS), database.transaction() as connection:
+        connection.execute(schema.steps.insert().values(operation="none", ordinal=0, **lonely))
+
+
+def test_writers_follow_one_another_and_lose_nothing(database):
+    """Each reads the newest number and writes the next one, as epochs and tokens are counted."""
+    add(database, started="0")
+
+    def count() -> None:
+        mine = Database(database.address)
+        for _ in range(5):
+            with mine.transaction() as connection:
+                seen = connection.execute(sa.select(schema.operations.c.started)).scalar_one()
+                connection.execute(schema.operations.update().values(started=str(int(seen) + 1)))
+        mine.close()
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read_rows(database.address, "select started from operations") == [{"started": "20"}]
+
+
+def test_several_may_create_the_database_at_once(database_address):
+    failed = []
+
+    def create(start: threading.Barrier) -> None:
+        mine = Database(database_address)
+        start.wait()
+        try:
+            mine.prepare()
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            failed.append(error)
+        mine.close()
+
+    start = threading.Barrier(4)
+    threads = [threading.Thread(target=create, args=(start,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert read_rows(database_address, "select version_num from alembic_version") == [
+        {"version_num": schema.REVISION}
+    ]
+
+
+def migrated(address):
+    """Return a database that was not created but migrated through every revision."""
+    database = Database(address)
+    if isinstance(address, Path):
+        address.parent.mkdir(parents=True)
+    with database.engine.begin() as connection:
+        columns = "loss_db float not null, intent_db float not null, power_dbm float not null"
+        keys = "lab text not null, place text not null, taken_s float not null"
+        connection.exec_driver_sql(
+            f"create table losses ({keys}, {columns}, primary key (lab, place, taken_s))"
+        )
+    database.prepare()
+    return database
+
+
+def test_migrations_lead_to_the_schema_of_the_code(database_address):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    database = migrated(database_address)
+    with database.engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), schema.metadata)
+    database.close()
+    assert found == []
+
+
+def test_revisions_stand_in_one_line_up_to_that_of_the_code():
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "testbed.storage:migrations")
+    script = ScriptDirectory.from_config(config)
+    assert script.get_heads() == [schema.REVISION]
+    assert len(list(script.walk_revisions())) == int(schema.REVISION)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Path(shutil.copy(KEPT, tmp_path / "lightbed.sqlite"))
+
+
+COUNTS = {"runs": 1, "environment": 4, "topologies": 2, "circuits": 3, "phases": 1, "operations": 2, "steps": 2,
+          "intents": 1, "discoveries": 1, "losses": 1}  # fmt: skip
+
+
+def counted(address):
+    return {name: read_rows(address, f"select count(*) as n from {name}")[0]["n"] for name in COUNTS}
+
+
+def test_a_file_of_the_release_before_is_migrated_when_it_is_written(kept):
+    before = counted(kept)
+    database = Database(kept)
+    add(database, id="op2")
+    database.close()
+    assert before == COUNTS
+    assert counted(kept) == COUNTS | {"operations": 3}
+    assert read_rows(kept, "select machine from runs") == [{"machine": ""}]
+    assert read_rows(kept, "select * from leases") == []
+
+
+def test_a_file_of_the_release_before_is_left_as_it_is_by_looking(kept):
+    from testbed.measure.results.store import RunStore
+    from testbed.operate.intent import stored_intents
+
+    was = kept.read_bytes()
+    stored = RunStore(kept.parent).load("last")
+    (intent,) = stored_intents(kept.parent, "testbed12")
+    assert (stored.lab.name, list(stored.circuits), len(intent.wiring.links)) == (
+        "t4",
+        ["ring", "other"],
+        48,
+    )
+    assert kept.read_bytes() == was
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
+    monkeypatch.setattr(
+        "testbed.storage.revision.migrate",
+        lambda connection: connection.exec_driver_sql("create table x (y)") and 1 / 0,
+    )
+    with pytest.raises(ZeroDivisionError):
+        Database(kept).prepare()
+    assert (
+        read_rows(kept, "select name from sqlite_master where name in ('x', 'leases', 'alembic_version')")
+        == []
+    )
+    assert counted(kept) == COUNTS
+
+
+def test_a_database_of_a_later_release_is_refused(database):
+    database.prepare()
+    with database.transaction() as connection:
+        connection.exec_driver_sql("update alembic_version set version_num = '9999'")
+    later = Database(database.address, keep_open=False)
+    with pytest.raises(StorageError, match=r"written by a later release of lightbed \(revision 9999"):
+        later.prepare()
+
+
+def reserve(connection, lease, starts_s, ends_s, part="host:a"):
+    connection.execute(
+        schema.reservations.insert().values(
+            lease=lease, part=part, lab="lab", starts_s=starts_s, ends_s=ends_s
+        )
+    )
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_the_server_itself_refuses_reservations_that_overlap(postgresql):
+    database = Database(postgresql)
+    with database.transaction() as connection:
+        connection.exec_driver_sql("alter table reservations drop constraint reservations_lease_fkey")
+        reserve(connection, "one", 0, 100)
+        reserve(connection, "two", 100, 200)
+        reserve(connection, "three", 50, 150, part="host:b")
+    with (
+        pytest.raises(sa.exc.IntegrityError, match="reservations_do_not_overlap"),
+        database.transaction() as connection,
+    ):
+        reserve(connection, "four", 199, 300)
+    database.close()
+
+
+def test_a_file_that_another_program_holds_is_told_with_what_to_do(tmp_path):
+    database = Database(tmp_path / "lightbed.sqlite", busy_timeout_s=0.01)
+    add(database)
+    other = sqlite3.connect(tmp_path / "lightbed.sqlite", isolation_level=None)
+    other.execute("begin immediate")
+    with pytest.raises(DATABASE_ERRORS) as raised:
+        add(database, id="op2")
+    assert "another program writes to it" in hint_for(raised.value)
+    assert ids(database.address) == ["op1"], "looking still works"
+    other.close()
+    database.close()
+
+
+MOUNTS = """\
+21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+40 21 0:35 / /home rw shared:9 - nfs4 server:/home rw,vers=4.2
+41 40 254:1 / /home/local\\040disk rw - xfs /dev/vdb rw
+42 21 0:44 / /mnt/far rw - fuse.sshfs user@far: rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/a/runs", "nfs4"),
+        ("/home/local disk/runs", "xfs"),
+        ("/homes", "ext4"),
+        ("/mnt/far", "fuse.sshfs"),
+    ],
+)
+def test_the_file_system_of_a_path_is_that_of_the_mount_nearest_to_it(path, kind):
+    assert type_of(Path(path), MOUNTS) == kind
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORK))
+def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monkeypatch, kind):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / {tmp_path.resolve()} rw - {kind} far:/x rw\n"
+    )
+    monkeypatch.setattr("testbed.storage.file_system._MOUNTS", mounts)
+    with pytest.raises(StorageError, match=rf"network file system \({kind}\).*--runs-dir.*--database"):
+        Database(tmp_path / "runs" / "lightbed.sqlite").prepare()
+    assert not (tmp_path / "runs" / "lightbed.sqlite").exists()
+    check_is_local(Path("/elsewhere/lightbed.sqlite"))
+
+
+def test_a_chosen_server_stands_for_every_directory_of_runs():
+    url = "postgresql+psycopg://lab:secret@db1/lightbed"
+    assert address_in("runs") == Path("runs/lightbed.sqlite")
+    choose(url)
+    assert address_in("runs") == url
+    choose("")
+    assert address_in("runs") == Path("runs/lightbed.sqlite")
+    assert "secret" not in shown(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///x", "postgresql://h/x", "mysql://u:secret@h/x", "nonsense"])
+def test_any_other_address_is_refused_without_its_password(url):
+    with pytest.raises(StorageError, match="is not the address of a PostgreSQL server") as raised:
+        choose(url)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_server_that_is_not_there_is_told_with_what_to_do(tmp_path):
+    database = Database(f"postgresql+psycopg://nobody@/none?host={tmp_path}")
+    with pytest.raises(DATABASE_ERRORS) as raised:
+        database.prepare()
+    assert hint_for(raised.value) == "start the server, or correct its address (--database)"
+    database.close()
