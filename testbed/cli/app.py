@@ -42,6 +42,15 @@ COMMANDS = {
         "resume",
         "Go on with an operation that ended too early. Exit code 2 when it stops as unknown, or is not proven.",
     ),
+    "rollback": (
+        "rollback",
+        "Go back to an earlier verified epoch, by default the one before the current. Exit code 2 when not proven.",
+    ),
+    "confirm": ("rollback", "Keep what `apply --confirm-within` has applied; without it the lab goes back."),
+    "stop": (
+        "stop",
+        "Stop a lab: nothing more is sent to any device, whoever asks. Exit code 2 while a step is under way.",
+    ),
     "history": ("history", "List the epochs of a lab: what was applied, by whom, why, and what it changed."),
     "journal": (
         "history",

@@ -14,7 +14,8 @@ from lightbed.errors import with_former_keys
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines
+from testbed.cli.intervals import ConfirmWithin
+from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines, tell
 
 if TYPE_CHECKING:
     from testbed.cli.designs import MeantDesign
@@ -141,13 +142,16 @@ def apply(
     expect: options.ExpectRevision = None,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
+    confirm_within: ConfirmWithin = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
     from testbed.cli.changes import AskedChange
+    from testbed.cli.confirmation import Confirmed
     from testbed.cli.designs import meant_design, what_apply_does
     from testbed.operate.apply import check_permission
+    from testbed.operate.engine.consent import interruptible
     from testbed.operate.plan import describe
 
     asked = AskedChange.of(lab_file, named, runs_dir, change, expect, take_over=take_over)
@@ -160,12 +164,14 @@ def apply(
     note = notes.append if as_json else lambda text: print_lines([text])
     for line in what_apply_does(meant, named, runs_dir):
         note(line)
-    with session_of(lab, hosts, journal_dir=runs_dir) as session:
+    confirmed = Confirmed.of(lab, confirm_within, hosts, really_move, runs_dir)
+    with interruptible(tell), session_of(lab, hosts, journal_dir=runs_dir) as session:
         planned = session.plan(design, take_over=take_over)
         asked.check_current(planned)
-        brought = session.carry_out(design, planned, note, stated=meant.stated)
+        brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
+        confirmed.arm(session, brought, note)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
-    document = _about(meant, hosts) | _applied(brought) | {"notes": notes}
+    document = _about(meant, hosts) | _applied(brought) | confirmed.json() | {"notes": notes}
     lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
     print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import typer
 from lightbed.errors import LightbedError
 from lightbed.wording import counted
 from testbed.cli import options
+from testbed.cli.intervals import parse_interval
 from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, report_error
 
 if TYPE_CHECKING:
@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from testbed.cli.designs import MeantDesign
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.drift.report import DriftReport
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def parse_interval(text: str) -> float:
-    """Return seconds of an interval such as `30s`, `5m`, `1h`, `2d`.
-
-    >>> parse_interval("5m")
-    300.0
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if not found or not float(found.group(1)):
-        raise typer.BadParameter(f"{text!r} is not an interval: write for example 30s, 5m or 1h")
-    return float(found.group(1)) * _SECONDS[found.group(2)]
 
 
 def parse_time(text: str) -> float:

@@ -35,6 +35,11 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, default=str), flush=True)
 
 
+def tell(text: str) -> None:
+    """Say something at once on standard error, whatever standard output is for."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
     """Print what was found: the document for programs, the lines for people."""
     if as_json:

@@ -15,7 +15,7 @@ class Change:
     """Kind of a change and why it is made.
 
     `again` and `epoch` name the operation and the epoch that are resumed. With a `detour` hosts are led around lost
-    fibres before any circuit moves.
+    fibres before any circuit moves. `confirm` says after how many seconds, and to which epoch, it is taken back.
     """
 
     kind: Kind = "apply"
@@ -23,6 +23,7 @@ class Change:
     again: str | None = None
     epoch: int | None = None
     detour: Design | None = None
+    confirm: tuple[float, int] | None = None
 
 
 APPLY = Change()

@@ -200,9 +200,11 @@ class Journal:
         return settled
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the steps of an operation as stored, in order."""
+        """Return the steps of an operation that were begun, as stored, in order."""
         query = (
-            sa.select(steps).where(steps.c.operation == operation).order_by(steps.c.switch, steps.c.ordinal)
+            sa.select(steps)
+            .where(steps.c.operation == operation, steps.c.intent_at != "")
+            .order_by(steps.c.switch, steps.c.ordinal)
         )
         with self._errors(), self.database.reading() as connection:
             return tuple(dict(row) for row in connection.execute(query).mappings())

@@ -12,6 +12,7 @@ from ocs_drivers.model import CrossConnects, Step
 from testbed.design.model import Link, Wiring
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch
+from testbed.operate.engine.order import ordered
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
 Pair = tuple[int, int]
@@ -74,7 +75,7 @@ def _plan_switch(
     seen = device.read()
     if take_over and scope is not None:
         scope |= _lights_us(lab, switch, seen.connections)
-    steps = _estimated(lab, switch, device, device.plan(target, seen, scope))
+    steps = _estimated(lab, switch, device, ordered(device.plan(target, seen, scope)))
     return SwitchPlan(switch.name, target, scope, seen, steps)
 
 

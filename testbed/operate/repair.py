@@ -8,7 +8,6 @@ goes on: no rank starts again. Nothing is done unless the switches hold what the
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +20,8 @@ from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
+from testbed.operate.bring_up import lead_around
+from testbed.operate.change import Change
 from testbed.operate.intent import Stated
 from testbed.operate.loss import Loss, Sight, look
 from testbed.operate.model import LabPlan, VerifyReport
@@ -173,11 +174,27 @@ def carry_out(
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
     demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
-    reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
     if planned.repatched is None:
-        return Repaired(reroute_s, 0.0, 0.0, _verify_detours(session, planned, plan, note))
-    brought = session.carry_out(planned.repatched, plan, note, stated=stated)
-    return Repaired(reroute_s, brought.routes_s, brought.apply.outage_s, brought.verified)
+        return _only_detours(session, planned, plan, note)
+    detour = None if planned.is_repaired else planned.running
+    if planned.running is None and not planned.is_repaired:
+        note(_NO_DETOUR)
+    change = Change("repair", stated.words, detour=detour)
+    brought = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
+    return Repaired(brought.detour_s, brought.routes_s, brought.apply.outage_s, brought.verified)
+
+
+_NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
+
+
+def _only_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> Repaired:
+    """Lead around what is lost where no circuit can help, and prove that in the same operation."""
+    why = "around lost fibres"
+    with session.operation("repair", why) as operation:
+        reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
+        verified = _verify_detours(session, planned, plan, note)
+        session.writable.prove(operation, is_proven=verified.ok)
+    return Repaired(reroute_s, 0.0, 0.0, verified)
 
 
 def check_in_force(planned: LabRepair) -> None:
@@ -208,14 +225,9 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
     """
     check_in_force(planned)
     if planned.running is None:
-        note("no detour joins all hosts: their traffic waits for the circuits")
+        note(_NO_DETOUR)
         return 0.0
-    began = time.monotonic()
-    session.install_routes(planned.running)
-    took_s = time.monotonic() - began
-    modelled = session.fleet is None
-    note("hosts are modelled: no routes" if modelled else f"detours are in force after {took_s * 1e3:.0f} ms")
-    return took_s
+    return lead_around(session, planned.running, note)
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:

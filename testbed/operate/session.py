@@ -7,19 +7,17 @@ journal, verify light, install routes, prove fibres by probe frames. Each step i
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lightbed.wording import counted
 from ocs_drivers import OpticalSwitch
 from testbed.design.model import Routes
 from testbed.errors import JournalError
 from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
 from testbed.lab.model import Lab
 from testbed.operate.apply import apply_plan
+from testbed.operate.bring_up import BringUpReport, Note, carry_out
 from testbed.operate.change import APPLY, Change
 from testbed.operate.design import (
     Design,
@@ -31,7 +29,6 @@ from testbed.operate.design import (
     lab_of_plan,
     lay_out,
 )
-from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.host_steps import install_hosts
 from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
@@ -49,6 +46,7 @@ __all__ = [
     "BringUpReport",
     "Design",
     "LabSession",
+    "Note",
     "check_fits",
     "check_up",
     "degree_of",
@@ -60,23 +58,7 @@ __all__ = [
     "open_lab",
 ]
 
-Note = Callable[[str], None]
 DEFAULT = Stated()
-
-
-@dataclass(frozen=True, slots=True)
-class BringUpReport:
-    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood.
-
-    `epoch` is its number in the journal, None where it is not kept.
-    """
-
-    design: Design
-    plan: LabPlan
-    apply: ApplyResult
-    verified: VerifyReport
-    routes_s: float
-    epoch: int | None = None
 
 
 @contextmanager
@@ -135,6 +117,8 @@ class LabSession:
         self.off = off or {}
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
+        self._open: str | None = None
+        self._is_again = False
 
     @property
     def off_findings(self) -> tuple[LinkFinding, ...]:
@@ -156,26 +140,39 @@ class LabSession:
             raise JournalError("this session only looks: open the lab with a journal to apply a plan")
         return self.journal
 
-    def apply(
-        self,
-        plan: LabPlan,
-        begun: Callable[[str], object] = lambda _operation: None,
-        within: str | None = None,
-    ) -> ApplyResult:
-        """Carry a plan out, journal first; `begun` and `within` as in `apply_plan`.
+    @contextmanager
+    def operation(self, kind: str, why: str, *, goal: str = "", again: str | None = None) -> Iterator[str]:
+        """Open an operation: what is applied and installed until it ends are its steps.
+
+        One that ended too early is opened `again`: hosts that are as wanted are left alone then.
+        """
+        opened = self.writable.operation(self.lab.name, kind, why=why, goal=goal, again=again)
+        with opened as operation:
+            self._open, self._is_again = operation, again is not None
+            try:
+                yield operation
+            finally:
+                self._open, self._is_again = None, False
+
+    def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
+        """Carry a plan out, journal first, in the operation that is open or its own; `begun` as in `apply_plan`.
 
         Raises `DriftError`, `ApplyFailed`, `Interrupted`, and switch errors.
         """
-        return apply_plan(self.lab, plan, self.switches, self.writable, begun, within=within)
+        return apply_plan(self.lab, plan, self.switches, self.writable, begun, within=self._open)
 
-    def install_routes(self, design: Design, operation: str, *, again: bool = False) -> None:
-        """Install addresses, routes and permanent neighbours of every host, over SSH; `again` as in `install_hosts`."""
+    def install_routes(self, design: Design) -> None:
+        """Install addresses, routes and permanent neighbours of every host, over SSH, as steps of an operation."""
         if self.fleet is None:
+            return
+        if self._open is None:
+            with self.operation("routes", design.name):
+                self.install_routes(design)
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
         plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
-        install_hosts(self.lab, self.fleet, plan, self.writable, operation, again=again)
+        install_hosts(self.lab, self.fleet, plan, self.writable, self._open, again=self._is_again)
 
     def verify(
         self,
@@ -244,48 +241,14 @@ class LabSession:
     ) -> BringUpReport:
         """Apply a plan made for a design, route and verify; `stated` is stored with it as the lab's intent.
 
-        Raises what `apply` raises, and `HostError`.
+        Raises what `apply` raises, `HostError`, and `ConfirmPending`.
         """
-        why = change.why or stated.words or design.name
-        with (
-            self.writable.operation(self.lab.name, change.kind, why=why, again=change.again) as operation,
-            self._applying(design, stated, change.epoch) as intent,
-        ):
-            return self._carry_out(design, plan, note, operation, intent, change)
+        return carry_out(self, design, plan, note, stated, change)
 
-    def _carry_out(
-        self,
-        design: Design,
-        plan: LabPlan,
-        note: Note,
-        operation: str,
-        intent: Applying | NotKept,
-        change: Change,
-    ) -> BringUpReport:
-        """Carry it out in an operation that is open."""
-        note(
-            f"{counted(len(plan.circuits), 'circuit')} planned, {'some' if plan.has_changes else 'nothing'} to change"
-        )
-        started = time.monotonic()
-        applied = self.apply(plan, intent.begin, operation)
-        self.writable.note(operation, stage="routes")
-        EmergencyStop(self.writable.directory, self.lab.name).check_boundary("the hosts' routes")
-        self.install_routes(design, operation, again=change.again is not None)
-        routes_s = time.monotonic() - started
-        intent.advance("applied")
-        modelled = "hosts are modelled: no routes"
-        routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
-        note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-        verified = self.verify(plan, design.routes, further=design.further)
-        found = counted(len(verified.findings), "finding")
-        self.writable.prove(operation, is_proven=verified.ok)
-        intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
-        note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")
-        return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch)
-
-    def _applying(
+    def applying(
         self, design: Design, stated: Stated, epoch: int | None
     ) -> AbstractContextManager[Applying | NotKept]:
+        """Provide the record of an epoch while it is applied."""
         if self._intents is None:
             return nullcontext(NotKept())
         return self._intents.applying(design.topology, design.wiring, design.name, stated, epoch)

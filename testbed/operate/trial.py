@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from ocs_drivers.model import CrossConnects
 from testbed.design.model import Nic
+from testbed.operate.engine.goal import goal_text
 from testbed.operate.loss import read_carriers
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.session import Design, LabSession, Note
@@ -23,8 +24,9 @@ def changed_circuits(
 ) -> Iterator[None]:
     """Hold inputs of one switch at other outputs, None for at none; whatever happens, all is put back.
 
-    Circuits that end at these outputs are down meanwhile, and no others are touched. Each change has an intent in
-    the journal. Raises what `LabSession.apply` raises.
+    Circuits that end at these outputs are down meanwhile, and no others are touched. Both changes are one operation,
+    whose goal is what was there: killed in between, it is named until it is resumed. Raises what `LabSession.apply`
+    raises.
     """
     before = session.switches[switch].read().connections
     outputs = {output for output in wanted.values() if output is not None}
@@ -34,12 +36,16 @@ def changed_circuits(
     down = f"circuit {moved} of {switch} is taken down for a moment" if moved else ""
     made = f"{tried} of {switch} is made for a moment" if tried else ""
     note("; ".join(part for part in (down, made) if part))
-    try:
-        _hold(session, design, switch, {i: o for i, o in wanted.items() if o is not None}, scope)
-        yield
-    finally:
-        _hold(session, design, switch, {i: before[i] for i in scope if i in before}, scope)
-        note(f"circuit {moved} of {switch} is put back" if moved else f"{tried} of {switch} is removed")
+    back = _part(session, switch, {i: before[i] for i in scope if i in before}, scope)
+    goal = goal_text({switch: (session.switches[switch].address, back)})
+    with session.operation("trial", "which fibre it is", goal=goal):
+        try:
+            tried_pairs = {i: o for i, o in wanted.items() if o is not None}
+            _hold(session, design, _part(session, switch, tried_pairs, scope))
+            yield
+        finally:
+            _hold(session, design, _part(session, switch, back.target, scope))
+            note(f"circuit {moved} of {switch} is put back" if moved else f"{tried} of {switch} is removed")
 
 
 def carriers_once(session: LabSession, is_seen: Callable[[Mapping[Nic, bool]], bool]) -> Mapping[Nic, bool]:
@@ -53,10 +59,11 @@ def carriers_once(session: LabSession, is_seen: Callable[[Mapping[Nic, bool]], b
         time.sleep(POLL_S)
 
 
-def _hold(
-    session: LabSession, design: Design, name: str, pairs: Mapping[int, int], scope: frozenset[int]
-) -> None:
+def _part(session: LabSession, name: str, pairs: Mapping[int, int], scope: frozenset[int]) -> SwitchPlan:
     switch = session.switches[name]
     seen, target = switch.read(), CrossConnects(pairs)
-    part = SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))
+    return SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))
+
+
+def _hold(session: LabSession, design: Design, part: SwitchPlan) -> None:
     session.apply(LabPlan(design.wiring, (), (part,)))

@@ -17,6 +17,7 @@ from typing import Any
 from lightbed.wording import counted
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
+from testbed.operate.confirmation import unwatched
 from testbed.operate.intent import Intent, in_force, read_journal, replaced_by, stored_intents
 from testbed.operate.owner import is_running
 
@@ -55,12 +56,13 @@ class Unfinished:
 def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
     """Return operations on a lab that were left unfinished and that no later one covers, oldest first.
 
-    Epochs that never stood, discoveries whose process was killed, and other operations that were killed or have steps
-    of which nobody knows what became. Hosts that are no longer in the lab file need no epoch: none can be meant for
-    them. Raises `JournalError`.
+    Epochs that never stood, those that wait for a confirmation and are not watched, discoveries that were killed, and
+    other operations that were killed or have steps of which nobody knows what became. Hosts that are no longer in the
+    lab file need no epoch: none can be meant for them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    found = (*_applies(journal), *_discoveries(journal), *_others(journal))
+    unconfirmed = (Unfinished(**told) for told in unwatched(runs_dir, lab.name))
+    found = (*_applies(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
     return tuple(sorted(found, key=lambda one: one.operation))
 
 
@@ -88,7 +90,7 @@ class _Journal:
         self.discoveries = self.rows(_DISCOVERIES)
 
     def _operations(self) -> Mapping[str, Row]:
-        """Return the operations by id, with how many steps are `open`, their `switches`, and whether any was `begun`."""
+        """Return the operations by id; how many steps are `open`, on which `switches`, and whether any was `begun`."""
         switches: defaultdict[str, list[str]] = defaultdict(list)
         begun: set[str] = set()
         for step in self.rows(_BEGUN_STEPS):
@@ -212,17 +214,21 @@ def _others(journal: _Journal) -> Iterator[Unfinished]:
         later = [one for one in rows[at + 1 :] if one["state"] == "done"]
         if not any(_covers(journal, one, row, ports) for one in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
-            detail = f"an operation that was {how}, begun {_minute(row['started'])}{_open_steps(row)}"
-            yield Unfinished(row["id"], detail, _HINT)
+            kind = {"repair": "a repair", "trial": "a trial of `testbed verify --narrow`"}.get(
+                row.get("kind", ""), "an operation"
+            )
+            detail = f"{kind} that was {how}, begun {_minute(row['started'])}{_open_steps(row)}"
+            yield Unfinished(row["id"], detail, _REPAIR_HINT if row.get("kind") == "repair" else _HINT)
 
 
+_REPAIR_HINT = "run `testbed repair --apply` again: which fibres are lost is looked at again"
 _HINT = "run `testbed resume`, or see what the switches hold with `testbed plan` and `testbed apply` again"
 
 
 def _is_left(row: Row) -> bool:
     if row["state"] == "running":
         return not is_running(row["owner"])
-    return (row["state"] == "killed" and bool(row["begun"])) or bool(row["open"])
+    return bool(row["begun"] if row["state"] == "killed" else row["open"])
 
 
 def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:

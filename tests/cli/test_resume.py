@@ -136,7 +136,9 @@ def test_an_apply_that_was_killed_before_anything_was_planned_is_no_operation_to
 ):
     killed("plan", "apply", lab_file, "--simplex")
     assert step_states(testbed_here, lab_file) == ("killed", [])
-    assert testbed_here("resume", lab_file, "--json").json["state"] == "none"
+    resumed = testbed_here("resume", lab_file, "--json").json
+    assert (resumed["state"], resumed["reason"]) == ("none", "it had sent nothing: give its command again")
+    assert resumed["unfinished"] == []
 
 
 def test_a_switch_that_somebody_patched_meanwhile_is_left_to_a_person(

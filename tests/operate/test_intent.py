@@ -120,7 +120,7 @@ def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, t
 def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
     session, testbed12, runs, monkeypatch
 ):
-    def refuse(*_arguments, **_options):
+    def refuse(_self, _design):
         raise OSError("no route")
 
     monkeypatch.setattr(LabSession, "install_routes", refuse)

@@ -1,8 +1,8 @@
 """Whether an operation can go on from what its switches hold: pure.
 
-A port is as it was left when it carries what it carried before the step that nobody knows the end of, or what it was to
-carry after it. Anything else is the work of somebody else, of a device that restarted, or of a robot that dropped a
-fibre: that is for a person.
+A switch is as it was left when it holds what it held before the step that nobody knows the end of, what it was to hold
+after it, or some of either. Anything else is the work of somebody else, of a device that restarted, or of a robot that
+dropped a fibre: that is for a person.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ocs_drivers.model import CrossConnects, Snapshot, Status
+from testbed.operate.engine.goal import SwitchGoal
 from testbed.operate.engine.transitions import OPEN, StepState
 from testbed.operate.recovery.records import OperationRecord, StepRecord
 
 Pair = tuple[int, int]
+SHOWN = 6
 _DOUBTED = OPEN | {StepState.UNKNOWN}
 
 
@@ -31,18 +33,17 @@ def left_by(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects
 def doubts_about(operation: OperationRecord, device: str, found: Snapshot) -> Iterator[str]:
     """Yield why an operation cannot go on by itself on one switch; nothing where it can."""
     steps = operation.on(device)
-    if not steps:
+    goal = operation.goal.get(device)
+    if not steps or goal is None:
         return
     before, after = left_by(steps)
-    ports = _touched(steps)
-    target = operation.goal[device].target if device in operation.goal else after
-    now = _at(ports, found.connections)
-    foreign = now - before.pairs - after.pairs - target.pairs
-    gone = _at(ports, CrossConnects(before.pairs & after.pairs)) - now
-    for pair in sorted(foreign):
-        yield f"{device} holds {pair[0]}->{pair[1]}, which is neither of before the operation nor of its goal"
-    for pair in sorted(gone):
-        yield f"{device} no longer holds {pair[0]}->{pair[1]}, which the step under way did not touch"
+    now = _in_scope(goal, found.connections)
+    foreign = now - before.pairs - after.pairs - goal.target.pairs
+    gone = _in_scope(goal, before) & after.pairs & goal.target.pairs - now
+    if foreign:
+        yield f"{device} holds {_some(foreign)}, neither of before the operation nor of its goal"
+    if gone:
+        yield f"{device} no longer holds {_some(gone)}, which the operation was to keep"
 
 
 def judged(step: StepRecord, found: Snapshot, *, in_doubt: bool) -> Status:
@@ -56,6 +57,18 @@ def judged(step: StepRecord, found: Snapshot, *, in_doubt: bool) -> Status:
 def is_doubted(step: StepRecord) -> bool:
     """Return whether nobody knows yet what became of a step."""
     return step.state in _DOUBTED
+
+
+def _in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
+    outputs = frozenset(goal.target.values())
+    if goal.scope is None:
+        return connections.pairs
+    return frozenset(pair for pair in connections.pairs if pair[0] in goal.scope or pair[1] in outputs)
+
+
+def _some(pairs: frozenset[Pair]) -> str:
+    more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
+    return ", ".join(f"{source}->{output}" for source, output in sorted(pairs)[:SHOWN]) + more
 
 
 def _touched(steps: tuple[StepRecord, ...]) -> frozenset[int]:

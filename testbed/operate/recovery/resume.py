@@ -20,6 +20,7 @@ from testbed.errors import ApplyFailed, NoSuchOperation, OperationRunning, Super
 from testbed.lab.model import Lab
 from testbed.operate.change import Change
 from testbed.operate.design import Design
+from testbed.operate.engine.order import ordered
 from testbed.operate.engine.planned import as_text
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import in_force, stored_intents
@@ -96,7 +97,7 @@ def resume(
     journal, lab = session.writable, session.lab
     record = named(operations_of(journal.directory, lab.name), left.operation)
     if record is None or (design is None and not _has_goal(record)):
-        return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
+        return _left_to_a_person(left, record)
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
     seen = {name: _at_rest(session.switches[name], note) for name in devices}
     doubts = [doubt for name in devices for doubt in doubts_about(record, name, seen[name])]
@@ -122,6 +123,13 @@ def resume(
         return _result(session, left, "verified", "finished and proven")
     found = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in brought.verified.findings)
     return _result(session, left, "failed", f"finished, and its proof found: {found}")
+
+
+def _left_to_a_person(left: Unfinished, record: OperationRecord | None) -> Resumed:
+    """Return why an operation cannot be gone on with: it had sent nothing, or its journal does not hold its goal."""
+    if record and all(step.state is StepState.PLANNED for step in record.steps):
+        return Resumed(left.operation, "none", "it had sent nothing: give its command again")
+    return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
 
 
 def _has_goal(record: OperationRecord) -> bool:
@@ -161,17 +169,16 @@ def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPl
     for name, goal in record.goal.items():
         switch = session.switches[name]
         seen = switch.read()
-        parts.append(
-            SwitchPlan(name, goal.target, goal.scope, seen, switch.plan(goal.target, seen, goal.scope))
-        )
+        steps = ordered(switch.plan(goal.target, seen, goal.scope))
+        parts.append(SwitchPlan(name, goal.target, goal.scope, seen, steps))
     circuits = circuits_of(session.lab, wiring) if wiring is not _NOTHING else ()
     return LabPlan(wiring, circuits, tuple(parts))
 
 
 def _towards_goal(session: LabSession, left: Unfinished, record: OperationRecord, change: Change) -> Resumed:
     """Finish an operation that is no epoch: its switches get the circuits that it was to leave."""
-    with session.writable.operation(session.lab.name, change.kind, again=left.operation) as operation:
-        session.apply(_plan(session, record, _NOTHING), within=operation)
+    with session.operation(change.kind, change.why, again=left.operation):
+        session.apply(_plan(session, record, _NOTHING))
     return _result(session, left, "done", "the switches hold what it was to leave")
 
 

@@ -24,7 +24,7 @@ def upgrade() -> None:
         "update steps set change = 'circuits', state = case when outcome is null then 'intent' "
         "when outcome = 'done' then 'observed' else outcome end"
     )
-    number = "bigserial" if op.get_bind().dialect.name == "postgresql" else "integer"
+    number = "serial" if op.get_bind().dialect.name == "postgresql" else "integer"
     op.execute(
         f"create table step_events (number {number} not null primary key, operation text not null, "
         "switch text not null, ordinal integer not null, event text not null, at text not null)"

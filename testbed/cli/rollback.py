@@ -1,0 +1,83 @@
+"""`testbed rollback|confirm`: back to an earlier verified epoch, or keep the one that waits for a confirmation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from testbed.cli import options
+from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, print_lines, tell
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("rollback")(rollback)
+    app.command("confirm")(confirm)
+
+
+def rollback(
+    lab_file: options.LabFile,
+    epoch: Annotated[
+        int | None,
+        typer.Argument(metavar="[EPOCH]", min=1, help="By default the verified epoch before the current."),
+    ] = None,
+    take_over: options.TakeOver = False,
+    hosts: options.HostsMode = "auto",
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
+) -> int:
+    """Go back to an earlier verified epoch, by default the one before the current. Exit code 2 when not proven."""
+    from testbed.cli.circuits import session_of
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated.lifecycle import find_running
+    from testbed.operate.apply import check_permission
+    from testbed.operate.confirmation import Confirmations
+    from testbed.operate.design import design_of_intent
+    from testbed.operate.engine.consent import interruptible
+    from testbed.operate.recovery.rollback import roll_back, target_of
+
+    lab = find_running(load_lab(lab_file))
+    current, target = target_of(runs_dir, lab, epoch)
+    here, design = design_of_intent(lab, target)
+    check_permission(lab, really_move)
+    first = f"from {current.describe()} back to {target.describe()}"
+    note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
+    note(first)
+    with interruptible(tell), session_of(here, hosts, journal_dir=runs_dir) as session:
+        brought = roll_back(session, target, current, design, note, take_over=take_over)
+        if brought.verified.ok:
+            Confirmations(session.writable, lab.name).end("gone back by hand")
+    worked, findings = brought.verified.ok, [asdict(finding) for finding in brought.verified.findings]
+    document = {"lab": lab.name, "simulated": lab.simulated, "operation": brought.apply.operation}
+    document |= {"from_epoch": current.epoch, "to_epoch": target.epoch, "epoch": brought.epoch}
+    document |= {
+        "worked": worked,
+        "verified": worked,
+        "findings": findings,
+        "outage_s": brought.apply.outage_s,
+    }
+    became = "the rollback worked" if worked else "the rollback did not work: its proof found what follows"
+    lines = [f"{became}: epoch {target.epoch} is in force again, as epoch {brought.epoch}"]
+    print_answer(document, [*(lines if worked else [became]), *finding_lines(findings)], as_json=as_json)
+    return DONE if worked else CHANGES
+
+
+def confirm(
+    lab_file: options.LabFile,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
+) -> int:
+    """Keep what `apply --confirm-within` has applied; without it the lab goes back."""
+    from testbed.lab.inventory import load_lab
+    from testbed.operate.confirmation import Confirmations
+    from testbed.operate.journal import journal_in
+
+    lab = load_lab(lab_file)
+    with journal_in(runs_dir) as journal:
+        kept = Confirmations(journal, lab.name).confirm()
+    document = {"lab": lab.name, "epoch": kept.epoch, "confirmed": True, "back_to": kept.back_to}
+    print_answer(document, [f"epoch {kept.epoch} of lab '{lab.name}' is kept"], as_json=as_json)
+    return DONE

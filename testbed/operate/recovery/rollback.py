@@ -1,0 +1,76 @@
+"""Back to an earlier verified epoch: a plan towards it, carried out, journalled and proven as any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.errors import NothingBefore
+from testbed.lab.model import Lab
+from testbed.operate.change import Change
+from testbed.operate.design import Design
+from testbed.operate.engine.transitions import StepEvent, StepState
+from testbed.operate.intent import Intent, stored_intents
+from testbed.operate.session import BringUpReport, LabSession, Note
+
+_REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState.UNKNOWN)
+
+
+def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
+    """Return the current epoch of a lab and the one to go back to: by default the verified one before the current.
+
+    Raises `NothingBefore` where there is none, or the named one was never verified.
+    """
+    stored = stored_intents(runs_dir, lab.name)
+    hint = "see `testbed history`"
+    if not stored:
+        raise NothingBefore(f"no epoch of lab '{lab.name}' is stored in {runs_dir}; {hint}")
+    current = stored[0]
+    earlier = [one for one in stored[1:] if one.state == "verified"]
+    if epoch is not None:
+        earlier = [one for one in earlier if one.epoch == epoch]
+    elif earlier:
+        earlier = [one for one in earlier if not set(one.hosts).isdisjoint(current.hosts)]
+    if not earlier:
+        which = f"epoch {epoch} is not a verified one before" if epoch else "no verified epoch is before"
+        raise NothingBefore(f"{which} the current epoch {current.epoch} of lab '{lab.name}'; {hint}")
+    return current, earlier[0]
+
+
+def roll_back(
+    session: LabSession,
+    target: Intent,
+    current: Intent,
+    design: Design,
+    note: Note = lambda _text: None,
+    *,
+    take_over: bool = False,
+) -> BringUpReport:
+    """Bring an earlier epoch into force as a new one; once that is proven, the steps that it replaces are compensated.
+
+    Raises what `LabSession.carry_out` raises.
+    """
+    change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
+    plan = session.plan(design, take_over=take_over)
+    brought = session.carry_out(design, plan, note, stated=target.stated, change=change)
+    if brought.verified.ok:
+        _compensate(session, target, brought)
+    return brought
+
+
+def _compensate(session: LabSession, target: Intent, brought: BringUpReport) -> None:
+    journal = session.writable
+    for one in stored_intents(journal.directory, session.lab.name):
+        is_between = brought.epoch is not None and target.epoch < one.epoch < brought.epoch
+        if is_between and set(one.hosts) <= set(target.hosts):
+            journal.steps.for_all(one.operation, StepEvent.COMPENSATE, _REPLACED)
+
+
+def last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
+    """Return the newest verified epoch on any of these hosts: what an apply goes back to. Raises `NothingBefore`."""
+    hosts = {host.name for host in lab.hosts}
+    for one in stored_intents(runs_dir, lab.name):
+        if one.state == "verified" and not hosts.isdisjoint(one.hosts):
+            return one
+    raise NothingBefore(
+        f"lab '{lab.name}' has no verified epoch to go back to in {runs_dir}; apply without --confirm-within first"
+    )
