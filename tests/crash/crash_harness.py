@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -69,7 +70,8 @@ class Server:
 class Scene:
     """A lab that is up, with one epoch in force, and the operation that is killed in it.
 
-    `kept` is the directory of runs as it was before the operation, `start` what the twins held then.
+    `kept` is the directory of runs as it was before the operation, `start` what the twins held then. `labels` are its
+    kill points, `effects` how often each switch changed its configuration. `ends` counts the states after a resume.
     """
 
     up: SimulatedLab
@@ -82,16 +84,24 @@ class Scene:
     goal: dict[str, Circuits] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     effects: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(
-        cls, up: SimulatedLab, server: Server, directory: Path, before: dict[str, Any], **operation: Any
+        cls,
+        up: SimulatedLab,
+        server: Server,
+        directory: Path,
+        before: Sequence[dict[str, Any]],
+        **operation: Any,
     ) -> Scene:
-        """Return the scene of an operation: `before` is done first, then the operation once without a kill."""
+        """Return the scene of an operation: `before` are done first, then the operation once without a kill."""
         lab_file = directory / "lab.yaml"
         lab_file.write_text(render_lab(up.lab))
         scene = cls(up, server, lab_file, directory / "runs", directory / "kept", operation)
-        assert scene.run(**before)["code"] == 0
+        for request in before:
+            ended = scene.run(**request)
+            assert ended["code"] == (KILLED if "kill" in request else 0), ended
         shutil.copytree(scene.runs, scene.kept)
         scene.start, changes = scene.truth(), scene.changes()
         ended = scene.run(**operation)
@@ -157,6 +167,7 @@ class Scene:
         assert held == self.goal or cut == self.start, f"{label}: half of the work stands: {resumed}"
         assert resumed["state"] in ("verified", "done", "none") or resumed["reason"], (label, resumed)
         assert resumed["still"] == [] or resumed["state"] == "unknown", (label, resumed)
+        self.ends[resumed["state"]] += 1
         spent = self.changes() - before
         assert spent == (self.effects if held == self.goal else Counter()), f"{label}: {spent} changes"
         assert self.replayed() == held, f"{label}: the journal tells another state"

@@ -32,6 +32,7 @@ from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
 from testbed.operate.recovery import resume as recovery
 from testbed.operate.recovery.resume import Resumed, find_unfinished
+from testbed.operate.recovery.rollback import roll_back, target_of
 from testbed.operate.session import Design, LabSession, design_for, design_of_intent
 from testbed.operate.unfinished import unfinished_operations
 
@@ -98,6 +99,16 @@ def resume(request: Request) -> dict[str, Any]:
     return {"state": resumed.state, "reason": resumed.reason, "still": still}
 
 
+def rollback(request: Request) -> dict[str, Any]:
+    """Go back to the verified epoch before the current one, as `testbed rollback` does."""
+    lab = lab_of(request["lab"])
+    current, target = target_of(request["runs"], lab, None)
+    with ExitStack() as stack:
+        session = session_of(request, stack)
+        brought = roll_back(session, target, current, design_of_intent(lab, target)[1])
+    return {"verified": brought.verified.ok, "changed": brought.plan.has_changes, "to": target.epoch}
+
+
 def write(request: Request) -> dict[str, Any]:
     """Plan a topology and write the change, as `testbed plan --out` does."""
     with ExitStack() as stack:
@@ -127,7 +138,13 @@ def observed_now(request: Request, session: LabSession, plan: LabPlan) -> Observ
     return observed_by(plan, epochs=epochs, revision=session.lab.revision)
 
 
-OPERATIONS = {"apply": apply, "resume": resume, "write": write, "apply_change": apply_change}
+OPERATIONS = {
+    "apply": apply,
+    "apply_change": apply_change,
+    "resume": resume,
+    "rollback": rollback,
+    "write": write,
+}
 
 
 def child(request: Request, recorder: ctypes.CDLL, log: int, answer: int) -> None:

@@ -29,13 +29,18 @@ DUPLEX = {"do": "apply", "simplex": False}
 SIMPLEX = {"do": "apply", "simplex": True}
 
 SCENES = {
-    "apply on one switch": ("one", DUPLEX, SIMPLEX),
-    "apply on four switches": ("planes", DUPLEX, SIMPLEX),
-    "apply circuit by circuit": ("many steps", DUPLEX, SIMPLEX),
+    "apply on one switch": ("one", [DUPLEX], SIMPLEX),
+    "apply on four switches": ("planes", [DUPLEX], SIMPLEX),
+    "apply circuit by circuit": ("many steps", [DUPLEX], SIMPLEX),
+    "rollback on one switch": ("one", [DUPLEX, SIMPLEX], {"do": "rollback"}),
+    "rollback on four switches": ("planes", [DUPLEX, SIMPLEX], {"do": "rollback"}),
+    "resume on one switch": ("one", [DUPLEX, {**SIMPLEX, "kill": "#60"}], {"do": "resume"}),
+    "resume on four switches": ("planes", [DUPLEX, {**SIMPLEX, "kill": "#120"}], {"do": "resume"}),
+    "resume circuit by circuit": ("many steps", [DUPLEX, {**SIMPLEX, "kill": "#120"}], {"do": "resume"}),
 }
 """Name of a scene: its lab, what is done before, and the operation that is killed."""
 
-POINTS_IN_SHORT = 20
+POINTS_IN_SHORT = 8
 """Points of each scene in `make test`, evenly spread over the operation; `make test-long` takes all."""
 
 

@@ -230,7 +230,7 @@ def bench(server):
         TemporaryDirectory(prefix="lightbed-", dir=MEMORY) as directory,
     ):
         scene = Scene.of(
-            up, server, Path(directory), {"do": "apply", "simplex": False}, do="apply", simplex=True
+            up, server, Path(directory), [{"do": "apply", "simplex": False}], do="apply", simplex=True
         )
         yield Bench(scene, {False: scene.start["ocs1"], True: scene.goal["ocs1"]})
 
