@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any
 from lightbed.wording import counted
 from testbed.cli.designs import MeantDesign, design_to_apply
 from testbed.cli.options import NOTHING_NAMED, Named
+from testbed.cli.output import narrate
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import find_running
-from testbed.operate.changes.durations import Durations, learned_durations
+from testbed.operate.changes.durations import Durations, learned_durations, seconds
 from testbed.operate.changes.elements import Element, Standing, touched_elements
 from testbed.operate.changes.file import (
     Change,
@@ -25,10 +26,14 @@ from testbed.operate.changes.file import (
     read_change,
     write_change,
 )
+from testbed.operate.changes.forecast import Forecast
 from testbed.operate.changes.observed import Observed, observed_by
 from testbed.operate.intent import Intent, in_force, stored_intents
 from testbed.operate.model import LabPlan
-from testbed.operate.session import design_of_intent
+from testbed.operate.session import LabSession, design_of_intent
+
+LONG_S = 1.0
+"""Applies that are expected to take less are over before anybody reads how far they are."""
 
 
 @dataclass
@@ -77,8 +82,16 @@ class PlannedChange:
         total = self.durations.plan(self.planned)
         learned = f"learned from {counted(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
-        seconds = f"expected: {total.median_s:.2g} s, at most {total.p95_s:.2g} s in 95 of 100 ({learned})"
-        return [*lines, f"{seconds}; revision {self.observed.fingerprint}"]
+        expected = (
+            f"expected: {seconds(total.median_s)}, at most {seconds(total.p95_s)} in 95 of 100 ({learned})"
+        )
+        return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
+
+    def to_apply(self) -> list[str]:
+        """Return how the epoch that is meant is patched again, by its number: another may be stored by then."""
+        if not (self.planned.has_changes and self.meant.intent):
+            return []
+        return [f"to patch it again: testbed apply {self.meant.lab.path} --epoch {self.meant.intent.epoch}"]
 
     def write(self, path: Path, *, take_over: bool) -> None:
         """Write the change file."""
@@ -135,6 +148,26 @@ class AskedChange:
             check_expected(self.expect, now)
         if self.change is not None:
             self.change.check_current(planned, now)
+
+
+@contextmanager
+def shown_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
+    """Show on standard error how far an apply of some seconds is, by what the journal has taught."""
+    durations = Durations()
+    with suppress(JournalError):
+        durations = learned_durations(runs_dir, session.lab.name)
+    forecast = Forecast(planned, durations)
+    if forecast.total_s < LONG_S:
+        yield
+        return
+    with narrate() as narrator:
+
+        def tell(switch: str) -> None:
+            percent, text = forecast.done(switch)
+            narrator.tick(percent, 100, text)
+
+        session.on_step = tell
+        yield
 
 
 def observed_of(meant: MeantDesign, planned: LabPlan, epochs: Iterable[Intent]) -> Observed:

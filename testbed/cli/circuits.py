@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
-    from testbed.operate.model import LabPlan, VerifyReport
+    from testbed.operate.model import VerifyReport
     from testbed.operate.session import BringUpReport, LabSession
 
 
@@ -122,15 +122,8 @@ def plan(
     lines = [*_heading(meant), *describe(meant.lab, planned), *change.lines(), *(one.line() for one in left)]
     if out:
         change.write(out, take_over=take_over)
-    print_answer(document, [*lines, *_to_apply(meant, planned)], as_json=as_json)
+    print_answer(document, [*lines, *change.to_apply()], as_json=as_json)
     return CHANGES if planned.has_changes or left else DONE
-
-
-def _to_apply(meant: MeantDesign, planned: LabPlan) -> list[str]:
-    """Return how the epoch that is meant is patched again, by its number: another may be stored by then."""
-    if not (planned.has_changes and meant.intent):
-        return []
-    return [f"to patch it again: testbed apply {meant.lab.path} --epoch {meant.intent.epoch}"]
 
 
 @options.names_topology
@@ -147,7 +140,7 @@ def apply(
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
-    from testbed.cli.changes import AskedChange
+    from testbed.cli.changes import AskedChange, shown_progress
     from testbed.cli.confirmation import Confirmed
     from testbed.cli.designs import meant_design, what_apply_does
     from testbed.operate.apply import check_permission
@@ -168,7 +161,8 @@ def apply(
     with interruptible(tell), session_of(lab, hosts, journal_dir=runs_dir) as session:
         planned = session.plan(design, take_over=take_over)
         asked.check_current(planned)
-        brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
+        with shown_progress(session, planned, runs_dir):
+            brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
         confirmed.arm(session, brought, note)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | confirmed.json() | {"notes": notes}

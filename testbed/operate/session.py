@@ -97,7 +97,7 @@ class LabSession:
     """The lab's switches and hosts, and what may be done with them in which order.
 
     `fleet` is None when hosts are only modelled: then routes are computed but installed nowhere, and the
-    proof by probe frames is left out.
+    proof by probe frames is left out. `on_step` is told which switch has done a step.
     """
 
     def __init__(
@@ -115,6 +115,7 @@ class LabSession:
         self.fleet = fleet
         self.journal = journal
         self.off = off or {}
+        self.on_step: Callable[[str], object] = lambda _switch: None
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
         self._open: str | None = None
@@ -159,7 +160,9 @@ class LabSession:
 
         Raises `DriftError`, `ApplyFailed`, `Interrupted`, and switch errors.
         """
-        return apply_plan(self.lab, plan, self.switches, self.writable, begun, within=self._open)
+        return apply_plan(
+            self.lab, plan, self.switches, self.writable, begun, within=self._open, done=self.on_step
+        )
 
     def install_routes(self, design: Design) -> None:
         """Install addresses, routes and permanent neighbours of every host, over SSH, as steps of an operation."""

@@ -6,6 +6,7 @@ device has faults. Truth is read from the twin.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections import Counter
@@ -53,7 +54,9 @@ FLOORS = {
     "change applied": 10,
     "change stale": 10,
     "killed": 40,
-    "resumed": 20,
+    "resume: verified": 10,
+    "resume: none": 10,
+    "rolled back": 10,
     "another operator edits": 30,
     "edit beside us": 10,
     "fault met": 5,
@@ -104,8 +107,13 @@ class Operations(RuleBasedStateMachine):
         connection.close()
         return rows
 
+    def epochs(self):
+        """Return of each epoch whether its topology is one-way."""
+        kept = self.rows("select epoch, topology from intents")
+        return {epoch: json.loads(topology)["simplex"] for epoch, topology in kept}
+
     def newest_epoch(self):
-        return self.rows("select coalesce(max(epoch), 0) from intents")[0][0] if self.rows("select 1") else 0
+        return max(self.epochs(), default=0)
 
     def run(self, **request):
         return self.scene.run(clock_s=self.clock_s, **request)
@@ -131,15 +139,29 @@ class Operations(RuleBasedStateMachine):
         before = self.ours()
         ended = self.run(do="resume")
         if ended["code"]:
-            assert self.has_fault, ended
-            self.seen["fault met"] += 1
+            assert self.has_fault or ended["error"]["code"] == "operation.superseded", ended
+            self.seen["refused"] += 1
             return
-        if not ended["left"]:
+        self.seen[f"resume: {ended['state']}"] += 1
+        if ended["state"] == "none":
             assert self.ours() == before, "nothing was unfinished, and something moved"
+        elif ended["state"] == "verified":
+            assert self.has_fault or self.ours() in self.bench.goals.values()
+        else:
+            assert ended["reason"], ended
+
+    @rule()
+    def roll_back(self):
+        epochs = self.epochs()
+        before = self.ours()
+        ended = self.run(do="rollback")
+        if ended["code"]:
+            assert self.has_fault or ended["error"]["code"] == "rollback.none", ended
+            assert self.has_fault or self.ours() == before
+            self.seen["refused"] += 1
             return
-        self.seen["resumed"] += 1
-        assert self.has_fault or ended["still"] == [], ended
-        assert self.has_fault or self.ours() in self.bench.goals.values()
+        assert self.has_fault or self.ours() == self.bench.goals[epochs[ended["to"]]]
+        self.seen["rolled back"] += 1
 
     @rule(simplex=st.booleans())
     def write_a_change(self, simplex):
@@ -210,8 +232,7 @@ class Operations(RuleBasedStateMachine):
 
     @invariant()
     def epochs_are_numbered_without_a_gap(self):
-        numbers = [epoch for (epoch,) in self.rows("select epoch from intents order by epoch")]
-        assert numbers == list(range(1, len(numbers) + 1))
+        assert sorted(self.epochs()) == list(range(1, len(self.epochs()) + 1))
 
     @invariant()
     def count_rules(self):

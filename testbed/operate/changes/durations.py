@@ -27,7 +27,8 @@ ENOUGH = 3
 
 _DONE_STEPS = """
 select s.switch, s.kind, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation
-where o.lab = ? and s.outcome = 'done' and s.outcome_at <= o.finished order by s.intent_at desc limit 5000
+where o.lab = ? and s.outcome = 'done' and s.reason = '' and s.outcome_at <= o.finished
+order by s.intent_at desc limit 5000
 """
 
 
@@ -107,3 +108,13 @@ def _percentile_95(values: Sequence[float]) -> float:
 def _sum(parts: Sequence[Expected]) -> Expected:
     samples = min((part.samples for part in parts), default=0)
     return Expected(sum(part.median_s for part in parts), sum(part.p95_s for part in parts), samples)
+
+
+def seconds(value_s: float) -> str:
+    """Return seconds in words, as exact as an expectation is.
+
+    >>> seconds(0.0234), seconds(7.26), seconds(1440.4)
+    ('0.02 s', '7.3 s', '1440 s')
+    """
+    digits = 0 if value_s >= 10 else 1 if value_s >= 1 else 2
+    return f"{value_s:.{digits}f} s"

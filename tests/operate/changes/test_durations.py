@@ -14,6 +14,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.operate.changes.durations import ENOUGH, KEPT, durations_of, learned_durations
+from testbed.operate.changes.forecast import Forecast
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 
@@ -101,6 +102,19 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
     assert learned_durations(tmp_path, "lab").step("ocs1", step()).samples == 3
     assert learned_durations(tmp_path, "another").seconds == {}
+
+
+def test_progress_is_by_seconds_and_the_slowest_switch_counts():
+    durations = durations_of([row(60.0)] * 3 + [row(1.0, "ocs1")] * 3)
+    forecast = Forecast(plan_of(panel1=["add"] * 4, ocs1=["add"]), durations)
+    assert forecast.total_s == 240.0
+    assert forecast.done("ocs1") == (0, "1 of 5 steps, about 240 s left")
+    assert [forecast.done("panel1") for _ in range(4)] == [
+        (25, "2 of 5 steps, about 180 s left"),
+        (50, "3 of 5 steps, about 120 s left"),
+        (75, "4 of 5 steps, about 60 s left"),
+        (100, "5 of 5 steps, about 0.00 s left"),
+    ]
 
 
 def test_where_there_is_no_journal_nothing_is_learned(tmp_path):
