@@ -166,7 +166,8 @@ def apply(
         confirmed.arm(session, brought, note)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | confirmed.json() | {"notes": notes}
-    lines = [*_heading(meant, hosts), *_finding_lines(document["findings"], ok=document["verified"])]
+    lines = [*_heading(meant, hosts), *meant.unfinished_lines()]
+    lines += _finding_lines(document["findings"], ok=document["verified"])
     print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
@@ -290,7 +291,7 @@ def _follow(meant: MeantDesign, source: str, target: str, hosts: HostsChoice, *,
     document = {**_about(meant, hosts), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
     document["kernel"] = asdict(way) if way else None
     document["findings"] = [asdict(finding) for finding in session.off_findings]
-    lines = [*_heading(meant, hosts), *finding_lines(document["findings"])]
+    lines = [*_heading(meant, hosts), *meant.unfinished_lines(), *finding_lines(document["findings"])]
     lines += [*describe_path(hops), *describe_kernel_path(way)]
     print_answer(document, lines, as_json=as_json)
     is_unknown = any(hop.patched is None for hop in hops)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.intent import Intent, Stated, in_force, stored_intents
 from testbed.operate.session import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
+from testbed.operate.unfinished import Unfinished, unfinished_or_why_not
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
@@ -27,6 +28,7 @@ class MeantDesign:
 
     `intent` is its stored epoch; None for a design that no epoch holds. `stored` is the epoch in force on these
     hosts, whatever is meant, `beside` are those of other hosts that stand with it. `note` says why none was taken.
+    `left` are operations that were left unfinished.
     """
 
     lab: Lab
@@ -36,6 +38,7 @@ class MeantDesign:
     stored: Intent | None = None
     beside: tuple[Intent, ...] = ()
     note: str = ""
+    left: tuple[Unfinished, ...] = ()
 
     @property
     def lab_file_changed(self) -> bool:
@@ -68,7 +71,12 @@ class MeantDesign:
             "epoch_state": self.intent.standing if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
+            "unfinished": [one.json() for one in self.left],
         }
+
+    def unfinished_lines(self) -> list[str]:
+        """Return a line for each operation that was left unfinished."""
+        return [one.line() for one in self.left]
 
     def heading(self) -> str:
         """Return the part of the first line that says which epoch is meant."""
@@ -117,6 +125,12 @@ class MeantDesign:
 
 
 def meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool = False) -> MeantDesign:
+    """Return the design of `_meant_design`, with the operations that were left unfinished. Raises the same."""
+    meant = _meant_design(lab, named, runs_dir, before_repair=before_repair)
+    return replace(meant, left=unfinished_or_why_not(runs_dir, lab))
+
+
+def _meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool) -> MeantDesign:
     """Return the design that the options name; without options the stored one, and without any the default.
 
     `before_repair`: of a lab that was repaired, the topology that the repair replaced.

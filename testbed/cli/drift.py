@@ -68,7 +68,7 @@ def drift(
     if every is None:
         meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
         print_answer(*_answer(meant, report), as_json=as_json)
-        return DONE if report.ok else CHANGES
+        return DONE if report.ok and not meant.left else CHANGES
     while True:
         began_s = time.monotonic()
         try:
@@ -116,4 +116,5 @@ def _answer(meant: MeantDesign, report: DriftReport) -> tuple[dict[str, object],
     lines = [heading, *meant.lines()]
     if report.not_kept:
         lines.append(f"this reading is judged, and not kept for the next ones: {report.not_kept}")
+    lines += meant.unfinished_lines()
     return document, [*lines, *(finding_lines(found) if found else ["no light is lost"])]

@@ -36,7 +36,7 @@ def env(
     elif as_shell:
         print_lines(found.shell.splitlines())
     else:
-        print_lines([meant.heading(), *meant.lines()])
+        print_lines([meant.heading(), *meant.lines(), *meant.unfinished_lines()])
         print_lines([f"{name}={value}" for name, value in found.variables.items()])
         columns = ["rank", "host", "management", "fabric"]
         rows = [[at, host.name, host.management, host.address] for at, host in enumerate(found.ranks)]

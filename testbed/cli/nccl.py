@@ -138,7 +138,7 @@ def _show_tests(meant: MeantDesign, tested: NcclTestsResult, *, as_json: bool) -
         rings = [asdict(finding) for finding in tested.rings]
         print_json(table_json(tested.table) | {"ring_findings": rings} | meant.json())
     else:
-        print_lines([meant.heading(), *meant.lines()])
+        print_lines([meant.heading(), *meant.lines(), *meant.unfinished_lines()])
         _show_table(tested.table, as_json=False)
         print_lines([f"{finding.kind}: {finding.detail}" for finding in tested.rings])
     return ERROR if tested.rings else DONE
@@ -160,6 +160,6 @@ def _show_result(
         what = (row.configuration, row.size_bytes)
         shown.append((*what, row.time_us, row.busbw_mbps, row.limit_mbps, limited_by))
     mark = "SIMULATED " if lab.simulated else ""
-    print_lines([meant.heading(), *meant.lines()])
+    print_lines([meant.heading(), *meant.lines(), *meant.unfinished_lines()])
     print_table(f"{mark}AllReduce on {lab.name}, hosts: {mode}", columns, shown)
     return DONE

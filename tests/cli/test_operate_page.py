@@ -1,0 +1,90 @@
+"""Every command of the page on operating a lab is executed, in the situation that its section is for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sqlite3
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from testbed.lab.control import control
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated.lifecycle import start_lab
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")
+SECTIONS = dict(section.split("\n", 1) for section in PAGE.split("\n## ")[1:])
+
+
+def commands_of(text):
+    """Yield the words of each `$ testbed ...` and the exit code that the page says, 0 where it says none."""
+    for line in re.findall(r"^    \$ testbed (.*)$", text, re.MULTILINE):
+        words, _, remark = line.partition("#")
+        told = re.search(r"exit code (\d+)", remark)
+        yield shlex.split(words), int(told.group(1)) if told else 0
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def up(tmp_path_factory):
+    """Provide a lab of modelled hosts that is up, with its file."""
+    with start_lab(load_lab(ROOT / "labs" / "testbed12.yaml"), hosts="model") as lab:
+        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
+        path.write_text(render_lab(lab.lab))
+        yield lab, path
+
+
+@pytest.fixture
+def run(testbed_here, up):
+    def run(words):
+        return testbed_here(*(str(up[1]) if word == "LAB" else word for word in words))
+
+    return run
+
+
+def newest_epoch_was_killed(runs):
+    with sqlite3.connect(runs / "lightbed.sqlite") as connection:
+        gone = "owner = '1 gone/0'"
+        connection.execute(
+            f"update intents set {gone}, state = 'intended', applied_at = null where epoch = 2"
+        )
+        connection.execute(
+            f"update operations set {gone}, state = 'running', stage = 'circuits' "
+            "where id = (select operation from intents where epoch = 2)"
+        )
+    connection.close()
+
+
+def prepare(section, run, runs, up):
+    """Bring the lab into the situation of a section."""
+    assert run(["apply", "LAB"]).code == 0
+    if section == "A change may cut off whoever makes it":
+        return
+    assert run(["apply", "LAB", "--simplex"]).code == 0
+    if "unfinished" in section or "unknown" in section:
+        newest_epoch_was_killed(runs)
+    if "unknown" in section:
+        held = control(up[0].control["ocs1"], {"do": "truth"})["connections"]
+        control(up[0].control["ocs1"], {"do": "operator", "disconnect": [held[0][0]]})
+        assert run(["resume", "LAB"]).code == 2
+
+
+@pytest.mark.parametrize("section", [name for name, text in SECTIONS.items() if list(commands_of(text))])
+def test_every_command_does_what_its_section_says(section, run, runs, up):
+    prepare(section, run, runs, up)
+    for words, code in commands_of(SECTIONS[section]):
+        ran = run(words)
+        assert ran.code == code, (words, ran.out, ran.err)
+
+
+def test_the_page_has_commands_of_all_that_it_is_for():
+    found = {words[0] for text in SECTIONS.values() for words, _ in commands_of(text)}
+    assert found >= {"journal", "resume", "history", "rollback", "confirm", "stop", "apply", "plan"}
