@@ -128,7 +128,7 @@ def test_every_point_of_every_operation_is_survived(scene, capsys):
         here = scene(name)
         reached = survive_all(here, here.labels)
         with capsys.disabled():
-            print(f"\n{name}: survived {reached} of {len(here.labels)} kill points")
+            print(f"\n{name}: survived {reached} of {len(here.labels)} kill points: {dict(here.ends)}")
         survived, total = survived + reached, total + len(here.labels)
     assert survived == total >= 400
 
