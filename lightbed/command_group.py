@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -16,11 +16,22 @@ Table = Mapping[str, tuple[str, str]]
 
 
 class CommandGroup(TyperGroup):
-    """The commands of a table. `--help` lists the lines of the table and imports no command."""
+    """The commands of a table. `--help` lists the lines of the table and imports no command.
 
-    def __init__(self, *, name: str, help: str, package: str, table: Table) -> None:  # noqa: A002  typer's name
+    `complete` is called with each command that is imported, to add options to it.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        help: str,  # noqa: A002  typer's name
+        package: str,
+        table: Table,
+        complete: Callable[[Any], None] = lambda _command: None,
+    ) -> None:
         super().__init__(name=name, help=help, params=_options_of_programs(name))
-        self.commands: Any = _Imported(package, table)
+        self.commands: Any = _Imported(package, table, complete)
         self._lines = {command: line for command, (_, line) in table.items()}
         _convert_when_needed(self)
 
@@ -85,8 +96,9 @@ def _options_of_programs(program: str) -> list[Any]:
 class _Imported(Mapping[str, Any]):
     """Commands by name; asking for one imports its module."""
 
-    def __init__(self, package: str, table: Table) -> None:
+    def __init__(self, package: str, table: Table, complete: Callable[[Any], None]) -> None:
         self._package = package
+        self._complete = complete
         self._table = table
 
     def __iter__(self) -> Iterator[str]:
@@ -104,6 +116,7 @@ class _Imported(Mapping[str, Any]):
         import_module(f"{self._package}.{self._table[name][0]}").register(app)
         group: Any = typer.main.get_command(app)
         command = group.commands[name]
+        self._complete(command)
         for each in (command, *getattr(command, "commands", {}).values()):
             _convert_when_needed(each)
         return command

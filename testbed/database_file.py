@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import sqlite3
 
+T = TypeVar("T")
 _MEMORY = "/dev/shm"  # noqa: S108 - a name that nobody else has is made in it
 BUSY_TIMEOUT_S = 30.0
 """Time that whoever reads or writes waits for another that holds the file."""
@@ -35,6 +36,17 @@ def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Map
             return []
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return _looked(path, lambda connection: _rows(connection, query, values))
+
+
+def copy_database(path: Path, copy: Path) -> None:
+    """Write a file that holds what a database holds now; others may write to it meanwhile. Raises as `read_rows`."""
+    with _open(copy, "mode=rwc") as target:
+        _looked(path, lambda connection: connection.backup(target))
+
+
+def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
+    """Return what a look at a file gives, in the first way that works."""
     import sqlite3  # only where there is something to read: it takes 10 ms
 
     with path.open("rb"):  # SQLite's own error does not say why
@@ -43,17 +55,22 @@ def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Map
     for way in (_shared, _copied if _has_log(path) else _unchanging):
         try:
             with way(path) as connection:
-                return _rows(connection, query, values)
+                return look(connection)
         except sqlite3.OperationalError as error:
-            if str(error).startswith("no such table"):
-                return []
             failed = failed or error
     assert failed is not None  # both ways failed, or one had returned
     raise failed
 
 
 def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Mapping[str, Any]]:
-    found = connection.execute(query, values)
+    import sqlite3
+
+    try:
+        found = connection.execute(query, values)
+    except sqlite3.OperationalError as error:
+        if str(error).startswith("no such table"):
+            return []
+        raise
     names = [column[0] for column in found.description]
     return [dict(zip(names, row, strict=True)) for row in found]
 

@@ -17,15 +17,13 @@
     ├── PlanStale             a change file, or --expect, is for another state         (conflict)
     ├── StorageError          a database that cannot be used: its address, file system, revision (user)
     ├── JournalError          the journal cannot be written, so nothing was sent       (ourselves)
-    ├── OperationRefused      an operation that may not begin, or not go on            (see `lightbed.errors.CODES`)
-    │   ├── NoSuchOperation   the journal knows no such operation of this lab          (user)
-    │   ├── OperationRunning  a living process carries it out                          (conflict)
-    │   ├── OperationStopped  the lab's emergency stop is in force                     (conflict)
-    │   ├── Superseded        later operations have taken what it was for              (conflict)
-    │   ├── ConfirmPending    an apply waits for `testbed confirm`                     (conflict)
-    │   ├── NothingToConfirm  no apply waits for a confirmation                        (user)
-    │   ├── NotArmed          the process that would go back could not be started      (ourselves)
-    │   └── NothingBefore     no verified epoch to go back to                          (user)
+    ├── OperationRefused      an operation that may not begin, or go on: `testbed.operation_errors`
+    ├── LeaseDenied           somebody else holds it, or the lease does not allow it   (conflict)
+    │   ├── LeaseStale        the lease ended, or a newer one was granted              (conflict)
+    │   ├── LeaseHeld         its holder is in the middle of a write to a device       (conflict)
+    │   ├── LeaseImpossible   what the lab does not have can never be granted          (user)
+    │   └── UnderMaintenance  hands are in the rack: nothing moves                     (conflict)
+    ├── ClockError            the clock stepped back: no lease can be judged           (ourselves)
     ├── ApplyFailed           circuits failed or unknown; the report names each        (unknown)
     ├── VerifyFailed          light, fibres or routes are not as planned               (device)
     ├── CollectiveError       a collective failed                                      (device)
@@ -45,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from lightbed.errors import CODES, LightbedError, Who
+from lightbed.errors import LightbedError, Who
 
 
 class TestbedError(LightbedError):
@@ -174,63 +172,42 @@ class JournalError(TestbedError):
     code = "journal"
 
 
-class OperationRefused(TestbedError):
-    """An operation that may not begin, or not go on; nothing more was sent. `who` is that of its code."""
+class LeaseDenied(TestbedError):
+    """A lease that is not granted, or that does not allow what was to be done."""
 
-    code = "operation"
-    who = "conflict"
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.who = CODES[cls.code]
+    code = "lease.denied"
+    who: ClassVar[Who] = "conflict"
 
 
-class NoSuchOperation(OperationRefused):
-    """The journal knows no such operation of this lab."""
+class LeaseStale(LeaseDenied):
+    """The lease ended, or its parts were granted again: nothing may be sent under it."""
 
-    code = "operation.none"
-
-
-class OperationRunning(OperationRefused):
-    """A living process carries the operation out."""
-
-    code = "operation.running"
+    code = "lease.stale"
 
 
-class OperationStopped(OperationRefused):
-    """The emergency stop of the lab is in force: nothing moves until it is released."""
+class LeaseHeld(LeaseDenied):
+    """The holder is in the middle of a write to a device, so the lease cannot be taken from it."""
 
-    code = "operation.stopped"
-
-
-class Superseded(OperationRefused):
-    """Later operations have taken hosts or ports that the operation was for."""
-
-    code = "operation.superseded"
+    code = "lease.held"
 
 
-class ConfirmPending(OperationRefused):
-    """An apply waits for its confirmation; another may not begin meanwhile."""
+class LeaseImpossible(LeaseDenied):
+    """A request for what the lab does not have."""
 
-    code = "confirm.pending"
-
-
-class NothingToConfirm(OperationRefused):
-    """No apply waits for a confirmation."""
-
-    code = "confirm.none"
+    code = "lease.impossible"
+    who = "user"
 
 
-class NotArmed(OperationRefused):
-    """What was applied stands, but the process that would go back from it could not be started."""
+class UnderMaintenance(LeaseDenied):
+    """The lab is under maintenance: somebody's hands are in the rack."""
 
-    code = "confirm.unarmed"
+    code = "maintenance"
 
 
-class NothingBefore(OperationRefused):
-    """There is no verified epoch to go back to."""
+class ClockError(TestbedError):
+    """The clock is behind the newest entry of the database."""
 
-    code = "rollback.none"
+    code = "clock"
 
 
 class ApplyFailed(TestbedError):

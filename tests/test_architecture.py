@@ -126,6 +126,16 @@ VIOLATIONS = [
         "import testbed.operate.session",
     ),
     (
+        "inside testbed.storage: tables and addresses at the bottom, backups at the top",
+        "testbed/storage/schema.py",
+        "import testbed.storage.backup",
+    ),
+    (
+        "inside testbed.leases: rules know nothing of the database, the fence stands over all",
+        "testbed/leases/rules.py",
+        "import testbed.leases.store",
+    ),
+    (
         "inside testbed.measure: results at the bottom, whole jobs at the top",
         "testbed/measure/results/run.py",
         "import testbed.measure.report.page",

@@ -13,6 +13,7 @@ import pytest
 
 import ocs_drivers.errors
 import testbed.errors
+import testbed.operation_errors
 from lightning import errors as lightning_errors
 from ocs_drivers import known_schemes
 from sim.twins.families import FAMILIES, make_twin
@@ -65,7 +66,7 @@ def command_line():
 
 def commands_of(words: list[str], known) -> list[str]:
     """`sim up`, `switch read` (the address between is left out), or a single word; `read|ports` are two."""
-    named = {"sim": words[1:2], "switch": words[2:3]}.get(words[0], [""])
+    named = {"sim": words[1:2], "lease": words[1:2], "switch": words[2:3]}.get(words[0], [""])
     names = [f"{words[0]} {name}".strip() for name in " ".join(named).split("|")]
     for name in names:
         assert name in known, f"no command `testbed {name}`"
@@ -155,6 +156,7 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
         available = set().union(*(command_line[name] for name in named or command_line))
         assert options <= available | {"--help"}, heading
     everywhere = {"--json", "--help", "--version", "--install-completion", "--show-completion"}
+    everywhere |= {"--database", "--lease"}  # they come with --runs-dir and --really-move
     assert described.keys() == command_line.keys()
     for command, options in command_line.items():
         assert options - everywhere <= described[command], command
@@ -214,7 +216,7 @@ def errors_of(module) -> list[type]:
     return [item for item in classes if issubclass(item, Exception) and item.__module__ == module.__name__]
 
 
-ERROR_TREES = (lightning_errors, ocs_drivers.errors, testbed.errors)
+ERROR_TREES = (lightning_errors, ocs_drivers.errors, testbed.errors, testbed.operation_errors)
 
 
 @pytest.mark.parametrize(

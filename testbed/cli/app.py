@@ -6,6 +6,8 @@ A module is imported only when its command is asked for, and imports at its head
 
 from __future__ import annotations
 
+from typing import Any
+
 from lightbed.command_group import CommandGroup
 
 COMMANDS = {
@@ -81,6 +83,19 @@ COMMANDS = {
     ),
     "runs": ("results", "List the runs of a results directory, the newest first."),
     "report": ("results", "Write a run's report again from what is stored, and say where it is."),
+    "lease": ("lease", "Leases of parts of a lab."),
+    "maintenance": (
+        "lease",
+        "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
+    ),
+    "backup": (
+        "storage",
+        "Write the database and the directories of runs to one file; other commands may go on.",
+    ),
+    "restore": (
+        "storage",
+        "Put a backup back, into a file or onto a server. Leases that it holds are ended.",
+    ),
     "doctor": (
         "doctor",
         "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
@@ -90,6 +105,12 @@ COMMANDS = {
 }
 
 
+def _complete(command: Any) -> None:
+    from testbed.cli.shared_options import add_shared_options
+
+    add_shared_options(command)
+
+
 def build_app() -> CommandGroup:
     """Return the application, none of whose commands is imported yet."""
     return CommandGroup(
@@ -97,4 +118,5 @@ def build_app() -> CommandGroup:
         help="Patch an optical direct-connect testbed and measure collectives on it, on hardware and on none.",
         package="testbed.cli",
         table=COMMANDS,
+        complete=_complete,
     )

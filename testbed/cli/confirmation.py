@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.operate.change import APPLY, Change
 from testbed.operate.confirmation import Confirmation, Confirmations
+from testbed.storage.address import address_in, choose
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Confirmed:
-    """What `--confirm-within` adds to an apply; nothing where it was not given."""
+    """Part of an apply that `--confirm-within` adds; nothing where it was not given."""
 
     lab: Lab
     change: Change
@@ -76,7 +77,7 @@ class Confirmed:
             self.runs_dir.absolute(),
             self.lab.path.absolute(),
         ]
-        words += [epoch, self.hosts, self.really_move or ""]
+        words += [epoch, self.hosts, *(["--really-move", self.really_move] if self.really_move else [])]
         log = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
         with log.open("ab") as out:
             subprocess.Popen(
@@ -85,7 +86,7 @@ class Confirmed:
                 stdout=out,
                 stderr=out,
                 cwd="/",
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=_environment(),
                 start_new_session=True,
             )
 
@@ -95,26 +96,34 @@ def main(arguments: list[str]) -> int:
     from testbed.lab.inventory import load_lab
     from testbed.operate.journal import journal_in
 
-    runs_dir, lab_file, epoch, hosts, really_move = arguments
+    runs_dir, lab_file, epoch, hosts, *further = arguments
+    choose(os.environ.get("LIGHTBED_DATABASE", ""))
     with journal_in(runs_dir) as journal:
         confirmations = Confirmations(journal, load_lab(Path(lab_file)).name)
 
         def go_back(back_to: int) -> str:
-            return _roll_back(lab_file, back_to, hosts, really_move, runs_dir)
+            return _roll_back([lab_file, str(back_to), "--hosts", hosts, "--runs-dir", runs_dir, *further])
 
         print(confirmations.watch(int(epoch), go_back), flush=True)
     return 0
 
 
-def _roll_back(lab_file: str, back_to: int, hosts: str, really_move: str, runs_dir: str) -> str:
+def _environment() -> dict[str, str]:
+    """Return the environment of the watcher: it moves under the same lease, and looks into the same database."""
+    from testbed.leases.choice import chosen
+
+    database = address_in("")
+    given = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": chosen()}
+    return os.environ | given | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}
+
+
+def _roll_back(words: list[str]) -> str:
     """Go back as a person would; return why that failed, or nothing."""
     from testbed.cli.output import run_app
 
-    words = ["rollback", lab_file, str(back_to), "--hosts", hosts, "--runs-dir", runs_dir]
-    words += ["--really-move", really_move] if really_move else []
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = run_app(words)
+        code = run_app(["rollback", *words])
     print(said.getvalue(), flush=True)
     return "" if code == 0 else (said.getvalue().strip().splitlines() or [f"exit code {code}"])[-1]
 

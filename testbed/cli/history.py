@@ -53,10 +53,10 @@ def journal(
     as_json: options.AsJson = False,
 ) -> int:
     """Show the operations of a lab and the state of every step, as the journal holds them."""
-    from testbed.errors import NoSuchOperation
     from testbed.lab.inventory import load_lab
     from testbed.operate.recovery.records import operations_of
     from testbed.operate.unfinished import unfinished_or_why_not
+    from testbed.operation_errors import NoSuchOperation
 
     lab = load_lab(lab_file)
     shown = operations_of(runs_dir, lab.name)

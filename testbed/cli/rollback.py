@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, print_lines, tell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testbed.lab.model import Lab
+    from testbed.operate.bring_up import BringUpReport
+    from testbed.operate.intent import Intent
 
 
 def register(app: typer.Typer) -> None:
@@ -50,19 +57,27 @@ def rollback(
         brought = roll_back(session, target, current, design, note, take_over=take_over)
         if brought.verified.ok:
             Confirmations(session.writable, lab.name).end("gone back by hand")
+    document, lines = _told(lab, runs_dir, current, target, brought)
+    print_answer(document, lines, as_json=as_json)
+    return DONE if brought.verified.ok else CHANGES
+
+
+def _told(
+    lab: Lab, runs_dir: Path, current: Intent, target: Intent, brought: BringUpReport
+) -> tuple[dict[str, object], list[str]]:
+    """Return the document and the lines: whether it worked, and what is unfinished after it."""
+    from testbed.operate.unfinished import unfinished_or_why_not
+
+    left = unfinished_or_why_not(runs_dir, lab)
     worked, findings = brought.verified.ok, [asdict(finding) for finding in brought.verified.findings]
-    document = {"lab": lab.name, "simulated": lab.simulated, "operation": brought.apply.operation}
-    document |= {"from_epoch": current.epoch, "to_epoch": target.epoch, "epoch": brought.epoch}
-    document |= {
-        "worked": worked,
-        "verified": worked,
-        "findings": findings,
-        "outage_s": brought.apply.outage_s,
-    }
-    became = "the rollback worked" if worked else "the rollback did not work: its proof found what follows"
-    lines = [f"{became}: epoch {target.epoch} is in force again, as epoch {brought.epoch}"]
-    print_answer(document, [*(lines if worked else [became]), *finding_lines(findings)], as_json=as_json)
-    return DONE if worked else CHANGES
+    document: dict[str, object] = {"lab": lab.name, "simulated": lab.simulated}
+    document |= {"operation": brought.apply.operation, "from_epoch": current.epoch, "to_epoch": target.epoch}
+    document |= {"epoch": brought.epoch, "worked": worked, "verified": worked, "findings": findings}
+    document |= {"outage_s": brought.apply.outage_s, "unfinished": [one.json() for one in left]}
+    said = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {brought.epoch}"
+    if not worked:
+        said = "the rollback did not work: its proof found what follows"
+    return document, [said, *finding_lines(findings), *(one.line() for one in left)]
 
 
 def confirm(
@@ -74,10 +89,14 @@ def confirm(
     from testbed.lab.inventory import load_lab
     from testbed.operate.confirmation import Confirmations
     from testbed.operate.journal import journal_in
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = load_lab(lab_file)
     with journal_in(runs_dir) as journal:
         kept = Confirmations(journal, lab.name).confirm()
+    left = unfinished_or_why_not(runs_dir, lab)
     document = {"lab": lab.name, "epoch": kept.epoch, "confirmed": True, "back_to": kept.back_to}
-    print_answer(document, [f"epoch {kept.epoch} of lab '{lab.name}' is kept"], as_json=as_json)
+    document |= {"unfinished": [one.json() for one in left]}
+    lines = [f"epoch {kept.epoch} of lab '{lab.name}' is kept", *(one.line() for one in left)]
+    print_answer(document, lines, as_json=as_json)
     return DONE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +20,7 @@ from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import ApplyFailed, DriftError, Interrupted, JournalError, RefusedToMove, TestbedError
 from testbed.lab.model import Lab
+from testbed.leases.model import parts_of
 from testbed.operate.engine.consent import Consent, EmergencyStop, is_interrupted
 from testbed.operate.engine.goal import goal_text
 from testbed.operate.engine.planned import PlannedStep
@@ -28,6 +29,7 @@ from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
 from testbed.operate.plan import pair_label, port_owners
 
 if TYPE_CHECKING:
+    from testbed.leases.fence import Fence
     from testbed.operate.journal import Journal  # SQLAlchemy: not for a plan
 
 Pair = tuple[int, int]
@@ -64,19 +66,29 @@ def apply_plan(
     circuit that failed or is unknown, `Interrupted` after Ctrl-C, at a boundary of steps, `OperationStopped`, and the
     drivers' errors when a switch cannot even be read.
     """
+    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+
     begin, commits_before_s = time.monotonic(), journal.commit_s
     consent = EmergencyStop(journal.directory, lab.name).check
     consent()
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
-    with _sole_operation(plan, switches), opened as operation:
+    with (
+        _sole_operation(plan, switches),
+        fenced(journal.database, lab.name, parts_of_plan(lab, plan)) as fence,
+        opened as operation,
+    ):
         seen = _each(plan, lambda part: switches[part.switch].read())
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
         demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
-        work = _Work(journal, operation, consent, done)
+        work = _Work(journal, operation, consent, fence, done)
         begun(operation)
         work.plan(plan, switches)
-        reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+        try:
+            reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+        except KeyboardInterrupt:  # the second Ctrl-C: what was sent may still be carried out
+            journal.steps.give_up(operation, "Ctrl-C while it was under way")
+            raise
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -90,6 +102,19 @@ def apply_plan(
             consent()
             raise ApplyFailed(_account(lab, reports), result=result)
     return result
+
+
+def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
+    """Return what a plan moves, as parts of leases: the hosts of its circuits, and every port whose circuit changes."""
+    hosts = {f"host:{lab.hosts[nic.node].name}" for circuit in plan.circuits for nic in circuit.link}
+    moved = {
+        f"port:{part.switch}/{port}"
+        for part in plan.switches
+        for step in part.steps
+        for pair in step.before.pairs ^ step.after.pairs
+        for port in pair
+    }
+    return parts_of(lab, hosts | moved) if hosts | moved else frozenset()
 
 
 @contextmanager
@@ -134,6 +159,7 @@ class _Work:
     journal: Journal
     operation: str
     consent: Consent
+    fence: Fence
     done: Callable[[str], object]
     first: dict[str, int] = field(default_factory=dict)
 
@@ -164,30 +190,31 @@ def _run(plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, work: _Work) -
 
 
 def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:
-    """Carry out one step: its intent is committed before the first byte, its outcome comes from the device."""
-    journal, operation, intended = work.journal, work.operation, False
+    """Carry out one step: its intent is committed before the first byte, its outcome comes from the device.
+
+    From the guard to the end of the step the lease is checked and cannot end.
+    """
+    journal, operation = work.journal, work.operation
+    intended, sending = False, ExitStack()
 
     def guard() -> None:
         nonlocal intended
         work.consent()
         if intended:
             return  # a driver asks before every write, the intent is one
+        sending.enter_context(work.fence.sending())
         journal.intend(operation, name, ordinal, switch.address, step)
         intended = True
         if step.estimated_s >= LONG_STEP_S:
             journal.steps.send(operation, name, ordinal)
 
     try:
-        outcome = switch.execute(step, guard)
+        with sending:
+            outcome = switch.execute(step, guard)
     except (OcsError, TestbedError) as error:
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
-    except BaseException as error:  # Ctrl-C for the second time: what was sent may still be carried out
-        if intended:
-            outcome = Outcome(Status.UNKNOWN, {}, None, error=Interrupted(str(error) or "interrupted"))
-            journal.record(operation, name, ordinal, outcome)
-        raise
     if intended:
         try:
             journal.record(operation, name, ordinal, outcome)

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lightbed.wording import counted
+from testbed.leases.model import parts_of
+from testbed.operate.apply import parts_of_plan
 from testbed.operate.change import Change
 from testbed.operate.confirmation import Confirmations, check_none_pending
 from testbed.operate.design import Design
@@ -43,6 +45,8 @@ def carry_out(
     session: LabSession, design: Design, plan: LabPlan, note: Note, stated: Stated, change: Change
 ) -> BringUpReport:
     """Apply a plan made for a design, route and verify; raises what `LabSession.carry_out` raises."""
+    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+
     journal, lab = session.writable, session.lab.name
     if change.kind != "rollback":
         check_none_pending(journal.directory, lab)
@@ -50,6 +54,7 @@ def carry_out(
     note(f"{counted(len(plan.circuits), 'circuit')} planned, {some} to change")
     why = change.why or stated.words or design.name
     with (
+        fenced(journal.database, lab, _parts(session, design, plan)),
         session.operation(change.kind, why, again=change.again) as operation,
         session.applying(design, stated, change.epoch) as intent,
     ):
@@ -70,6 +75,12 @@ def carry_out(
         intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
     note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")
     return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
+
+
+def _parts(session: LabSession, design: Design, plan: LabPlan) -> frozenset[str]:
+    """Return what is moved or configured, as parts of leases."""
+    hosts = {f"host:{host.name}" for host in session.lab.hosts[: design.wiring.nodes]}
+    return parts_of_plan(session.lab, plan) | parts_of(session.lab, hosts)
 
 
 def lead_around(session: LabSession, detour: Design, note: Note) -> float:

@@ -1,4 +1,4 @@
-"""What a change of a lab is: an apply, a repair, a rollback, a trial, or one of these that is resumed."""
+"""Kinds of changes of a lab: an apply, a repair, a rollback, a trial, or one of these that is resumed."""
 
 from __future__ import annotations
 

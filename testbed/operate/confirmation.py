@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from testbed.errors import ConfirmPending, NotArmed, NothingToConfirm
 from testbed.operate.intent import Intent, read_journal, stored_intents
 from testbed.operate.owner import is_running, this_person, this_process
+from testbed.operation_errors import ConfirmPending, NotArmed, NothingToConfirm
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal

@@ -12,12 +12,14 @@ from testbed.lab.hosts.forwarding import HostForwarding, install
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.planned_state import planned_state
 from testbed.lab.model import Lab
+from testbed.leases.model import parts_of
 from testbed.operate.engine.planned import PlannedStep
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.proof.host_findings import judge_host
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
+    from testbed.leases.fence import Fence
     from testbed.operate.journal import Journal
 
 
@@ -34,21 +36,38 @@ def install_hosts(
 
     With `again` hosts that hold it already are left alone.
 
-    Raises `HostError` naming hosts that failed; what became of each is in the journal, and the proof tells of kernels
-    that do not hold it.
+    Raises `LeaseDenied`, and `HostError` naming hosts that failed; what became of each is in the journal, and the
+    proof tells of kernels that do not hold it.
     """
+    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+
+    with fenced(journal.database, lab.name, parts_of(lab, {f"host:{name}" for name in parts})) as fence:
+        _install(lab, fleet, parts, journal, operation, fence, again=again)
+
+
+def _install(
+    lab: Lab,
+    fleet: Fleet,
+    parts: Mapping[str, HostForwarding],
+    journal: Journal,
+    operation: str,
+    fence: Fence,
+    *,
+    again: bool,
+) -> None:
     if again:
         parts = _settled(lab, fleet, parts, journal, operation)
     following = journal.steps.next_ordinals(operation)
     if not parts:
         return
     steps = [_planned(lab, part, following.get(name, 0)) for name, part in parts.items()]
-    journal.steps.intend(operation, steps)
     failure: HostError | None = None
-    try:
-        install(fleet, parts)
-    except HostError as error:
-        failure = error
+    with fence.sending():
+        journal.steps.intend(operation, steps)
+        try:
+            install(fleet, parts)
+        except HostError as error:
+            failure = error
     states = _read(lab, fleet)
     judged = {
         (step.device, step.ordinal): _judged(lab, parts[step.device], states.get(step.device))

@@ -9,14 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from testbed.design.model import Topology, Wiring
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
 from testbed.operate.intent import State, Stated
 from testbed.operate.owner import this_process
-from testbed.storage.schema import intents
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
@@ -65,28 +62,39 @@ class IntentLog:
             "intended_at": _now(),
             "applied_at": None if state == "intended" else _now(),
         }
+        import sqlalchemy as sa  # not for a plan
+
+        from testbed.storage.schema import intents
+
         with self._journal.transaction() as connection:
-            newest = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(self._is_ours)
+            newest = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(
+                intents.c.lab == self._lab.name
+            )
             epoch = int(connection.execute(newest).scalar_one()) + 1
             connection.execute(intents.insert().values(epoch=epoch, **values))
         return epoch
 
-    @property
-    def _is_ours(self) -> sa.ColumnElement[bool]:
-        return intents.c.lab == self._lab.name
-
     def resume(self, epoch: int) -> None:
         """Take an epoch over that ended too early. Raises `JournalError`."""
+        from testbed.storage.schema import intents
+
         taken = {"state": "intended", "error": "", "owner": this_process()}
+        ours = (intents.c.lab == self._lab.name) & (intents.c.epoch == epoch)
         with self._journal.transaction() as connection:
-            connection.execute(intents.update().where(self._is_ours, intents.c.epoch == epoch).values(taken))
+            connection.execute(intents.update().where(ours).values(taken))
 
     def advance(self, epoch: int, state: State, error: str = "") -> None:
         """Write what became of an epoch. Raises `JournalError`."""
+        from testbed.storage.schema import intents
+
         moment = "applied_at" if state == "applied" else "ended_at"
         became = {"state": state, "error": error, moment: _now()}
         with self._journal.transaction() as connection:
-            connection.execute(intents.update().where(self._is_ours, intents.c.epoch == epoch).values(became))
+            connection.execute(
+                intents.update()
+                .where(intents.c.lab == self._lab.name, intents.c.epoch == epoch)
+                .values(became)
+            )
 
 
 @dataclass(slots=True)

@@ -18,11 +18,12 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import JournalError, OperationRunning, StorageError
+from testbed.errors import JournalError, StorageError
 from testbed.operate.engine.planned import PlannedStep, as_text, from_text, now
 from testbed.operate.engine.step_log import LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
-from testbed.operate.owner import is_of_this_boot, is_running, this_person, this_process
+from testbed.operate.owner import is_running, this_person, this_process
+from testbed.operation_errors import OperationRunning
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.reasons import hint_for, reason_of
@@ -163,13 +164,12 @@ class Journal:
         self.steps.record(operation, switch, ordinal, outcome)
 
     def _note_deaths(self) -> None:
-        """Let no operation stay `running` whose process is gone; of another machine nobody here can tell."""
+        """Let no operation stay `running` whose process is gone."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
         with self._errors(), self.database.reading() as connection:
             running = connection.execute(query).all()
-        shared = not isinstance(self.path, Path)
         for row in running:
-            if not is_running(row.owner) and (not shared or is_of_this_boot(row.owner)):
+            if not is_running(row.owner):
                 self.note(row.id, state="killed", finished=now(), reason="its process is gone")
 
     def unfinished(self) -> tuple[OpenStep, ...]:

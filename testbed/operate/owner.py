@@ -1,16 +1,14 @@
-"""Owners of operations in the journal: processes, told apart by number and beginning."""
+"""Owners of operations in the journal, processes and persons: see `testbed.storage.owner`."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import socket
-from pathlib import Path
 
+from testbed.storage.owner import is_running, this_process
 
-def this_process() -> str:
-    """Return this process as the owner of an operation: its number and when it began."""
-    return f"{os.getpid()} {_birth(os.getpid())}"
+__all__ = ["is_running", "this_person", "this_process"]
 
 
 def this_person() -> str:
@@ -20,33 +18,3 @@ def this_person() -> str:
     except (KeyError, OSError):  # a number without a name
         name = str(os.getuid())
     return f"{name}@{socket.gethostname()}"
-
-
-def is_running(owner: str) -> bool:
-    """Return whether the very process that wrote `owner` still runs: numbers of processes are used again."""
-    number, _, birth = owner.partition(" ")
-    return bool(birth) and birth == _birth(int(number))
-
-
-def is_of_this_boot(owner: str) -> bool:
-    """Return whether a process has run on this machine since it started."""
-    return owner.partition(" ")[2].partition("/")[0] == _boot()
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def _birth(number: int) -> str:
-    """Return when a process began, in a form unique on this machine; empty when it does not exist.
-
-    Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
-    """
-    try:
-        status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = _boot()
-    except OSError:
-        return ""
-    fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses
-    state, start_ticks = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot}/{start_ticks}"

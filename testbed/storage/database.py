@@ -23,7 +23,7 @@ from testbed.storage.looking import CONNECT_TIMEOUT_S
 from testbed.storage.revision import bring_up_to_date, is_up_to_date
 
 DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)
-"""What a transaction raises when the database cannot be read or written."""
+"""Errors that a transaction raises when the database cannot be read or written."""
 _WRITER = 0x11617BED
 """Number of the advisory lock that whoever writes holds."""
 _MIGRATION = _WRITER + 1

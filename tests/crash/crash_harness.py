@@ -149,9 +149,9 @@ class Scene:
     def survive(self, label: str) -> bool:
         """Kill the operation at a point and resume it; return False if the point was not reached this time.
 
-        Checks that after the resume every switch is where the operation leads, or where it began if nothing was sent, or
-        that it stopped as unknown, with a reason, and moved nothing; that nothing was done twice with effect, and that
-        the journal alone tells the same state.
+        Checks that after the resume every switch is where the operation leads, or where it began if nothing was sent;
+        or that it stopped as unknown, with a reason, and moved nothing. Nothing may be done twice with effect, and the
+        journal alone must tell the same state.
         """
         self.reset()
         before = self.changes()

@@ -72,6 +72,7 @@ class RunStore:
         `hosts` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
         """
         self._database.create()
+        self.path.mkdir(parents=True, exist_ok=True)
         info = lab if isinstance(lab, LabInfo) else LabInfo.of(lab)
         started, directory = self._new_directory()
         lock = take_lock(directory)

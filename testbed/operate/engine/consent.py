@@ -1,4 +1,4 @@
-"""What may stop a change: Ctrl-C, first at the next boundary and then at once, and the emergency stop of a lab.
+"""Reasons to stop a change: Ctrl-C, first at the next boundary and then at once, and the emergency stop of a lab.
 
 The emergency stop is a file beside the journal: it needs no lock of the database, no lease, and hardly any disk.
 """
@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
-from testbed.errors import Interrupted, OperationStopped
+from testbed.errors import Interrupted
 from testbed.operate.engine.planned import now
 from testbed.operate.owner import this_person
+from testbed.operation_errors import OperationStopped
 
 Consent = Callable[[], None]
 """Asked before every byte that changes something; raises where nothing may be sent."""

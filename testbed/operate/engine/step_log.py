@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
 from testbed.operate.engine.planned import PlannedStep, as_text, now
-from testbed.operate.engine.transitions import StepEvent, StepState, next_state, replayed
+from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replayed
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
@@ -96,6 +96,12 @@ class StepLog:
         self.close(
             operation, {(device, ordinal): (outcome.status, read_back)}, refused=refused, reason=reason
         )
+
+    def give_up(self, operation: str, reason: str) -> None:
+        """Write that nobody knows what becomes of the steps that are under way."""
+        with self._transaction() as connection:
+            open_keys = _keys(connection, operation, OPEN)
+        self.close(operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
     def for_all(self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = "") -> int:
         """Let all steps of an operation in these states have one event, in one commit; return how many there were."""

@@ -1,1 +1,1 @@
-"""What follows a change that ended too early or is not wanted any more: resume, rollback, confirmation, stop."""
+"""Operations after one that ended too early or is not wanted any more: resume and rollback, and what they read."""

@@ -1,4 +1,4 @@
-"""Whether an operation can go on from what its switches hold: pure.
+"""Judgement of an operation that ended too early, from what its switches hold: pure.
 
 A switch is as it was left when it holds what it held before the step that nobody knows the end of, what it was to hold
 after it, or some of either. Anything else is the work of somebody else, of a device that restarted, or of a robot that

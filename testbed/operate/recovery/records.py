@@ -41,7 +41,7 @@ class StepRecord:
 
     @property
     def state(self) -> StepState:
-        """Where it stands; a step of an earlier release has an outcome only."""
+        """State; a step of an earlier release has an outcome only."""
         if self.row.get("state"):
             return StepState(self.row["state"])
         outcome = self.row["outcome"]

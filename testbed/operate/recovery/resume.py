@@ -16,7 +16,7 @@ from lightbed.wording import counted
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import Snapshot, Status
 from testbed.design.model import Wiring
-from testbed.errors import ApplyFailed, NoSuchOperation, OperationRunning, Superseded
+from testbed.errors import ApplyFailed
 from testbed.lab.model import Lab
 from testbed.operate.change import Change
 from testbed.operate.design import Design
@@ -31,6 +31,7 @@ from testbed.operate.recovery.judgement import doubts_about, is_doubted, judged
 from testbed.operate.recovery.records import OperationRecord, named, operations_of
 from testbed.operate.session import LabSession, Note
 from testbed.operate.unfinished import Unfinished, unfinished_operations
+from testbed.operation_errors import NoSuchOperation, OperationRunning, Superseded
 
 _NOTHING = Wiring(0, 0, simplex=True, links=())
 POLL_S = (0.05, 1.0)

@@ -1,4 +1,4 @@
-"""How Alembic runs our migrations: on a connection that somebody has opened, inside its transaction.
+"""Migrations as Alembic runs them: on a connection that somebody has opened, inside its transaction.
 
 For `alembic revision --autogenerate` a developer gives a URL in place of the connection.
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from dataclasses import replace
 
 import pytest
 from libraries import skip_without
@@ -13,14 +15,17 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import Capabilities, CrossConnects
-from testbed.errors import Interrupted, OperationStopped
+from testbed.design.model import Wiring
+from testbed.errors import Interrupted
 from testbed.operate.apply import apply_plan
 from testbed.operate.engine.consent import EmergencyStop, interruptible
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.journal import journal_in
+from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import plan_lab
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.session import LabSession, design_for
+from testbed.operation_errors import OperationStopped
 
 
 @pytest.fixture
@@ -78,6 +83,42 @@ def test_the_second_ctrl_c_marks_the_step_under_way_as_unknown(testbed12, two_st
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     assert switch.writes == 1
     assert states(tmp_path, testbed12) == ("interrupted", ["unknown", "planned"])
+
+
+def test_nobody_waits_for_other_switches_after_the_second_ctrl_c(testbed12, memory_switch, journal, tmp_path):
+    """One switch is done while a robot beside it goes on: the step of the robot is unknown."""
+    goes_on, begun, noted = threading.Event(), threading.Event(), threading.Event()
+
+    def robot(step):
+        begun.set()
+        goes_on.wait(30)
+        return step.after
+
+    def quick(step):
+        begun.wait(30)
+        press_ctrl_c()
+        noted.wait(30)
+        press_ctrl_c()
+        return step.after
+
+    second = replace(testbed12.switches[0], name="ocs2")
+    lab = replace(testbed12, switches=(*testbed12.switches, second))
+    switches = {"ocs1": memory_switch(obey=quick), "ocs2": memory_switch(address="memory://ocs2", obey=robot)}
+    target = CrossConnects({1: 53})
+    parts = tuple(
+        SwitchPlan(name, target, None, switch.read(), switch.plan(target, switch.read()))
+        for name, switch in switches.items()
+    )
+    with interruptible(lambda _text: noted.set()), pytest.raises(KeyboardInterrupt):
+        apply_plan(lab, LabPlan(Wiring(0, 0, simplex=True, links=()), (), parts), switches, journal)
+    (operation,) = operations_of(tmp_path, lab.name)
+    (step,) = operation.on("ocs2")
+    assert (operation.state, step.state.value, step.json()["outcome"]) == (
+        "interrupted",
+        "unknown",
+        "unknown",
+    )
+    goes_on.set()
 
 
 def test_ctrl_c_between_circuits_and_routes_leaves_an_epoch_to_resume(testbed12, memory_switch, journal):

@@ -18,7 +18,6 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
-from testbed.errors import OperationRunning, Superseded
 from testbed.lab.shards import shard_of
 from testbed.operate.design import design_of_intent
 from testbed.operate.intent import stored_intents
@@ -28,6 +27,7 @@ from testbed.operate.recovery.records import operations_of
 from testbed.operate.recovery.resume import find_unfinished, resume
 from testbed.operate.session import LabSession, design_for
 from testbed.operate.unfinished import unfinished_operations
+from testbed.operation_errors import OperationRunning, Superseded
 
 ROOT = Path(__file__).parents[3]
 OPERATE = Path(__file__).parents[1]

@@ -1,0 +1,1 @@
+"""Leases: who may move which part of a lab, and until when."""

@@ -1,0 +1,128 @@
+"""The fence before devices: nothing is sent under a lease that ended, however late the sender wakes up.
+
+    with fenced(database, lab.name, parts) as fence:      # the lease of --lease, or an implicit one
+        with fence.sending():                             # check and send share the lock that ending a lease needs
+            ... write to the device ...
+
+A process that is stopped inside `sending` makes every end of its lease wait, and so every grant of its parts; one that
+is stopped anywhere else wakes up to a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from testbed.errors import ClockError, JournalError, LeaseStale, StorageError, UnderMaintenance
+from testbed.leases import locks
+from testbed.leases.choice import chosen
+from testbed.leases.model import Lease
+from testbed.leases.store import LeaseStore
+from testbed.storage.database import DATABASE_ERRORS, Database
+from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.schema import leases, maintenance
+
+_current: ContextVar[Fence | None] = ContextVar("fence", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A lease while an operation moves something under it. Threads may share it."""
+
+    database: Database
+    lease: Lease
+    parts: frozenset[str]
+
+    @property
+    def token(self) -> int:
+        """The fencing token: larger than those of all earlier grants."""
+        return self.lease.token or 0
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Check the lease and provide the time to send; the lease cannot end meanwhile.
+
+        Raises `LeaseStale` and `UnderMaintenance`; nothing may be sent then.
+        """
+        with ExitStack() as held:
+            with database_errors(self.database):
+                self._hold(held)
+            yield
+
+    def _hold(self, held: ExitStack) -> None:
+        address = self.database.address
+        if isinstance(address, Path):
+            held.enter_context(locks.shared_in_file(address, self.token))
+            with self.database.reading() as connection:
+                self._check(connection)
+        else:
+            connection = held.enter_context(self.database.reading())
+            locks.share_on_server(connection, self.token)
+            self._check(connection)
+
+    def _check(self, connection: sa.Connection) -> None:
+        query = sa.select(leases.c.state, leases.c.token, leases.c.reason).where(leases.c.id == self.lease.id)
+        found = connection.execute(query).first()
+        if found is None or found.state not in ("granted", "draining") or found.token != self.token:
+            became = f"{found.state}: {found.reason or 'it was given back'}" if found else "gone"
+            raise LeaseStale(
+                f"lease {self.lease.id} (token {self.token}) is {became}; nothing was sent. Look at the lab with "
+                "`testbed plan`, then request a new lease"
+            )
+        stopped = connection.execute(maintenance.select().where(maintenance.c.lab == self.lease.lab)).first()
+        if stopped is not None:
+            raise UnderMaintenance(
+                f"lab '{stopped.lab}' is under maintenance by {stopped.owner} ({stopped.reason}); nothing was sent. "
+                "Wait for `testbed maintenance off`"
+            )
+
+
+@contextmanager
+def fenced(
+    database: Database,
+    lab: str,
+    parts: frozenset[str],
+    *,
+    lease: str | None = None,
+    store: Callable[[Database, str], LeaseStore] = LeaseStore,
+) -> Iterator[Fence]:
+    """Hold parts of a lab for the time of an operation: under a lease (by default of `--lease`), or an implicit one.
+
+    Inside another `fenced` that holds the parts this is the same fence. Raises `LeaseDenied` and its like, and
+    `JournalError` when the database cannot be written: nothing may move then.
+    """
+    outer = _current.get()
+    if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
+        yield outer
+        return
+    leases_of_lab, wanted = store(database, lab), chosen() if lease is None else lease
+    with database_errors(database):
+        held = leases_of_lab.begin(wanted, parts) if wanted else leases_of_lab.request_implicit(parts)
+    fence = Fence(database, held, held.parts)
+    mark = _current.set(fence)
+    try:
+        yield fence
+    finally:
+        _current.reset(mark)
+        with (
+            suppress(JournalError, ClockError),
+            database_errors(database),
+        ):  # it ends with this process, or by its time
+            leases_of_lab.end(held.id)
+
+
+@contextmanager
+def database_errors(database: Database) -> Iterator[None]:
+    """Raise `JournalError` for what a database raises: nothing may move then."""
+    try:
+        yield
+    except StorageError as error:
+        raise JournalError(str(error)) from error
+    except (*DATABASE_ERRORS, OSError) as error:
+        what = f"leases in {database.name} cannot be written ({reason_of(error)})"
+        raise JournalError(f"{what}; {hint_for(error)}") from error

@@ -1,0 +1,63 @@
+"""Leases of a lab for whoever only looks: nothing is written, and no lock is waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from testbed.leases import rules
+from testbed.leases.model import LIVING, Lease
+from testbed.storage.address import Address
+from testbed.storage.looking import read_rows
+
+_LISTS = ("resources", "parts", "allowed")
+
+
+def lease_of(row: Mapping[str, Any]) -> Lease:
+    """Return the lease of a row; a file gives lists as text."""
+    values = {field.name: row[field.name] for field in fields(Lease)}
+    for name in _LISTS:
+        values[name] = tuple(json.loads(row[name]) if isinstance(row[name], str) else row[name])
+    return Lease(**values | {"parts": frozenset(values["parts"]), "is_implicit": bool(row["is_implicit"])})
+
+
+def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
+    """Return the leases of a lab in the order of their arrival; with `ended` also those that are over."""
+    rows = read_rows(address, "select * from leases where lab = ? order by arrival", (lab,))
+    return tuple(one for one in map(lease_of, rows) if ended or one.state in LIVING)
+
+
+def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
+    """Return the leases of a lab for programs, and what those that wait are waiting for."""
+    found = read_leases(address, lab, ended=ended)
+    query = "select part, fault from part_checks where lab = ? and fault != ''"
+    faults = {row["part"]: row["fault"] for row in read_rows(address, query, (lab,))}
+    living = [one for one in found if one.state in LIVING]
+    return [
+        lease_json(one) | {"waits_for": rules.why_waiting(one, living, faults, now_s) if _waits(one) else ""}
+        for one in found
+    ]
+
+
+def _waits(lease: Lease) -> bool:
+    return lease.state in LIVING and not lease.is_held
+
+
+def lease_json(lease: Lease) -> dict[str, Any]:
+    """Return a lease for programs; times are seconds since 1970."""
+    names = ("id", "token", "owner", "state", "priority", "note", "reason")
+    return {name: getattr(lease, name) for name in names} | {
+        "resources": list(lease.resources) or (sorted(lease.parts) if lease.is_implicit else ["lab"]),
+        "expires": lease.expires_s,
+        "starts": lease.starts_s,
+        "allowed": list(lease.allowed),
+        "implicit": lease.is_implicit,
+    }
+
+
+def read_maintenance(address: Address, lab: str) -> dict[str, Any] | None:
+    """Return who stopped the lab, and why; None where it may move."""
+    rows = read_rows(address, "select owner, reason, since_s from maintenance where lab = ?", (lab,))
+    return dict(rows[0]) if rows else None

@@ -1,0 +1,71 @@
+"""The lock of a lease: whoever sends to a device shares it, whoever ends the lease needs it alone.
+
+On SQLite byte `token` of a file beside the database, by an open file description lock (fcntl(2)), which threads may
+share and the kernel gives back when a process ends; on PostgreSQL an advisory lock of the server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_BASE = 0x11617 << 40
+"""Advisory locks of leases are numbered from here, beside those of the database itself."""
+_FLOCK = "hhqqi4x"
+"""`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
+
+
+def lock_file(database: Path) -> Path:
+    """Return the file whose bytes are the locks of leases."""
+    return database.with_name(f"{database.name}-leases")
+
+
+@contextmanager
+def shared_in_file(database: Path, token: int) -> Iterator[None]:
+    """Share the lock of a token; wait while somebody ends the lease."""
+    with _opened(database) as descriptor:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_RDLCK, token))
+        yield
+
+
+@contextmanager
+def alone_in_file(database: Path, token: int) -> Iterator[bool]:
+    """Take the lock of a token alone; provide False where somebody sends. Waits for nobody."""
+    with _opened(database) as descriptor:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, token))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def share_on_server(connection: sa.Connection, token: int) -> None:
+    """Share the lock of a token until the end of the transaction."""
+    connection.exec_driver_sql(f"select pg_advisory_xact_lock_shared({_BASE + token})")
+
+
+def take_on_server(connection: sa.Connection, token: int) -> bool:
+    """Take the lock of a token until the end of the transaction; return False where somebody sends."""
+    return bool(connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({_BASE + token})").scalar())
+
+
+@contextmanager
+def _opened(database: Path) -> Iterator[int]:
+    descriptor = os.open(lock_file(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)  # gives the lock back
+
+
+def _flock(kind: int, token: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, token, 1, 0)

@@ -1,0 +1,122 @@
+"""Grants and ends of leases: pure functions over the leases of a lab.
+
+Within a priority requests are granted in the order in which they came. One that must wait holds its parts back from
+those behind it, so that a large request is not starved by small ones. Exceptions: one that waits for a part that failed
+its check, or for a reservation ahead, holds nothing back: nobody knows for how long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from testbed.errors import ClockError, LeaseDenied
+from testbed.leases.model import Lease
+
+CLOCK_STEP_S = 5.0
+"""Step back of a clock that is taken for an adjustment: time then stands still until it is over."""
+
+
+def monotonic(now_s: float, newest_s: float) -> float:
+    """Return a time that is not before the newest known. Raises `ClockError` for a clock that was set back."""
+    if newest_s - now_s > CLOCK_STEP_S:
+        behind = newest_s - now_s
+        raise ClockError(
+            f"the clock of this machine is {behind:.0f} s behind the newest entry of the database, so no lease can be "
+            "judged and nothing may move; set the clock right, or, if it was ahead before, wait as long"
+        )
+    return max(now_s, newest_s)
+
+
+def in_order(waiting: Iterable[Lease]) -> list[Lease]:
+    """Return requests in the order in which they are served: reservations whose time has come, then by priority."""
+    return sorted(waiting, key=lambda one: (one.starts_s is None, -one.priority, one.arrival))
+
+
+def grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
+    """Return the requests that are granted now, in order."""
+    taken = frozenset[str]().union(*(one.parts for one in leases if one.is_held))
+    ahead = [one for one in leases if one.state == "requested"]
+    held_back: frozenset[str] = frozenset()
+    granted = []
+    for one in in_order(one for one in leases if one.state == "queued"):
+        if not one.parts.isdisjoint(taken | held_back):
+            held_back |= one.parts
+        elif one.parts.isdisjoint(faults) and _ends_before(ahead, one, now_s) >= now_s + one.ttl_s:
+            granted.append(one)
+            taken |= one.parts
+    return granted
+
+
+def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
+    """Return when the next reservation of one of its parts begins."""
+    starts = [
+        one.starts_s
+        for one in ahead
+        if one.id != lease.id and one.starts_s is not None and not one.parts.isdisjoint(lease.parts)
+    ]
+    return max(now_s, min(starts, default=float("inf")))
+
+
+def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
+    """Return what a request waits for, as a sentence."""
+    if lease.state == "requested":
+        return "its time has not come"
+    broken = sorted(part for part in lease.parts if part in faults)
+    if broken:
+        return f"{broken[0]} failed its last check ({faults[broken[0]]})"
+    others = [one for one in leases if one.id != lease.id and not one.parts.isdisjoint(lease.parts)]
+    for one in (*filter(lambda each: each.is_held, others), *in_order(others)):
+        if one.is_held:
+            return f"lease {one.id} of {one.owner} holds {_common(one, lease)}"
+        if one.state == "queued" and in_order((one, lease))[0] is one:
+            return f"request {one.id} of {one.owner} for {_common(one, lease)} came before"
+    if _ends_before(others, lease, now_s) < now_s + lease.ttl_s:
+        return f"{lease.ttl_s:.0f} s would run into a reservation"
+    return ""
+
+
+def _common(one: Lease, other: Lease) -> str:
+    """Return one part that both have, a host if there is one."""
+    return min(one.parts & other.parts, key=lambda part: (not part.startswith("host:"), part))
+
+
+def is_due(lease: Lease, now_s: float) -> bool:
+    """Return whether the time of a lease is over, or of a request that nobody asks about any more."""
+    return now_s >= lease.expires_s
+
+
+def begins(lease: Lease, now_s: float) -> bool:
+    """Return whether the time of a reservation has come."""
+    return lease.state == "requested" and lease.starts_s is not None and lease.starts_s <= now_s
+
+
+def granted(lease: Lease, token: int, now_s: float) -> Lease:
+    """Return a request that is granted. A reservation ends when it was to end, however late it began."""
+    expires_s = lease.expires_s if lease.starts_s is not None else now_s + lease.ttl_s
+    return lease.become("granted", token=token, granted_s=now_s, expires_s=expires_s)
+
+
+def extended(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:
+    """Return a lease that lasts so long from now, up to the next reservation. Raises `LeaseDenied`."""
+    if lease.state not in ("granted", "queued"):
+        raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")
+    ahead = [one for one in leases if one.state == "requested"]
+    until_s = min(now_s + ttl_s, _ends_before(ahead, lease, now_s))
+    return replace(lease, ttl_s=ttl_s, expires_s=max(lease.expires_s if lease.starts_s else 0.0, until_s))
+
+
+def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
+    """Raise `LeaseDenied` for a reservation that overlaps another, or a lease that is held until after its start."""
+    assert lease.starts_s is not None
+    for one in leases:
+        if one.id == lease.id or one.parts.isdisjoint(lease.parts):
+            continue
+        if one.starts_s is not None:
+            is_free = one.expires_s <= lease.starts_s or lease.expires_s <= one.starts_s
+        else:
+            is_free = not one.is_held or one.expires_s <= lease.starts_s
+        if not is_free:
+            raise LeaseDenied(
+                f"{_common(one, lease)} is taken then by lease {one.id} of {one.owner}; choose another time (--at)"
+            )

@@ -1,0 +1,263 @@
+"""Leases of one lab in the database: each request, grant and end is a transaction, in which all that is due happens.
+
+A lease ends, and so can be granted to somebody else, only while nobody sends to a device under it (`locks`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from testbed.errors import LeaseDenied, LeaseHeld
+from testbed.leases import rows, rules
+from testbed.leases.change import Change
+from testbed.leases.model import Lease, State
+from testbed.storage.database import Database
+from testbed.storage.owner import is_running, this_process
+from testbed.storage.schema import maintenance
+
+DEFAULT_TTL_S = 3600.0
+IMPLICIT_TTL_S = 60.0
+
+
+def this_owner() -> str:
+    """Return who runs this process, as the operating system says, and on which machine."""
+    return f"{getpass.getuser()}@{os.uname().nodename}"
+
+
+class LeaseStore:
+    """The leases of one lab. `now` is the time in seconds since 1970; `is_alive` tells whether a process runs.
+
+    Raises `LeaseDenied` and its like, `ClockError`, and what the database raises.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lab: str,
+        *,
+        owner: str = "",
+        now: Callable[[], float] = time.time,
+        is_alive: Callable[[str], bool] = is_running,
+    ) -> None:
+        self.database = database
+        self.lab = lab
+        self.owner = owner or this_owner()
+        self._now = now
+        self._is_alive = is_alive
+
+    def request(
+        self,
+        resources: Collection[str],
+        parts: frozenset[str],
+        *,
+        ttl_s: float = DEFAULT_TTL_S,
+        priority: int = 0,
+        starts_s: float | None = None,
+        allowed: Collection[str] = (),
+        note: str = "",
+    ) -> Lease:
+        """Ask for parts, all or nothing, and return the request: granted at once where nobody is before it.
+
+        With `starts_s` they are reserved from then on; what overlaps another reservation is refused.
+        """
+        with self._changing() as change:
+            lease = self._new(
+                change, resources, parts, ttl_s, priority=priority, allowed=tuple(allowed), note=note
+            )
+            if starts_s is not None:
+                if starts_s < change.now_s:
+                    raise LeaseDenied("a reservation cannot begin in the past; leave out --at to ask for now")
+                lease = replace(lease, state="requested", starts_s=starts_s, expires_s=starts_s + ttl_s)
+                rules.check_reservation(lease, change.leases.values())
+            self._add(change, lease)
+            return change.leases[lease.id]
+
+    def request_implicit(self, parts: frozenset[str]) -> Lease:
+        """Ask for parts for the time of an operation of this process. Raises `LeaseDenied` unless granted at once."""
+        with self._changing() as change:
+            lease = self._new(change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=this_process())
+            self._add(change, lease)
+            became = change.leases[lease.id]
+            if became.state != "granted":
+                why = rules.why_waiting(became, change.leases.values(), change.faults, change.now_s)
+                raise LeaseDenied(
+                    f"{why}; nothing was sent. Give --lease if it is yours, or queue up: testbed lease request"
+                )
+            return became
+
+    def get(self, lease_id: str) -> Lease:
+        """Return a lease that lives. Raises `LeaseDenied`."""
+        with self._changing() as change:
+            return change.find(lease_id)
+
+    def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
+        """Let a lease last so long from now, or as long as it was asked for: a heartbeat."""
+        with self._changing() as change:
+            lease = self._ours(change.find(lease_id))
+            return change.put(
+                rules.extended(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s)
+            )
+
+    def begin(self, lease_id: str, parts: frozenset[str]) -> Lease:
+        """Note that this process moves parts under a lease from now on, which is a heartbeat, too."""
+        with self._changing() as change:
+            lease = self._ours(change.find(lease_id))
+            if lease.state != "granted":
+                raise LeaseDenied(f"lease {lease_id} is {lease.state}, so nothing moves under it")
+            if not parts <= lease.parts:
+                missing = ", ".join(sorted(parts - lease.parts)[:3])
+                raise LeaseDenied(f"lease {lease_id} does not hold {missing}; request one that does")
+            if lease.operation and lease.operation != this_process() and self._is_alive(lease.operation):
+                raise LeaseDenied(
+                    f"another process moves the lab under lease {lease_id} (process {lease.operation.split()[0]})"
+                )
+            lease = rules.extended(lease, change.leases.values(), change.now_s, lease.ttl_s)
+            return change.put(replace(lease, operation=this_process()))
+
+    def end(self, lease_id: str) -> None:
+        """Note that the operation under a lease is over; an implicit lease is released."""
+        with self._changing() as change:
+            lease = change.leases.get(lease_id)
+            if lease is not None:
+                lease = change.put(replace(lease, operation=None))
+                if lease.is_implicit:
+                    self._end(change, lease, "released")
+
+    def release(self, lease_id: str) -> Lease:
+        """Give a lease back, or withdraw a request. Raises `LeaseHeld` while an operation is in flight."""
+        with self._changing() as change:
+            lease = self._ours(change.find(lease_id))
+            if self._is_in_flight(lease):
+                raise LeaseHeld(
+                    f"an operation moves the lab under lease {lease_id} ({process_of(lease)}); wait for it"
+                )
+            return self._must_end(change, lease, "released")
+
+    def break_(self, lease_id: str, reason: str) -> Lease:
+        """Take a lease from whoever has it. Raises `LeaseHeld` while something is being sent under it."""
+        with self._changing() as change:
+            lease = change.find(lease_id)
+            return self._must_end(change, lease, "broken", reason=f"{reason} (by {self.owner})")
+
+    def set_maintenance(self, reason: str) -> None:
+        """Stop all motion: nothing is sent from now on. What is being sent is not waited for: see `is_still`."""
+        with self._changing() as change:
+            row = (
+                change.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))
+                .mappings()
+                .first()
+            )
+            if row is None:
+                change.connection.execute(
+                    maintenance.insert().values(
+                        lab=self.lab, owner=self.owner, reason=reason, since_s=change.now_s
+                    )
+                )
+
+    def clear_maintenance(self) -> bool:
+        """Let the lab move again; return whether it was stopped."""
+        with self._changing() as change:
+            done = change.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
+            return bool(done.rowcount)
+
+    def senders(self) -> tuple[Lease, ...]:
+        """Return the leases under which something is being sent to a device now."""
+        with self._changing() as change:
+            return tuple(one for one in change.leases.values() if one.is_held and not change.lock(one))
+
+    def write_checks(self, checks: Mapping[str, str]) -> None:
+        """Write the last check of parts, with what is at fault: these are not granted until they pass."""
+        with self._changing() as change:
+            rows.write_checks(change.connection, self.lab, checks, change.now_s)
+
+    def _new(
+        self, change: Change, resources: Collection[str], parts: frozenset[str], ttl_s: float, **more: object
+    ) -> Lease:
+        return Lease(
+            id=f"{datetime.fromtimestamp(change.now_s, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+            lab=self.lab,
+            owner=self.owner,
+            process=this_process(),
+            state="queued",
+            arrival=rows.following(change.connection, "arrival"),
+            resources=tuple(resources),
+            parts=parts,
+            ttl_s=ttl_s,
+            requested_s=change.now_s,
+            expires_s=change.now_s + ttl_s,
+            **({"priority": 0} | more),  # type: ignore[arg-type]
+        )
+
+    def _add(self, change: Change, lease: Lease) -> None:
+        rows.insert(change.connection, lease)
+        change.leases[lease.id] = lease
+        self._settle(change)
+
+    @contextmanager
+    def _changing(self) -> Iterator[Change]:
+        """Open a transaction with all that is due done; what this leads to is done at its end. Locks outlast it."""
+        with ExitStack() as held, self.database.transaction() as connection:
+            newest_s = rows.counter(connection, "newest_ms") / 1000
+            now_s = rules.monotonic(self._now(), newest_s)
+            if now_s > newest_s:
+                rows.set_counter(connection, "newest_ms", int(now_s * 1000))
+            living, faults = rows.living(connection, self.lab), rows.faults(connection, self.lab)
+            change = Change(connection, self.database.address, now_s, living, faults, held)
+            self._settle(change)
+            yield change
+            self._settle(change)
+
+    def _settle(self, change: Change) -> None:
+        """End what is due, then grant what can be granted."""
+        for lease in [one for one in change.leases.values() if rules.begins(one, change.now_s)]:
+            change.put(lease.become("queued"))
+        for lease in list(change.leases.values()):
+            is_left = lease.is_implicit and not self._is_alive(lease.process)
+            if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_left):
+                continue
+            if self._is_in_flight(lease) or not change.lock(lease):
+                if lease.state == "granted":
+                    change.put(lease.become("draining"))
+            else:
+                self._end(
+                    change, lease, "expired", reason="its process ended" if is_left else "its time is over"
+                )
+        for lease in rules.grants(change.leases.values(), change.faults, change.now_s):
+            token = rows.following(change.connection, "token")
+            change.put(rules.granted(lease, token, change.now_s))
+
+    def _is_in_flight(self, lease: Lease) -> bool:
+        return lease.operation is not None and self._is_alive(lease.operation)
+
+    def _must_end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
+        if not change.lock(lease):
+            raise LeaseHeld(
+                f"{process_of(lease)} is sending to a device under lease {lease.id}, and may be stopped: nobody "
+                "knows what it will still send. Let it go on, or end that process (kill -9), then say this again"
+            )
+        return self._end(change, lease, state, reason=reason)
+
+    def _end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
+        return change.put(
+            lease.become(state, ended_s=change.now_s, operation=None, reason=reason or lease.reason)
+        )
+
+    def _ours(self, lease: Lease) -> Lease:
+        if not lease.may_be_used_by(self.owner):
+            raise LeaseDenied(
+                f"lease {lease.id} is of {lease.owner}, and {self.owner} was not allowed to use it"
+            )
+        return lease
+
+
+def process_of(lease: Lease) -> str:
+    """Return the process that moves something under a lease, or asked for it, for people."""
+    owner = (lease.operation or lease.process).split(" ")
+    return f"process {owner[0]}" + (f" on {owner[2]}" if len(owner) > 2 else "")

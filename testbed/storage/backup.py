@@ -1,0 +1,182 @@
+"""Backups: one tar file with the database, as SQLite wherever it lives, and the directories of its runs.
+
+    lightbed.sqlite     every table, as it was at one moment
+    <run>/...           what each run measured
+
+Restoring goes to a file or to a server, so that a laboratory moves from one to the other this way, too. Tokens never
+return: what was granted before ends as `broken`, and the next token is far above those of the backup.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from testbed.database_file import copy_database
+from testbed.errors import StorageError
+from testbed.storage.address import Address, shown
+from testbed.storage.database import DATABASE_ERRORS, Database
+from testbed.storage.looking import read_rows
+from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
+
+_MEMBER = "lightbed.sqlite"
+_LIVING = ("requested", "queued", "granted", "draining")
+TOKENS_LEFT_OUT = 1_000_000
+"""Tokens that may have been granted between a backup and its return."""
+_CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """Rows by table, and the runs whose directories are in the file."""
+
+    rows: dict[str, int]
+    runs: tuple[str, ...]
+
+
+def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
+    """Write a backup; others may write to the database meanwhile. Raises `StorageError` and `OSError`."""
+    if file.exists():
+        raise StorageError(f"{file} exists: name another file, or move it away")
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch:
+        copy = Path(scratch) / _MEMBER
+        _copy(address, copy)
+        _check_whole(copy)
+        kept = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
+        there = tuple(run for run in kept if (runs_dir / run).is_dir())
+        with unfinished.open("wb") as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+            archive.add(copy, _MEMBER)
+            for run in there:
+                archive.add(runs_dir / run, run, filter=_without_lock)
+            archive.close()
+            stream.flush()
+            os.fsync(stream.fileno())
+        report = BackupReport(_row_counts(copy), there)
+        unfinished.replace(file)
+    return report
+
+
+def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = False) -> BackupReport:
+    """Put a backup into a database that holds nothing; with `replace` what it holds is removed.
+
+    One transaction: it is all there afterwards, or nothing is changed. Raises `StorageError` and `OSError`.
+    """
+    with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch:
+        with _opened(file) as archive:
+            archive.extract(_member(archive, file), scratch, filter="data")
+            copy = Path(scratch) / _MEMBER
+            _check_whole(copy)
+            source, target = Database(copy, keep_open=False), Database(address, keep_open=False)
+            with source.reading() as found, target.transaction() as connection:
+                newest = _empty(connection, target.name, replace=replace)
+                _insert_all(found, connection)
+                _end_leases(connection, newest)
+            there = _extract_runs(archive, runs_dir)
+        return BackupReport(_row_counts(copy), there)
+
+
+def _copy(address: Address, copy: Path) -> None:
+    """Make a file of what a database holds at one moment."""
+    if isinstance(address, Path):
+        if not address.exists():
+            raise StorageError(
+                f"{address} does not exist: there is nothing to back up in this directory of runs"
+            )
+        copy_database(address, copy)
+        return
+    source, target = Database(address, keep_open=False), Database(copy, keep_open=False)
+    source.prepare()
+    of_one_moment = source.engine.execution_options(isolation_level="REPEATABLE READ")
+    with of_one_moment.connect() as found, target.transaction() as connection:
+        _insert_all(found, connection)
+
+
+def _insert_all(found: sa.Connection, connection: sa.Connection) -> None:
+    for table in metadata.sorted_tables:
+        rows = found.execute(table.select()).mappings()
+        while chunk := rows.fetchmany(_CHUNK):
+            connection.execute(table.insert(), [dict(row) for row in chunk])
+
+
+def _empty(connection: sa.Connection, name: str, *, replace: bool) -> int:
+    """Return the newest token of a database that is empty, or is emptied. Raises `StorageError`."""
+    full = [
+        table.name
+        for table in metadata.sorted_tables
+        if connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+    ]
+    if full and not replace:
+        raise StorageError(f"{name} holds {', '.join(full)}: restore into an empty one, or give --replace")
+    newest = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
+    for table in reversed(metadata.sorted_tables):
+        connection.execute(table.delete())
+    return int(newest or 0)
+
+
+def _end_leases(connection: sa.Connection, newest: int) -> None:
+    """End what was granted or asked for, and leave out tokens that may have been granted since."""
+    ended = {"state": "broken", "reason": "restored from a backup", "operation": None}
+    connection.execute(leases.update().where(leases.c.state.in_(_LIVING)).values(ended))
+    connection.execute(lease_parts.delete())
+    connection.execute(reservations.delete())
+    kept = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
+    connection.execute(counters.delete().where(counters.c.name == "token"))
+    following = max(newest, int(kept or 0)) + TOKENS_LEFT_OUT
+    connection.execute(counters.insert().values(name="token", value=following))
+
+
+def _extract_runs(archive: tarfile.TarFile, runs_dir: Path) -> tuple[str, ...]:
+    members = [member for member in archive.getmembers() if member.name != _MEMBER]
+    for member in members:
+        if member.isdir() or not (runs_dir / member.name).exists():
+            archive.extract(member, runs_dir, filter="data")
+    return tuple(sorted({Path(member.name).parts[0] for member in members}))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        archive = tarfile.open(file)  # noqa: SIM115 - closed below
+    except tarfile.TarError as error:
+        raise StorageError(f"{file} is not a backup of `testbed backup` ({error})") from error
+    with archive:
+        yield archive
+
+
+def _member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
+    if _MEMBER not in archive.getnames():
+        raise StorageError(f"{file} is not a backup of `testbed backup`: it holds no {_MEMBER}")
+    return archive.getmember(_MEMBER)
+
+
+def _without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if Path(member.name).name == ".lock" else member
+
+
+def _check_whole(copy: Path) -> None:
+    (row,) = read_rows(copy, "pragma integrity_check") or [{"integrity_check": "it is empty"}]
+    if row["integrity_check"] != "ok":
+        raise StorageError(f"the database is damaged ({row['integrity_check']}): no backup is made of it")
+
+
+def _row_counts(copy: Path) -> dict[str, int]:
+    names: Sequence[str] = sorted(metadata.tables)
+    counted = {name: read_rows(copy, f"select count(*) as n from {name}") for name in names}  # noqa: S608 - our own
+    return {name: rows[0]["n"] for name, rows in counted.items() if rows}
+
+
+@contextmanager
+def _errors(address: Address) -> Iterator[None]:
+    try:
+        yield
+    except DATABASE_ERRORS as error:
+        raise StorageError(f"{shown(address)}: {reason_of(error)}; {hint_for(error)}") from error

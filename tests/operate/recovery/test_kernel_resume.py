@@ -1,0 +1,88 @@
+"""An apply that was killed among its hosts is resumed on kernels: the hosts that hold their routes are left alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+import sqlite3
+
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.lab.hosts.reachability import ping_all
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate import host_steps
+from testbed.operate.design import Design, design_of_intent
+from testbed.operate.journal import journal_in
+from testbed.operate.recovery.records import operations_of
+from testbed.operate.recovery.resume import find_unfinished, resume
+from testbed.operate.session import open_lab
+
+pytestmark = pytest.mark.kernel
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after it is done."""
+
+
+def four_hosts(lab):
+    python = str(Path(sys.executable).resolve())
+    hosts = tuple(replace(host, nics=host.nics[:2], python=python) for host in lab.hosts[:4])
+    return replace(lab, name=f"resumed-{os.getpid()}", hosts=hosts)
+
+
+def ring(*, simplex=False):
+    topology = find_topology(4, 2, simplex=simplex)
+    wiring = wire(topology)
+    return Design("ring", topology, wiring, find_routes(wiring))
+
+
+def killed_among_hosts(session, monkeypatch, design):
+    """Apply, and be killed when two of four hosts have their routes."""
+    really = host_steps.install
+
+    def some(fleet, parts):
+        really(fleet, dict(list(parts.items())[:2]))
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_steps, "install", some)
+        with pytest.raises(Killed):
+            session.bring_up(design)
+
+
+def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkeypatch):
+    with (
+        start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up,
+        journal_in(tmp_path) as journal,
+        open_lab(up.lab, journal) as session,
+    ):
+        lab = session.lab
+        assert session.bring_up(ring()).verified.ok
+        killed_among_hosts(session, monkeypatch, ring(simplex=True))
+        with sqlite3.connect(journal.path) as connection:
+            connection.execute("update intents set owner = '1 gone/0' where epoch = 2")
+        connection.close()
+        left = find_unfinished(tmp_path, lab, None)
+        here, design = design_of_intent(lab, left.intent)
+        resumed = resume(session, left, design)
+        assert (resumed.state, resumed.reason) == ("verified", "finished and proven")
+        assert ping_all(session.fleet).missing == ()
+    *_, record = operations_of(tmp_path, lab.name)
+    hosts = {host.name: [step.state.value for step in record.on(host.name)] for host in here.hosts}
+    assert hosts == {
+        "a": ["verified"],
+        "b": ["verified"],
+        "c": ["failed", "verified"],
+        "d": ["failed", "verified"],
+    }
