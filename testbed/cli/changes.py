@@ -16,6 +16,8 @@ from testbed.cli.output import narrate
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import find_running
+from testbed.leases.listing import read_leases
+from testbed.leases.model import parts_of
 from testbed.operate.changes.durations import Durations, learned_durations, seconds
 from testbed.operate.changes.elements import Element, Standing, touched_elements
 from testbed.operate.changes.file import (
@@ -31,6 +33,7 @@ from testbed.operate.changes.observed import Observed, observed_by
 from testbed.operate.intent import Intent, in_force, stored_intents
 from testbed.operate.model import LabPlan
 from testbed.operate.session import LabSession, design_of_intent
+from testbed.storage.address import address_in
 
 LONG_S = 1.0
 """Applies that are expected to take less are over before anybody reads how far they are."""
@@ -47,10 +50,9 @@ class PlannedChange:
     @cached_property
     def observed(self) -> Observed:
         """State that the plan was made for; without epochs where the journal cannot be read."""
-        stored: tuple[Intent, ...] = ()
         with suppress(JournalError):
-            stored = _in_force(self.meant, self.runs_dir)
-        return observed_of(self.meant, self.planned, stored)
+            return observed_now(self.meant, self.planned, self.runs_dir)
+        return observed_by(self.planned, revision=self.meant.lab.revision)
 
     @cached_property
     def elements(self) -> tuple[Element, ...]:
@@ -143,7 +145,7 @@ class AskedChange:
         """Raise `PlanStale` unless the lab is in the demanded state; nothing is demanded without an option."""
         if self.change is None and self.expect is None:
             return
-        now = observed_of(self.meant, planned, _in_force(self.meant, self.runs_dir))
+        now = observed_now(self.meant, planned, self.runs_dir)
         if self.expect is not None:
             check_expected(self.expect, now)
         if self.change is not None:
@@ -170,10 +172,21 @@ def shown_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
         yield
 
 
-def observed_of(meant: MeantDesign, planned: LabPlan, epochs: Iterable[Intent]) -> Observed:
-    """Return the state that a plan was made for."""
-    numbers = sorted(one.epoch for one in epochs)
-    return observed_by(planned, epochs=numbers, revision=meant.lab.revision)
+def observed_now(meant: MeantDesign, planned: LabPlan, runs_dir: Path) -> Observed:
+    """Return the state that a plan was made for. Raises `JournalError`."""
+    epochs = sorted(one.epoch for one in _in_force(meant, runs_dir))
+    token = _token(meant, runs_dir)
+    return observed_by(planned, epochs=epochs, revision=meant.lab.revision, token=token)
+
+
+def _token(meant: MeantDesign, runs_dir: Path) -> int | None:
+    """Return the newest token of a lease of any of the plan's hosts; None where nobody has asked for one."""
+    hosts = parts_of(meant.lab, [f"host:{host.name}" for host in meant.lab.hosts])
+    leases = read_leases(address_in(runs_dir), meant.lab.name)
+    held = [
+        one.token for one in leases if one.is_held and not (one.is_implicit or hosts.isdisjoint(one.parts))
+    ]
+    return max(filter(None, held), default=None)
 
 
 def _in_force(meant: MeantDesign, runs_dir: Path) -> tuple[Intent, ...]:

@@ -74,6 +74,21 @@ def test_a_stale_change_moves_nothing_and_names_the_port(testbed_here, lab_up, l
     assert truth(lab_up)["changes"] == before
 
 
+def test_a_lease_that_was_granted_since_makes_a_change_stale(testbed_here, lab_file, tmp_path):
+    change = tmp_path / "change.json"
+    testbed_here("plan", lab_file, "--simplex", "--out", change)
+    lease = testbed_here("lease", "request", lab_file, "--json").json["leases"][0]
+    refused = testbed_here("apply", lab_file, "--change", change, "--lease", lease["id"], "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "plan.stale")
+    assert refused.json["error"]["differences"] == [
+        {"field": "lease token", "planned": None, "found": lease["token"]}
+    ]
+    testbed_here("plan", lab_file, "--simplex", "--out", change)
+    assert json.loads(change.read_text())["observed"]["token"] == lease["token"]
+    assert testbed_here("apply", lab_file, "--change", change, "--lease", lease["id"], "--json").code == 0
+    testbed_here("lease", "release", lab_file, lease["id"])
+
+
 def test_expect_is_the_revision_that_plan_says(testbed_here, lab_up, lab_file):
     revision = testbed_here("plan", lab_file, "--json").json["revision"]
     assert revision in testbed_here("plan", lab_file).out

@@ -71,7 +71,8 @@ class Scene:
     """A lab that is up, with one epoch in force, and the operation that is killed in it.
 
     `kept` is the directory of runs as it was before the operation, `start` what the twins held then. `labels` are its
-    kill points, `effects` how often each switch changed its configuration. `ends` counts the states after a resume.
+    kill points, `effects` how often each switch changed its configuration. `resume` is what goes on after a kill;
+    `ends` counts the states after it.
     """
 
     up: SimulatedLab
@@ -85,6 +86,7 @@ class Scene:
     labels: tuple[str, ...] = ()
     effects: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
+    resume: dict[str, Any] = field(default_factory=lambda: {"do": "resume"})
 
     @classmethod
     def of(
@@ -161,9 +163,10 @@ class Scene:
             return False
         cut = self.truth()
         assert self.is_on_the_way(cut), f"{label}: the switches hold what no step leads to"
-        resumed = self.run(do="resume")
+        resumed = self.run(**self.resume)
         told = f"{label}: { ({key: resumed[key] for key in resumed if key != 'labels'}) }"
         assert resumed["code"] == 0, told
+        assert len(resumed.get("held", [2])) == 1, told
         self.ends[resumed["state"]] += 1
         held, spent = self.truth(), self.changes() - before
         assert self.replayed() == held, f"the journal tells another state: {told}"

@@ -24,6 +24,10 @@ from ocs_drivers.engine.device_lock import lock_directory
 from testbed.cli.output import describe_error
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
+from testbed.leases.choice import choose
+from testbed.leases.listing import read_leases
+from testbed.leases.model import parts_of
+from testbed.leases.store import LeaseStore
 from testbed.operate import verify  # noqa: F401 - imported by a session when it is needed first
 from testbed.operate.changes.file import change_document, read_change, write_change
 from testbed.operate.changes.observed import Observed, observed_by
@@ -35,6 +39,7 @@ from testbed.operate.recovery.resume import Resumed, find_unfinished
 from testbed.operate.recovery.rollback import roll_back, target_of
 from testbed.operate.session import Design, LabSession, design_for, design_of_intent
 from testbed.operate.unfinished import unfinished_operations
+from testbed.storage.address import address_in
 
 Request = dict[str, Any]
 
@@ -109,6 +114,35 @@ def rollback(request: Request) -> dict[str, Any]:
     return {"verified": brought.verified.ok, "changed": brought.plan.has_changes, "to": target.epoch}
 
 
+def queue(request: Request) -> dict[str, Any]:
+    """Ask twice for the whole lab: the first lease is granted, the second waits for it."""
+    with journal_in(request["runs"]) as journal:
+        store = LeaseStore(journal.database, lab_of(request["lab"]).name)
+        parts = parts_of(lab_of(request["lab"]), ())
+        return {"leases": [store.request((), parts).state for _ in range(2)]}
+
+
+def lease(request: Request) -> dict[str, Any]:
+    """Let somebody else ask for the whole lab, for half an hour."""
+    with journal_in(request["runs"]) as journal:
+        lab = lab_of(request["lab"])
+        store = LeaseStore(journal.database, lab.name, owner="somebody@elsewhere")
+        return {"state": store.request((), parts_of(lab, ()), ttl_s=1800.0).state}
+
+
+def hand_over(request: Request) -> dict[str, Any]:
+    """Give the first lease back, which grants the second, and apply or resume under that one."""
+    lab = lab_of(request["lab"])
+    with journal_in(request["runs"]) as journal:
+        first, second = read_leases(address_in(request["runs"]), lab.name, ended=True)[:2]
+        if first.is_held:
+            LeaseStore(journal.database, lab.name).release(first.id)
+    choose(second.id)
+    done = (resume if request.get("resume") else apply)(request)
+    leases = read_leases(address_in(request["runs"]), lab.name)
+    return done | {"held": [one.token for one in leases if one.is_held]}
+
+
 def write(request: Request) -> dict[str, Any]:
     """Plan a topology and write the change, as `testbed plan --out` does."""
     with ExitStack() as stack:
@@ -141,6 +175,9 @@ def observed_now(request: Request, session: LabSession, plan: LabPlan) -> Observ
 OPERATIONS = {
     "apply": apply,
     "apply_change": apply_change,
+    "hand_over": hand_over,
+    "lease": lease,
+    "queue": queue,
     "resume": resume,
     "rollback": rollback,
     "write": write,

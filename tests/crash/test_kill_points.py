@@ -37,10 +37,12 @@ SCENES = {
     "resume on one switch": ("one", [DUPLEX, {**SIMPLEX, "kill": "#60"}], {"do": "resume"}),
     "resume on four switches": ("planes", [DUPLEX, {**SIMPLEX, "kill": "#120"}], {"do": "resume"}),
     "resume circuit by circuit": ("many steps", [DUPLEX, {**SIMPLEX, "kill": "#120"}], {"do": "resume"}),
+    "lease hand-over on one switch": ("one", [DUPLEX, {"do": "queue"}], {**SIMPLEX, "do": "hand_over"}),
+    "lease hand-over on four switches": ("planes", [DUPLEX, {"do": "queue"}], {**SIMPLEX, "do": "hand_over"}),
 }
 """Name of a scene: its lab, what is done before, and the operation that is killed."""
 
-POINTS_IN_SHORT = 8
+POINTS_IN_SHORT = 7
 """Points of each scene in `make test`, evenly spread over the operation; `make test-long` takes all."""
 
 
@@ -92,6 +94,8 @@ def scene(labs, server):
             lab, before, operation = SCENES[name]
             directory = scratch.enter_context(TemporaryDirectory(prefix="lightbed-", dir=MEMORY))
             known[name] = Scene.of(labs(lab), server, Path(directory), before, **operation)
+            if operation["do"] == "hand_over":
+                known[name].resume = {"do": "hand_over", "resume": True}
         return known[name]
 
     with scratch:

@@ -51,12 +51,15 @@ FAULTS = (
 
 FLOORS = {
     "applied": 40,
-    "change applied": 10,
-    "change stale": 10,
+    "change applied": 5,
+    "change stale": 5,
     "killed": 40,
-    "resume: verified": 10,
-    "resume: none": 10,
-    "rolled back": 10,
+    "resume: verified": 5,
+    "resume: none": 5,
+    "rolled back": 3,
+    "leased": 5,
+    "refused: lease.denied": 5,
+    "refused: clock": 5,
     "another operator edits": 30,
     "edit beside us": 10,
     "fault met": 5,
@@ -82,7 +85,8 @@ class Operations(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.scene, self.seen = self.bench.scene, self.bench.seen
-        self.clock_s = 0
+        self.clock_s = self.newest_s = 0
+        self.leased_until_s = None
         self.planned_on = None  # what a change file was written for: our circuits, and the newest epoch
         self.has_fault = False
         self.scene.ask("ocs1", do="clear_fault", fault="all")
@@ -116,20 +120,23 @@ class Operations(RuleBasedStateMachine):
         return max(self.epochs(), default=0)
 
     def run(self, **request):
-        return self.scene.run(clock_s=self.clock_s, **request)
+        ended = self.scene.run(clock_s=self.clock_s, **request)
+        self.newest_s = max(self.newest_s, self.clock_s)
+        return ended
 
     # -- rules
 
     @rule(simplex=st.booleans())
     def apply(self, simplex):
-        self.check_ended(self.run(do="apply", simplex=simplex), simplex, "applied")
+        before = self.ours()
+        self.check_ended(self.run(do="apply", simplex=simplex), simplex, "applied", before)
 
-    @rule(simplex=st.booleans(), at=st.integers(1, 90))
+    @rule(simplex=st.booleans(), at=st.integers(20, 150))
     def apply_and_die(self, simplex, at):
         before, goal = self.ours(), self.bench.goals[simplex]
         ended = self.run(do="apply", simplex=simplex, kill=f"#{at}")
         if ended["code"] != KILLED:
-            self.check_ended(ended, simplex, "applied")
+            self.check_ended(ended, simplex, "applied", before)
             return
         self.seen["killed"] += 1
         assert before & goal <= self.ours() <= before | goal or self.has_fault, (before, goal, self.ours())
@@ -139,29 +146,34 @@ class Operations(RuleBasedStateMachine):
         before = self.ours()
         ended = self.run(do="resume")
         if ended["code"]:
-            assert self.has_fault or ended["error"]["code"] == "operation.superseded", ended
-            self.seen["refused"] += 1
+            self.check_refused(ended, before, "operation.superseded")
             return
         self.seen[f"resume: {ended['state']}"] += 1
-        if ended["state"] == "none":
-            assert self.ours() == before, "nothing was unfinished, and something moved"
+        if ended["state"] in ("none", "unknown"):
+            assert self.ours() == before, f"nothing was to be done, and something moved: {ended}"
+            assert ended["reason"]
         elif ended["state"] == "verified":
             assert self.has_fault or self.ours() in self.bench.goals.values()
-        else:
-            assert ended["reason"], ended
 
     @rule()
     def roll_back(self):
-        epochs = self.epochs()
-        before = self.ours()
+        epochs, before = self.epochs(), self.ours()
         ended = self.run(do="rollback")
         if ended["code"]:
-            assert self.has_fault or ended["error"]["code"] == "rollback.none", ended
-            assert self.has_fault or self.ours() == before
-            self.seen["refused"] += 1
+            self.check_refused(ended, before, "rollback.none")
             return
         assert self.has_fault or self.ours() == self.bench.goals[epochs[ended["to"]]]
         self.seen["rolled back"] += 1
+
+    @rule()
+    def somebody_asks_for_a_lease(self):
+        ended = self.run(do="lease")
+        if ended["code"]:
+            assert ended["error"]["code"] == "clock", ended
+            return
+        if self.leased_until_s is None or self.clock_s >= self.leased_until_s:
+            self.leased_until_s = self.clock_s + 1800
+            self.seen["leased"] += 1
 
     @rule(simplex=st.booleans())
     def write_a_change(self, simplex):
@@ -178,15 +190,15 @@ class Operations(RuleBasedStateMachine):
     @rule()
     def apply_the_change(self):
         is_stale = self.planned_on != (self.ours(), self.newest_epoch())
-        before = self.truth()
+        before = self.ours()
         ended = self.run(do="apply_change", file=self.file)
         if ended["code"] and ended["error"]["code"] == "plan.stale":
             assert is_stale or self.has_fault, ended
-            assert self.truth() == before, "a stale change moved something"
+            assert self.ours() == before, "a stale change moved something"
             self.seen["change stale"] += 1
         else:
             assert not is_stale or ended["code"], "a stale change was applied"
-            self.check_ended(ended, self.planned, "change applied")
+            self.check_ended(ended, self.planned, "change applied", before)
 
     @rule(ports=st.lists(st.integers(1, OURS), min_size=1, max_size=3, unique=True))
     def another_operator_disconnects(self, ports):
@@ -221,14 +233,31 @@ class Operations(RuleBasedStateMachine):
     def file(self):
         return self.scene.runs.parent / "change.json"
 
-    def check_ended(self, ended, simplex, kind):
+    def check_ended(self, ended, simplex, kind, before):
         """Check that what succeeded is so, and that what failed had a reason to."""
         if ended["code"]:
-            assert self.has_fault, ended
-            self.seen["fault met"] += 1
+            self.check_refused(ended, before)
             return
+        assert not self.is_leased, "something moved under the lease of somebody else"
         assert self.has_fault or self.ours() == self.bench.goals[simplex]
         self.seen[kind] += 1
+
+    def check_refused(self, ended, before, *codes):
+        """Check that there was a reason, and that what was refused has moved nothing."""
+        code = ended["error"]["code"]
+        if code == "clock":
+            assert self.clock_s < self.newest_s, ended
+        elif code == "lease.denied":
+            assert self.is_leased, ended
+        else:
+            assert self.has_fault or code in codes, ended
+        if code in ("clock", "lease.denied", *codes):
+            assert self.ours() == before, f"refused, and something moved: {ended}"
+        self.seen[f"refused: {code}" if code in ("clock", "lease.denied", *codes) else "fault met"] += 1
+
+    @property
+    def is_leased(self):
+        return self.leased_until_s is not None and self.clock_s < self.leased_until_s
 
     @invariant()
     def epochs_are_numbered_without_a_gap(self):
