@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,8 +51,7 @@ def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
     """Return what a look at a file gives, in the first way that works."""
     import sqlite3  # only where there is something to read: it takes 10 ms
 
-    with path.open("rb"):  # SQLite's own error does not say why
-        pass
+    _check_readable(path)
     failed: sqlite3.OperationalError | None = None
     for way in (_shared, _copied if _has_log(path) else _unchanging):
         try:
@@ -60,6 +61,17 @@ def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
             failed = failed or error
     assert failed is not None  # both ways failed, or one had returned
     raise failed
+
+
+def _check_readable(path: Path) -> None:
+    """Raise the `OSError` of a file that cannot be read: SQLite's own error does not say why.
+
+    The file is not opened for that. To close it would drop all locks that connections of this process hold on it
+    (fcntl(2)), and another process could then take the log away from under them.
+    """
+    reason = errno.EISDIR if path.is_dir() else 0 if os.access(path, os.R_OK) else errno.EACCES
+    if reason:
+        raise OSError(reason, os.strerror(reason), str(path))
 
 
 def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Mapping[str, Any]]:

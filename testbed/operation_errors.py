@@ -13,7 +13,9 @@ OperationRefused      an operation that may not begin, or not go on
 
 from __future__ import annotations
 
-from lightbed.errors import CODES
+from typing import ClassVar
+
+from lightbed.errors import CODES, Who
 from testbed.errors import TestbedError
 
 
@@ -21,7 +23,7 @@ class OperationRefused(TestbedError):
     """An operation that may not begin, or not go on; nothing more was sent. `who` is that of its code."""
 
     code = "operation"
-    who = "conflict"
+    who: ClassVar[Who] = "conflict"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

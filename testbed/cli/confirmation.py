@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,15 +78,12 @@ class Confirmed:
         ]
         words += [epoch, self.hosts, *(["--really-move", self.really_move] if self.really_move else [])]
         log = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
-        with log.open("ab") as out:
-            subprocess.Popen(
-                list(map(str, words)),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                cwd="/",
-                env=_environment(),
-                start_new_session=True,
+        with log.open("ab") as out, Path(os.devnull).open("rb") as nothing:
+            streams = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
+            streams += [(os.POSIX_SPAWN_DUP2, out.fileno(), number) for number in (1, 2)]
+            # Nobody waits for it: it goes on when this process has ended.
+            os.posix_spawn(
+                sys.executable, list(map(str, words)), _environment(), file_actions=streams, setsid=True
             )
 
 
@@ -96,6 +92,7 @@ def main(arguments: list[str]) -> int:
     from testbed.lab.inventory import load_lab
     from testbed.operate.journal import journal_in
 
+    os.chdir("/")
     runs_dir, lab_file, epoch, hosts, *further = arguments
     choose(os.environ.get("LIGHTBED_DATABASE", ""))
     with journal_in(runs_dir) as journal:

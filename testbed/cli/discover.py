@@ -47,6 +47,7 @@ def discover(
     from testbed.lab.simulated.lifecycle import find_running, hosts_of
     from testbed.lab.wired_file import exists_already
     from testbed.operate.apply import check_permission
+    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = find_running(load_bare_lab(bare))
     if output.exists() and not force:
@@ -57,8 +58,11 @@ def discover(
     kept_text = _write(bare, found, output, force=force)
     document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)}
     document |= _document(found) | {"output": str(output), "comments_kept": kept_text}
+    left = unfinished_or_why_not(runs_dir, lab)
+    document["unfinished"] = [one.json() for one in left]
     following = f"next: testbed plan {output}{_topology_to_name(lab, runs_dir)}"
-    print_answer(document, [*_lines(lab, found, output, kept_text=kept_text), following], as_json=as_json)
+    lines = [*_lines(lab, found, output, kept_text=kept_text), *(one.line() for one in left), following]
+    print_answer(document, lines, as_json=as_json)
     return DONE if all(nic.is_found for nic in found.nics) and not found.busy_nics else CHANGES
 
 

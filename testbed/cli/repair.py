@@ -12,7 +12,7 @@ import typer
 
 from lightbed.errors import with_former_keys
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_json, print_lines
+from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_json, print_lines, tell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,6 +186,7 @@ def _carry_out(
 ) -> Repaired:
     """Do it, with a run on record that says what was lost, what was done and how long it took."""
     from testbed.measure.results.store import RunStore
+    from testbed.operate.engine.consent import interruptible
     from testbed.operate.intent import Stated
     from testbed.operate.repair import carry_out, check_in_force
     from testbed.operate.repair_report import repair_json
@@ -199,6 +200,7 @@ def _carry_out(
         if before is None:  # the next look must know the topology that this is a repair of
             before = session.store_intent(meant.design, meant.stated, run.run_id)
         stated = Stated(f"repair of epoch {before}", meant.stated.plan_text, before)
-        repaired = carry_out(session, planned, note, stated=stated)
+        with interruptible(tell):
+            repaired = carry_out(session, planned, note, stated=stated)
         run.add_phase(REPAIR, repair_json(lab, planned) | asdict(repaired))
     return repaired

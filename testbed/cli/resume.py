@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, print_answer, print_lines
+from testbed.cli.output import CHANGES, DONE, print_answer, print_lines, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,9 +62,10 @@ def resume(
 def _resume(lab: Lab, left: Unfinished, hosts: HostsChoice, runs_dir: Path, *, as_json: bool) -> Resumed:
     from testbed.cli.circuits import session_of
     from testbed.operate.design import design_of_intent
+    from testbed.operate.engine.consent import interruptible
     from testbed.operate.recovery.resume import resume
 
     here, design = design_of_intent(lab, left.intent) if left.intent else (lab, None)
     note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
-    with session_of(here, hosts, journal_dir=runs_dir) as session:
+    with interruptible(tell), session_of(here, hosts, journal_dir=runs_dir) as session:
         return resume(session, left, design, note)

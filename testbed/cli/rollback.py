@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testbed.lab.model import Lab
-    from testbed.operate.bring_up import BringUpReport
+    from testbed.operate.bring_up import BringUpReport, Note
     from testbed.operate.intent import Intent
 
 
@@ -51,7 +51,7 @@ def rollback(
     here, design = design_of_intent(lab, target)
     check_permission(lab, really_move)
     first = f"from {current.describe()} back to {target.describe()}"
-    note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
+    note: Note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
     note(first)
     with interruptible(tell), session_of(here, hosts, journal_dir=runs_dir) as session:
         brought = roll_back(session, target, current, design, note, take_over=take_over)

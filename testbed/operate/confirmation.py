@@ -164,8 +164,11 @@ class Confirmations:
         return next(one for one in confirmations_of(self._journal.directory, self._lab) if one.epoch == epoch)
 
 
-def unwatched(runs_dir: str | Path, lab: str) -> Iterator[dict[str, str]]:
-    """Yield what the next command tells: an apply that waits and whom nobody watches, and a failed way back."""
+def unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what the next command tells of applies that nobody watches, and of a failed way back.
+
+    Operation, detail and hint of each.
+    """
     pending = pending_of(runs_dir, lab)
     states = {one.epoch: one for one in stored_intents(runs_dir, lab)}
     for one in confirmations_of(runs_dir, lab)[:1]:
@@ -174,18 +177,10 @@ def unwatched(runs_dir: str | Path, lab: str) -> Iterator[dict[str, str]]:
         if one == pending and not one.is_watched and not (intent and intent.is_under_way):
             what = "was never armed" if one.state == "requested" else "lost the process that would go back"
             detail = f"epoch {one.epoch} waits for its confirmation and {what}: nobody goes back by itself"
-            yield {
-                "operation": operation,
-                "detail": detail,
-                "hint": "run `testbed confirm`, or `testbed rollback`",
-            }
+            yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
         if one.state == "failed":
             detail = f"epoch {one.epoch} was not confirmed, and going back to epoch {one.back_to} failed ({one.reason})"
-            yield {
-                "operation": operation,
-                "detail": detail,
-                "hint": "see `testbed history`, then `testbed rollback`",
-            }
+            yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 
 def _now() -> str:

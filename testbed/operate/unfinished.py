@@ -61,7 +61,7 @@ def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, .
     lab file need no epoch: none can be meant for them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (Unfinished(**told) for told in unwatched(runs_dir, lab.name))
+    unconfirmed = (Unfinished(*told) for told in unwatched(runs_dir, lab.name))
     found = (*_applies(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
     return tuple(sorted(found, key=lambda one: one.operation))
 

@@ -164,8 +164,9 @@ def state_of(state: str, outcome: str | None) -> StepState:
     """Return the state of a row; rows of earlier releases have an outcome and no state."""
     if state:
         return StepState(state)
-    former = {None: StepState.INTENT, "done": StepState.OBSERVED}
-    return former[outcome] if outcome in former else StepState(outcome)
+    if outcome is None:
+        return StepState.INTENT
+    return StepState.OBSERVED if outcome == "done" else StepState(outcome)
 
 
 def _keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:
