@@ -27,7 +27,7 @@ class Forecast:
     @property
     def left_s(self) -> float:
         """Seconds until the last switch is done."""
-        return max(map(sum, self._left_s.values()), default=0.0)
+        return max((sum(left) for left in self._left_s.values()), default=0.0)
 
     def done(self, switch: str) -> tuple[int, str]:
         """Note that a switch has done its next step; return the percentage of the time, and the rest in words."""
