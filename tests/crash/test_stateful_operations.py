@@ -51,19 +51,19 @@ FAULTS = (
 
 FLOORS = {
     "applied": 40,
-    "change applied": 5,
+    "change applied": 2,
     "change stale": 5,
-    "killed": 40,
+    "killed": 15,
     "resume: verified": 5,
     "resume: none": 5,
     "rolled back": 3,
     "leased": 5,
     "refused: lease.denied": 5,
-    "refused: clock": 5,
+    "refused: clock": 3,
     "another operator edits": 30,
-    "edit beside us": 10,
+    "edit beside us": 5,
     "fault met": 5,
-    "clock stepped back": 10,
+    "clock stepped back": 5,
 }
 """Times that each must have happened in 1,000 rules."""
 
@@ -140,6 +140,19 @@ class Operations(RuleBasedStateMachine):
             return
         self.seen["killed"] += 1
         assert before & goal <= self.ours() <= before | goal or self.has_fault, (before, goal, self.ours())
+
+    @rule(simplex=st.booleans(), at=st.integers(20, 150))
+    def apply_die_and_resume(self, simplex, at):
+        self.the_device_recovers()
+        self.apply_and_die(simplex, at)
+        self.resume()
+
+    @rule()
+    def there_and_back(self):
+        self.the_device_recovers()
+        self.apply(False)
+        self.apply(True)
+        self.roll_back()
 
     @rule()
     def resume(self):
