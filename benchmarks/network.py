@@ -1,15 +1,17 @@
-"""The network model against a packet-level simulator, and its time: the published task graphs at 100 Gbit/s.
+"""The network model against a packet-level simulator, and its time: the published task graphs at their rates.
 
-Three JSON lines: `network_fidelity`, iteration times on full-bisection fabrics and the packet simulator's (whose own
-fabric is a Fat-tree with a random path a flow); `network_fluid`, how far rings whose rounds flow as one, and rounded
-ends of flows, are from the exact simulation; and `network_speed`, the time of one simulation of the largest graph
-once everything is compiled, in processor seconds of one core, file reading not counted.
+Three JSON lines: `network_fidelity`, iteration times and the packet simulator's, whose fabric is a Fat-tree with a
+random path a message: what `testbed simulate GRAPH --fabric fattree --routing hash --seed N` takes, seeds 0 to 9 and
+their mean, beside flows on a Fat-tree that spreads and on an ideal switch; `network_fluid`, how far rings whose rounds
+flow as one, and rounded ends of flows, are from the exact simulation; and `network_speed`, the time of one simulation
+of the largest graph once everything is compiled, in processor seconds of one core, file reading not counted.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import statistics
 import sys
@@ -24,14 +26,28 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph, read_task_graph
+from testbed.design.fabrics.builders import FabricOptions, FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
 
 RATE_GBPS = 100
-PACKETS_MS = {"100vgg_16": 210.77, "100transformer_16": 64.74, "100dlrm_128": 246.09}
+PACKETS_MS = {
+    "25candle_16": 2187.41,
+    "40dlrm_16": 138.85,
+    "200transformer_16": 63.52,
+    "10vgg_16": 1782.31,
+    "100vgg_16": 210.77,
+    "100transformer_16": 64.74,
+    "100dlrm_128": 246.09,
+}
+SEEDS = range(10)
+WITHIN = {"candle": 0.06}
+WITHIN_OTHERS = 0.02
+AT_100_GBPS = ("100vgg_16", "100transformer_16", "100dlrm_128")
 LARGEST = "100dlrm_128"
 REPEATS = 5
 ROUNDING = 0.01
 STRIDES = {16: (1, 3, 13, 15), 128: (1, 15, 113, 127)}
-ASKED_WITHIN, ASKED_S, AIMED_S = 0.05, 1.0, 0.3
+ASKED_S, AIMED_S = 1.0, 0.3
 FABRICS: dict[str, Callable[[int], Fabric]] = {
     "fattree_hash": lambda nodes: fat_tree(nodes, RATE_GBPS, balance="hash"),
     "fattree_spread": lambda nodes: fat_tree(nodes, RATE_GBPS),
@@ -39,18 +55,50 @@ FABRICS: dict[str, Callable[[int], Fabric]] = {
 }
 
 
+def parts_of(name: str) -> tuple[float, str]:
+    """Return the rate and the model in a name: "25candle_16" is CANDLE at 25 Gbit/s."""
+    found = re.match(r"(\d+)([a-z]+)", name)
+    if not found:
+        raise ValueError(f"{name} does not begin with a rate and a model")
+    return float(found[1]), found[2]
+
+
+def hashed_ms(graph: TaskGraph, rate_gbps: float, seed: int) -> float:
+    """Return what the command takes with `--fabric fattree --routing hash --seed SEED`."""
+    asked = FabricRequest(
+        "fattree", graph.nodes, 1, rate_gbps, options=FabricOptions(seed=seed, routing="hash")
+    )
+    return build_fabric(asked).run(graph).iteration_s * 1e3
+
+
 def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
-    rows: dict[str, dict[str, float]] = {}
-    worst = 0.0
+    rows: dict[str, dict[str, object]] = {}
     for name, graph in graphs.items():
-        fluid = simulate(graph, ideal_switch(graph.nodes, RATE_GBPS), latency=NO_LATENCY)
-        rows[name] = {"packets_ms": PACKETS_MS[name], "no_latency_ms": round(fluid.iteration_s * 1e3, 2)}
-        for fabric, make in FABRICS.items():
-            found_ms = simulate(graph, make(graph.nodes)).iteration_s * 1e3
-            off = found_ms / PACKETS_MS[name] - 1
-            rows[name] |= {f"{fabric}_ms": round(found_ms, 2), f"{fabric}_off": round(off, 4)}
-            worst = max(worst, abs(off))
-    return {"results": rows, "worst_off": round(worst, 4), "asked_worst_off_below": ASKED_WITHIN}
+        (rate_gbps, model), packets_ms = parts_of(name), PACKETS_MS[name]
+        times_ms = [hashed_ms(graph, rate_gbps, seed) for seed in SEEDS]
+        off = statistics.mean(times_ms) / packets_ms - 1
+        asked = WITHIN.get(model, WITHIN_OTHERS)
+        rows[name] = {
+            "packets_ms": packets_ms,
+            "hash_ms": round(statistics.mean(times_ms), 2),
+            "hash_least_ms": round(min(times_ms), 2),
+            "hash_most_ms": round(max(times_ms), 2),
+            "off": round(off, 4),
+            "asked_off_within": asked,
+            "holds": abs(off) <= asked,
+        }
+        for fabric, network in {
+            "spread": fat_tree(graph.nodes, rate_gbps),
+            "ideal": ideal_switch(graph.nodes, rate_gbps),
+        }.items():
+            found_ms = simulate(graph, network).iteration_s * 1e3
+            rows[name] |= {
+                f"{fabric}_ms": round(found_ms, 2),
+                f"{fabric}_off": round(found_ms / packets_ms - 1, 4),
+            }
+        alone = simulate(graph, ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY)
+        rows[name]["no_latency_ms"] = round(alone.iteration_s * 1e3, 2)
+    return {"results": rows, "seeds": len(SEEDS), "all_hold": all(row["holds"] for row in rows.values())}
 
 
 def rings(fabric: str, nodes: int, *, exact: bool) -> Algorithm:
@@ -124,8 +172,9 @@ def main() -> int:
         )
         return 1
     graphs = {name: read_task_graph(Path(folder) / "taskgraphs" / f"{name}.npz") for name in PACKETS_MS}
+    at_100_gbps = {name: graphs[name] for name in AT_100_GBPS}
     print(json.dumps({"benchmark": "network_fidelity", "simulated": True, **fidelity(graphs)}))
-    print(json.dumps({"benchmark": "network_fluid", "simulated": True, **fluidity(graphs)}))
+    print(json.dumps({"benchmark": "network_fluid", "simulated": True, **fluidity(at_100_gbps)}))
     print(json.dumps({"benchmark": "network_speed", "simulated": True, **speed(graphs[LARGEST])}))
     return 0
 

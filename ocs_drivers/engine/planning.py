@@ -29,7 +29,7 @@ def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: st
             "outputs were named where inputs belong",
             device=device,
             ports=wrong,
-            hint=f"Inputs are {_range_of_inputs(capabilities)}; exchange the ends of the pair.",
+            hint=f"Inputs are {_range_of_inputs(capabilities)}; a pair is INPUT:OUTPUT.",
         )
 
 
@@ -43,7 +43,7 @@ def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: s
             "inputs were named where outputs belong",
             device=device,
             ports=wrong,
-            hint=f"Outputs are {_range_of_outputs(capabilities)}; exchange the ends of the pair.",
+            hint=f"Outputs are {_range_of_outputs(capabilities)}; a pair is INPUT:OUTPUT.",
         )
 
 

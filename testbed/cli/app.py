@@ -67,6 +67,10 @@ COMMANDS = {
         "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "job": (
+        "job",
+        "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
+    ),
     "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
     "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
     "compare": (
@@ -81,8 +85,8 @@ COMMANDS = {
         "reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
-    "runs": ("results", "List the runs of a results directory, the newest first."),
-    "report": ("results", "Write a run's report again from what is stored, and say where it is."),
+    "runs": ("runs", "List the runs of a results directory, the newest first."),
+    "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
     "lease": ("lease", "Leases of parts of a lab."),
     "maintenance": (
         "lease",

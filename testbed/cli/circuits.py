@@ -14,6 +14,8 @@ from lightbed.errors import with_former_keys
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.completion import lab_files
+from testbed.cli.headings import about as _about
+from testbed.cli.headings import heading as _heading
 from testbed.cli.intervals import ConfirmWithin
 from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines, tell
 
@@ -59,30 +61,6 @@ def _journal_in(runs_dir: Path) -> Journal:
     from testbed.operate.journal import journal_in  # SQLAlchemy: only for what writes
 
     return journal_in(runs_dir)
-
-
-def _heading(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
-    """Return the line that says what is looked at, and what must be known of it."""
-    from testbed.design.topology.circulants import as_json as topology_json
-    from testbed.lab.simulated.lifecycle import hosts_of
-
-    lab, topology = meant.lab, topology_json(meant.design.topology)
-    kind = "one-way link" if topology["simplex"] else "link"
-    only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
-    first = (
-        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
-        f"{', '.join(map(str, topology['strides']))}, {counted(len(topology['links']), kind)}, "
-        f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
-    )
-    return [f"{first}; {meant.heading()}", *meant.lines()]
-
-
-def _about(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """Return what every document begins with: which lab, how real it is, and which epoch is meant."""
-    from testbed.lab.simulated.lifecycle import hosts_of
-
-    lab = meant.lab
-    return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)} | meant.json()
 
 
 @options.names_topology
@@ -197,6 +175,7 @@ def verify(
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import running_design
+    from testbed.cli.job import link_lines, links_since_job
     from testbed.operate.apply import check_permission
     from testbed.operate.narrow import narrow as narrowed
     from testbed.operate.unfinished import unfinished_or_why_not
@@ -209,12 +188,19 @@ def verify(
         report = session.prove(meant.design, unfinished_or_why_not(runs_dir, meant.lab))
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
+        links = links_since_job(session, meant, runs_dir)
     findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
     document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {"links": [asdict(link) for link in links]}
     document |= {"notes": notes} if narrow else {}
-    lines = [*_heading(meant, hosts), _looked_at(report), *notes, *_finding_lines(findings, ok=report.ok)]
+    looked_at = [
+        _looked_at(report),
+        *notes,
+        *(f"since it ran as a job: {line}" for line in link_lines(links)),
+    ]
+    lines = [*_heading(meant, hosts), *looked_at, *_finding_lines(findings, ok=report.ok)]
     print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 

@@ -36,6 +36,7 @@ def compare(
     preset: workload_options.Preset = "",
     settings: workload_options.Settings = None,
     device: workload_options.Device = "",
+    mig: workload_options.Mig = 1,
     profile: workload_options.Profile = "",
     strategy: workload_options.StrategyChoice = "",
     oversubscription: workload_options.Oversubscription = 2.0,
@@ -51,7 +52,8 @@ def compare(
     from testbed.design.evaluation.comparison_plot import draw_comparison
     from testbed.design.fabrics.builders import FabricOptions
 
-    named = (workload, torch, preset, settings, device, profile)
+    nodes, degree, _ = workload_options.cut(nodes, degree, mig, usual_degree=4)
+    named = (workload, torch, preset, settings, workload_options.instance_of(device, mig), profile)
     job = workload_options.chosen_job(*named, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)

@@ -56,13 +56,16 @@ def discover(
     settle = settle_s if settle_s is not None else SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
     found = _discover(lab, runs_dir, settle)
     kept_text = _write(bare, found, output, force=force)
-    document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)}
-    document |= _document(found) | {"output": str(output), "comments_kept": kept_text}
     left = unfinished_or_why_not(runs_dir, lab)
-    document["unfinished"] = [one.json() for one in left]
+    document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)} | _document(found)
+    document |= {
+        "output": str(output),
+        "comments_kept": kept_text,
+        "unfinished": [one.json() for one in left],
+    }
+    lines = [*_lines(lab, found, output, kept_text=kept_text), *(one.line() for one in left)]
     following = f"next: testbed plan {output}{_topology_to_name(lab, runs_dir)}"
-    lines = [*_lines(lab, found, output, kept_text=kept_text), *(one.line() for one in left), following]
-    print_answer(document, lines, as_json=as_json)
+    print_answer(document, [*lines, following], as_json=as_json)
     return DONE if all(nic.is_found for nic in found.nics) and not found.busy_nics else CHANGES
 
 

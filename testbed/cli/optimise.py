@@ -69,6 +69,7 @@ def optimise(
     preset: workload_options.Preset = "",
     settings: workload_options.Settings = None,
     device: workload_options.Device = "a100",
+    mig: workload_options.Mig = 1,
     profile: workload_options.Profile = "",
     seed: workload_options.Seed = 0,
     steps: Steps = None,
@@ -84,8 +85,13 @@ def optimise(
     from testbed.design.plans.file import check_writable, plan_json, write_plan
     from testbed.design.plans.planning import Effort
 
-    choice = workload_options.chosen(workload, torch, preset, settings, device, profile)
-    servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
+    if lab_file is None:
+        nodes, degree, _ = workload_options.cut(nodes, degree, mig, usual_degree=4)
+    servers, logical = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
+    instances = _instances(mig, logical)
+    choice = workload_options.chosen(
+        workload, torch, preset, settings, workload_options.instance_of(device, instances), profile
+    )
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
     plan, found = _search(choice, servers, effort)
@@ -107,16 +113,17 @@ def _servers(
     rate_gbps: float | None,
     *,
     simplex: bool,
-) -> Servers:
+) -> tuple[Servers, int]:
+    """Return the servers, and how many logical ones a server of the lab is; 0 without a lab."""
     from testbed.design.plans.planning import Servers
     from testbed.lab.inventory import load_lab
-    from testbed.lab.shards import shard_of
+    from testbed.lab.shards import logical_servers_of, shard_of
     from testbed.operate.session import check_fits, degree_of
 
     if lab_file is None:
         if hosts_of:
             raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
-        return Servers(nodes or 12, degree or 4, 100.0 if rate_gbps is None else rate_gbps, simplex)
+        return Servers(nodes or 12, degree or 4, 100.0 if rate_gbps is None else rate_gbps, simplex), 0
     if nodes:
         raise PlanFileError("--lab says how many servers there are: leave out --nodes, or name --hosts-of")
     lab = load_lab(lab_file)
@@ -124,7 +131,7 @@ def _servers(
         lab = shard_of(lab, hosts_of.split(","))
     links = degree or degree_of(lab)
     check_fits(lab, links, simplex=simplex)
-    return Servers(
+    servers = Servers(
         nodes=len(lab.hosts),
         degree=links,
         rate_gbps=lab.link.represents_gbps if rate_gbps is None else rate_gbps,
@@ -132,6 +139,16 @@ def _servers(
         lab=lab.name,
         hosts=tuple(host.name for host in lab.hosts),
     )
+    return servers, logical_servers_of(lab)
+
+
+def _instances(mig: int, of_lab: int) -> int:
+    """Return into how many logical servers each one is cut: as asked for, and as the lab file says."""
+    if of_lab and mig not in (1, of_lab):
+        raise PlanFileError(
+            f"--mig {mig}: the hosts of the lab are {of_lab} a server, as their 'server' says; leave out --mig"
+        )
+    return of_lab or mig
 
 
 def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:

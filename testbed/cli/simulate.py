@@ -52,6 +52,7 @@ def simulate(
     preset: workload_options.Preset = "",
     settings: workload_options.Settings = None,
     device: workload_options.Device = "",
+    mig: workload_options.Mig = 1,
     profile: workload_options.Profile = "",
     strategy: workload_options.StrategyChoice = "",
     equal_cost: workload_options.EqualCost = False,
@@ -70,10 +71,13 @@ def simulate(
     from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
     from testbed.design.fabrics.builders import FabricOptions
 
-    named = (workload, torch, preset, settings, device, profile)
+    is_switched = fabric in SWITCHED and not equal_cost
+    usual = 1 if is_switched else DIRECT_DEGREE
+    nodes, degree, part = workload_options.cut(nodes, degree, mig, usual, may_share=is_switched)
+    named = (workload, torch, preset, settings, workload_options.instance_of(device, mig), profile)
     job = workload_options.chosen_job(*named, nodes, strategy)
-    links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
-    rate = job.rate_gbps(rate_gbps)
+    links = job.links(degree, usual)
+    rate = job.rate_gbps(rate_gbps) * part
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
@@ -123,9 +127,18 @@ def _lines(document: dict[str, Any]) -> list[str]:
     sent = f"{document['payload_bytes'] / 1e9:.4g} GB sent"
     found = ["the plan has no routes: they were found now"] if document.get("routes") == "found" else []
     recalled = " (prices recalled, not checked)" if document["prices_recalled"] else ""
+    logical = (
+        [f"{counted(document['servers'], 'server')} as {counted(document['nodes'], 'logical server')}"]
+        if "servers" in document
+        else []
+    )
+    if "estimated_nodes" in document:
+        nodes = counted(document["estimated_nodes"], "node")
+        found.append(f"{nodes} without a duration: computed as a {document['device']} does the operations")
     batch = [f"batch of {document['batch']:,} samples an iteration"] if "batch" in document else []
     return [
         f"SIMULATED {document['job']} on {where}",
+        *logical,
         *batch,
         f"iteration {document['iteration_ms']:.3f} ms, of it {document['compute_ms']:.3f} ms computing",
         f"{sent}, bandwidth tax {document['bandwidth_tax']:.3f}{full}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,8 +82,20 @@ def _started_lines(started: SimulatedLab, next_command: str) -> list[str]:
     ]
     if started.shared_root:
         lines.append(f"  hosts share this machine's root and may write to it: {started.shared_root}")
+    lines += _missing_interpreters(started)
     lines += [f"  control of {name}: {address}" for name, address in started.control.items()]
     return [*lines, f"next: {next_command}   end it: testbed sim down {started.lab_id}"]
+
+
+def _missing_interpreters(started: SimulatedLab) -> list[str]:
+    """Return a line for each interpreter that hosts of namespaces, which run this machine's programs, do not find."""
+    if started.hosts == "model":
+        return []
+    absent = sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)})
+    remedy = (
+        "`ssh.python` of the lab file names it, relative to that file; until it is there no link is probed"
+    )
+    return [f"  the hosts' Python {python} is not there: {remedy}" for python in absent]
 
 
 def _lab_to_start(lab_file: Path, seed: int | None, crossed: int, dead: int) -> DrawnFibres:

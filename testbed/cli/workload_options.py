@@ -44,6 +44,16 @@ Device = Annotated[
         "--device", metavar="NAME", help="Of a server: a100 (the default), a100-80gb, a100-80gb-bf16."
     ),
 ]
+Mig = Annotated[
+    int,
+    typer.Option(
+        "--mig",
+        min=1,
+        max=7,
+        metavar="K",
+        help="Each server is K logical ones: an instance (MIG) of every device, and its part of the links.",
+    ),
+]
 Profile = Annotated[
     str, typer.Option("--profile", metavar="FILE", help="Measured computing times instead of the roofline.")
 ]
@@ -103,6 +113,26 @@ def named(workload: str, torch: str) -> str:
     if bool(workload) == bool(torch):
         raise WorkloadError("name a WORKLOAD, or a torch module with --torch MODULE:FACTORY, one of both")
     return workload or f"torch:{torch}"
+
+
+def cut(
+    nodes: int | None, degree: int | None, instances: int, usual_degree: int, *, may_share: bool = False
+) -> tuple[int | None, int | None, float]:
+    """Return servers and links as `--mig` cuts them, and the part of a rate that is left. Raises `WorkloadError`."""
+    from testbed.design.evaluation.job import DEFAULT_NODES
+    from testbed.design.workloads.mig import logical_servers
+
+    if instances == 1:
+        return nodes, degree, 1.0
+    return logical_servers(nodes or DEFAULT_NODES, degree or usual_degree, instances, may_share=may_share)
+
+
+def instance_of(device: str, instances: int) -> str:
+    """Return the device, or what `--mig` makes of it."""
+    from testbed.design.workloads.choice import DEFAULT_DEVICE
+    from testbed.design.workloads.mig import named as device_name
+
+    return device_name(device or DEFAULT_DEVICE, instances) if instances > 1 else device
 
 
 def chosen(

@@ -80,6 +80,7 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
         user=host.ssh.user or schema.ssh.user or "root",
         ssh_port=host.ssh.port or schema.ssh.port or 22,
         unused=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if unused),
+        server=host.server or "",
     )
 
 

@@ -37,7 +37,8 @@ class LabNic:
 class LabHost:
     """A host: `management` is where SSH answers, `address` is its node address, announced on no link.
 
-    `unused` are NICs that the lab file keeps out of every topology, because a fibre is dead, for instance.
+    `unused` are NICs that the lab file keeps out of every topology, because a fibre is dead, for instance. `server` is
+    the machine that the host is a logical server of; empty for a host that is a machine of its own.
     """
 
     name: str
@@ -48,6 +49,7 @@ class LabHost:
     user: str = "root"
     ssh_port: int = 22
     unused: tuple[LabNic, ...] = ()
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class HostSchema(Schema):
     management: Address
     address: Address
     nics: Annotated[list[NicSchema], Field(min_length=1)]
+    server: Name | None = None
     ssh: HostSshSchema = HostSshSchema()
 
 

@@ -89,7 +89,7 @@ def fenced(
     parts: frozenset[str],
     *,
     lease: str | None = None,
-    store: Callable[[Database, str], LeaseStore] = LeaseStore,
+    store: Callable[[Database, str], LeaseStore] | None = None,
 ) -> Iterator[Fence]:
     """Hold parts of a lab for the time of an operation: under a lease (by default of `--lease`), or an implicit one.
 
@@ -100,7 +100,7 @@ def fenced(
     if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
         yield outer
         return
-    leases_of_lab, wanted = store(database, lab), chosen() if lease is None else lease
+    leases_of_lab, wanted = (store or LeaseStore)(database, lab), chosen() if lease is None else lease
     with database_errors(database):
         held = leases_of_lab.begin(wanted, parts) if wanted else leases_of_lab.request_implicit(parts)
     fence = Fence(database, held, held.parts)

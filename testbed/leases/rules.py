@@ -2,7 +2,8 @@
 
 Within a priority requests are granted in the order in which they came. One that must wait holds its parts back from
 those behind it, so that a large request is not starved by small ones. Exceptions: one that waits for a part that failed
-its check, or for a reservation ahead, holds nothing back: nobody knows for how long.
+its check, or for a reservation ahead, holds nothing back: nobody knows for how long. Implicit leases get such parts,
+too: whoever repairs them must move them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -
     for one in in_order(one for one in leases if one.state == "queued"):
         if not one.parts.isdisjoint(taken | held_back):
             held_back |= one.parts
-        elif one.parts.isdisjoint(faults) and _ends_before(ahead, one, now_s) >= now_s + one.ttl_s:
+        elif (one.is_implicit or one.parts.isdisjoint(faults)) and _ends_before(
+            ahead, one, now_s
+        ) >= now_s + one.ttl_s:
             granted.append(one)
             taken |= one.parts
     return granted

@@ -68,15 +68,11 @@ def apply_plan(
     """
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
-    begin, commits_before_s = time.monotonic(), journal.commit_s
-    consent = EmergencyStop(journal.directory, lab.name).check
+    commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
-    with (
-        _sole_operation(plan, switches),
-        fenced(journal.database, lab.name, parts_of_plan(lab, plan)) as fence,
-        opened as operation,
-    ):
+    held, begin = fenced(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
+    with _sole_operation(plan, switches), held as fence, opened as operation:
         seen = _each(plan, lambda part: switches[part.switch].read())
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
@@ -84,11 +80,7 @@ def apply_plan(
         work = _Work(journal, operation, consent, fence, done)
         begun(operation)
         work.plan(plan, switches)
-        try:
-            reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
-        except KeyboardInterrupt:  # the second Ctrl-C: what was sent may still be carried out
-            journal.steps.give_up(operation, "Ctrl-C while it was under way")
-            raise
+        reports = _carried_out(plan, switches, seen, work)
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -96,12 +88,28 @@ def apply_plan(
             journal_s=journal.commit_s - commits_before_s,
             total_s=time.monotonic() - begin,
         )
-        if not all(report.complete for report in reports.values()):
-            if is_interrupted():
-                raise Interrupted(_stopped(reports))
-            consent()
-            raise ApplyFailed(_account(lab, reports), result=result)
+        _check_complete(lab, result, consent)
     return result
+
+
+def _carried_out(
+    plan: LabPlan, switches: Mapping[str, OpticalSwitch], seen: Mapping[str, Snapshot], work: _Work
+) -> dict[str, ApplyReport]:
+    """Return what became of each switch; after the second Ctrl-C what was sent may still be carried out."""
+    try:
+        return _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
+    except KeyboardInterrupt:
+        work.journal.steps.give_up(work.operation, "Ctrl-C while it was under way")
+        raise
+
+
+def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
+    if all(report.complete for report in result.reports.values()):
+        return
+    if is_interrupted():
+        raise Interrupted(_stopped(result.reports))
+    consent()
+    raise ApplyFailed(_account(lab, result.reports), result=result)
 
 
 def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
@@ -194,8 +202,7 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
 
     From the guard to the end of the step the lease is checked and cannot end.
     """
-    journal, operation = work.journal, work.operation
-    intended, sending = False, ExitStack()
+    journal, operation, intended, sending = work.journal, work.operation, False, ExitStack()
 
     def guard() -> None:
         nonlocal intended

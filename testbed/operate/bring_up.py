@@ -18,6 +18,7 @@ from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
+from testbed.operate.part_checks import record_checks
 
 if TYPE_CHECKING:
     from testbed.operate.session import LabSession
@@ -72,6 +73,7 @@ def carry_out(
         verified = session.verify(plan, design.routes, further=design.further)
         found = counted(len(verified.findings), "finding")
         journal.prove(operation, is_proven=verified.ok)
+        record_checks(journal, session.lab, design.wiring, verified)
         intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
     note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")
     return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Design:
     """A topology, laid onto the lab's NICs, with routes between all nodes.
 
-    `further` are sets of routes besides, when a plan spreads pairs over several.
+    `further` are sets of routes besides, when a plan spreads pairs over several; `sets` are all of them with the
+    weights of the plan.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Design:
     wiring: Wiring
     routes: Routes
     further: tuple[Routes, ...] = ()
+    sets: RouteSets | None = None
 
 
 def design_for(
@@ -100,7 +102,7 @@ def with_routes(design: Design, routes: RouteSets) -> Design:
     from testbed.design.routing.route_sets import routes_on  # numpy: only for plans that spread pairs
 
     first, *further = routes_on(routes, design.wiring)
-    return replace(design, routes=first, further=tuple(further))
+    return replace(design, routes=first, further=tuple(further), sets=routes)
 
 
 def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:

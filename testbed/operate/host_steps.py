@@ -19,7 +19,6 @@ from testbed.operate.proof.host_findings import judge_host
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
-    from testbed.leases.fence import Fence
     from testbed.operate.journal import Journal
 
 
@@ -41,20 +40,6 @@ def install_hosts(
     """
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
-    with fenced(journal.database, lab.name, parts_of(lab, {f"host:{name}" for name in parts})) as fence:
-        _install(lab, fleet, parts, journal, operation, fence, again=again)
-
-
-def _install(
-    lab: Lab,
-    fleet: Fleet,
-    parts: Mapping[str, HostForwarding],
-    journal: Journal,
-    operation: str,
-    fence: Fence,
-    *,
-    again: bool,
-) -> None:
     if again:
         parts = _settled(lab, fleet, parts, journal, operation)
     following = journal.steps.next_ordinals(operation)
@@ -62,7 +47,8 @@ def _install(
         return
     steps = [_planned(lab, part, following.get(name, 0)) for name, part in parts.items()]
     failure: HostError | None = None
-    with fence.sending():
+    held = fenced(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
+    with held as fence, fence.sending():
         journal.steps.intend(operation, steps)
         try:
             install(fleet, parts)

@@ -79,9 +79,9 @@ class IntentLog:
         from testbed.storage.schema import intents
 
         taken = {"state": "intended", "error": "", "owner": this_process()}
-        ours = (intents.c.lab == self._lab.name) & (intents.c.epoch == epoch)
+        ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
         with self._journal.transaction() as connection:
-            connection.execute(intents.update().where(ours).values(taken))
+            connection.execute(intents.update().where(*ours).values(taken))
 
     def advance(self, epoch: int, state: State, error: str = "") -> None:
         """Write what became of an epoch. Raises `JournalError`."""

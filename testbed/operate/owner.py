@@ -1,20 +1,5 @@
 """Owners of operations in the journal, processes and persons: see `testbed.storage.owner`."""
 
-from __future__ import annotations
+from testbed.storage.owner import is_of_this_boot, is_running, this_person, this_process
 
-import getpass
-import os
-import socket
-
-from testbed.storage.owner import is_running, this_process
-
-__all__ = ["is_running", "this_person", "this_process"]
-
-
-def this_person() -> str:
-    """Return who runs this process, as this machine knows it: `name@machine`."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a number without a name
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+__all__ = ["is_of_this_boot", "is_running", "this_person", "this_process"]

@@ -16,7 +16,7 @@ from testbed.design.model import Routes
 from testbed.errors import JournalError
 from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
 from testbed.lab.model import Lab
-from testbed.operate.apply import apply_plan
+from testbed.operate.apply import apply_plan, parts_of_plan
 from testbed.operate.bring_up import BringUpReport, Note, carry_out
 from testbed.operate.change import APPLY, Change
 from testbed.operate.design import (
@@ -246,7 +246,10 @@ class LabSession:
 
         Raises what `apply` raises, `HostError`, and `ConfirmPending`.
         """
-        return carry_out(self, design, plan, note, stated, change)
+        from testbed.leases.fence import fenced
+
+        with fenced(self.writable.database, self.lab.name, parts_of_plan(self.lab, plan)):
+            return carry_out(self, design, plan, note, stated, change)
 
     def applying(
         self, design: Design, stated: Stated, epoch: int | None

@@ -79,6 +79,7 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
             with source.reading() as found, target.transaction() as connection:
                 newest = _empty(connection, target.name, replace=replace)
                 _insert_all(found, connection)
+                _go_on_counting(connection)
                 _end_leases(connection, newest)
             there = _extract_runs(archive, runs_dir)
         return BackupReport(_row_counts(copy), there)
@@ -105,6 +106,20 @@ def _insert_all(found: sa.Connection, connection: sa.Connection) -> None:
         rows = found.execute(table.select()).mappings()
         while chunk := rows.fetchmany(_CHUNK):
             connection.execute(table.insert(), [dict(row) for row in chunk])
+
+
+def _go_on_counting(connection: sa.Connection) -> None:
+    """Let numbers that a server gives begin after those that were inserted."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in metadata.sorted_tables:
+        column = table.autoincrement_column
+        if column is not None and isinstance(column.type, sa.Integer):
+            newest = sa.select(sa.func.max(column)).scalar_subquery()
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            connection.execute(
+                sa.select(sa.func.setval(sequence, sa.func.coalesce(newest, 0) + 1, sa.false()))
+            )
 
 
 def _empty(connection: sa.Connection, name: str, *, replace: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from pathlib import Path
 
@@ -9,6 +10,15 @@ from pathlib import Path
 def this_process() -> str:
     """Return this process as an owner: its number, when it began, and its machine."""
     return f"{os.getpid()} {_birth(os.getpid())} {_machine()}"
+
+
+def this_person() -> str:
+    """Return who runs this process, as this machine knows it: `name@machine`."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        name = str(os.getuid())
+    return f"{name}@{_machine()}"
 
 
 def is_running(owner: str) -> bool:
@@ -22,6 +32,15 @@ def is_running(owner: str) -> bool:
     return bool(birth) and birth == _birth(int(number))
 
 
+def is_of_this_boot(owner: str) -> bool:
+    """Return whether a process has run on this machine since it started."""
+    return owner.partition(" ")[2].partition("/")[0] == _boot()
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 def _machine() -> str:
     return os.uname().nodename.replace(" ", "-") or "localhost"
 
@@ -33,7 +52,7 @@ def _birth(number: int) -> str:
     """
     try:
         status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = _boot()
     except OSError:
         return ""
     fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses

@@ -25,12 +25,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 DISKS = {
     "full": """
-        mount -t tmpfs -o size=256k tmpfs disk && cp -a kept/. disk
-        head -c 1M /dev/zero > disk/rest 2>/dev/null || true
+        mount -t tmpfs -o size=1m tmpfs disk && cp -a kept/. disk
+        head -c 2M /dev/zero > disk/rest 2>/dev/null || true
         if (echo more > disk/more) 2>/dev/null; then exit 9; fi
     """,
     "read-only": """
-        mount -t tmpfs -o size=256k tmpfs disk && cp -a kept/. disk && mount -o remount,ro disk
+        mount -t tmpfs -o size=1m tmpfs disk && cp -a kept/. disk && mount -o remount,ro disk
         if touch disk/more 2>/dev/null; then exit 9; fi
     """,
     "read-only machine": """

@@ -227,16 +227,17 @@ class Leases(RuleBasedStateMachine):
 
 
 FLOORS = {
-    "request": 100, "granted": 60, "implicit": 20, "implicit denied": 10, "reserve": 20, "requested": 0, "queued": 3,
-    "release": 10, "extend": 10, "break": 5, "break held": 1, "begin": 5, "end": 5, "sending": 10, "stale": 10,
-    "death": 1, "expired": 20, "draining": 3, "broken": 5, "released": 10, "refused by the clock": 10, "fault": 10,
+    "request": 30, "granted": 30, "implicit": 10, "implicit denied": 10, "reserve": 10, "reserve denied": 3,
+    "release": 10, "release held": 3, "extend": 5, "break": 10, "break held": 1, "begin": 5, "end": 10, "sending": 5,
+    "stale": 3, "death": 2, "expired": 10, "draining": 1, "broken": 10, "released": 10, "fault": 5,
+    "refused by the clock": 5,
 }  # fmt: skip
 
 
 @pytest.mark.slow
 def test_leases_keep_their_rules_whatever_happens():
     SEEN.clear()
-    run_state_machine_as_test(Leases, settings=settings(max_examples=40, stateful_step_count=25))
+    run_state_machine_as_test(Leases, settings=settings(max_examples=60, stateful_step_count=30))
     assert {name: SEEN[name] for name, floor in FLOORS.items() if SEEN[name] < floor} == {}
 
 

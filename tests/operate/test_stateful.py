@@ -37,6 +37,7 @@ from testbed.operate.session import design_for
 FAULTS = (
     {"fault": "drop_command"},
     {"fault": "garbage"},
+    {"fault": "garbage", "count": 40},  # more than a read is tried
     {"fault": "close_connection", "after_commands": 1},
     {"fault": "close_connection", "after_commands": 2, "executed": False},
     {"fault": "stuck", "pair": [1, 53]},
@@ -91,10 +92,16 @@ class TwoOperators(RuleBasedStateMachine):
     def the_device_recovers(self):
         self.bench.ask("clear_fault", fault="all")
 
-    @rule(which=st.integers(0, 2), fault=st.sampled_from((None, *FAULTS)))
-    def plan_and_apply_with_a_fault_between(self, which, fault):
+    @rule(
+        which=st.integers(0, 2),
+        edited=st.lists(st.integers(1, 48), max_size=2, unique=True),
+        fault=st.sampled_from((None, *FAULTS)),
+    )
+    def plan_and_apply_with_something_between(self, which, edited, fault):
         self.the_device_recovers()
         self.make_a_plan(which)
+        if edited:
+            self.the_other_operator_disconnects(edited)
         if fault:
             self.the_device_gets_a_fault(fault)
         if self.plan:
@@ -163,7 +170,8 @@ def run(bench, examples, steps):
 def test_whatever_two_operators_and_a_moody_device_do_the_account_is_the_truth(bench):
     run(bench, examples=24, steps=15)
 
-    assert {kind for kind, count in bench.seen.items() if count} >= {"changed", "failed", "drift"}, bench.seen
+    happened = {kind for kind, count in bench.seen.items() if count}
+    assert happened >= {"changed", "failed", "drift", "unreadable"}, bench.seen
 
 
 @pytest.mark.long

@@ -73,6 +73,23 @@ def test_what_was_restored_is_backed_up_as_it_was(database_address, runs, tmp_pa
         assert one[name] == two[name]
 
 
+def test_numbers_that_a_database_gives_go_on_after_a_restore(database_address, tmp_path):
+    event = {"operation": "op", "switch": "ocs1", "ordinal": 0, "event": "send", "at": "now"}
+    source, target = Database(tmp_path / "lightbed.sqlite"), Database(database_address)
+    with source.transaction() as connection:
+        connection.execute(schema.step_events.insert(), [event] * 3)
+    source.close()
+    back_up(source.address, tmp_path, tmp_path / "b.tar")
+    restore(tmp_path / "b.tar", database_address, tmp_path)
+    with target.transaction() as connection:
+        connection.execute(schema.step_events.insert().values(event))
+    target.close()
+    numbers = [
+        row["number"] for row in read_rows(database_address, "select number from step_events order by number")
+    ]
+    assert numbers == [1, 2, 3, 4]
+
+
 def test_leases_of_a_backup_are_ended_and_no_token_returns(database_address, tmp_path):
     source, target = Database(tmp_path / "lightbed.sqlite"), Database(database_address)
     for database, token in ((source, 41), (target, 99)):

@@ -61,6 +61,34 @@ def test_an_error_takes_all_of_a_transaction_back(database):
     assert ids(database.address) == []
 
 
+def test_commits_are_durable(database):
+    with database.reading() as connection:
+        if connection.dialect.name == "sqlite":
+            settings = [
+                connection.exec_driver_sql(f"pragma {name}").scalar()
+                for name in ("journal_mode", "synchronous")
+            ]
+            assert settings == ["wal", 2]
+        else:
+            assert connection.exec_driver_sql("show synchronous_commit").scalar() == "on"
+
+
+def test_a_full_disk_takes_all_back_and_looking_works(tmp_path):
+    database = Database(tmp_path / "lightbed.sqlite")
+    add(database)
+    with pytest.raises(DATABASE_ERRORS) as raised, database.transaction() as connection:
+        connection.exec_driver_sql("pragma max_page_count = 1")
+        connection.execute(
+            schema.operations.insert().values(OPERATION | {"id": "op2", "owner": "x" * 100_000})
+        )
+    assert hint_for(raised.value) == "free disk space, or choose another directory for runs (--runs-dir)"
+    assert ids(database.address) == ["op1"]
+    database.close()
+    add(database, id="op3")
+    assert ids(database.address) == ["op1", "op3"]
+    database.close()
+
+
 def test_a_step_needs_its_operation(database):
     lonely = dict.fromkeys(("switch", "address", "kind", "before", "after", "intent_at"), "x")
     with pytest.raises(DATABASE_ERRORS), database.transaction() as connection:

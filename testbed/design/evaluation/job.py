@@ -20,10 +20,11 @@ from testbed.design.routing.route_sets import RouteSets
 from testbed.design.workloads.catalogue import MODELS
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
-from testbed.design.workloads.imports.chakra import is_trace_folder, read_traces
+from testbed.design.workloads.imports.chakra import is_trace_folder, read_job
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.iteration.traffic_model import Traffic, traffic_of
+from testbed.design.workloads.mig import device_named, instances_of
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
 from testbed.design.workloads.sharding.sharding import Strategy
@@ -123,20 +124,37 @@ def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
     if is_folder or choice.name.endswith(GRAPH_SUFFIX):
-        if nodes or strategy or replace(choice, name="") != WorkloadChoice(""):
+        device = choice.device if is_folder and instances_of(choice.device) == 1 else ""
+        if nodes or strategy or choice != WorkloadChoice(choice.name, device=device):
             what = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
                 f"{choice.name} {what}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
-                "--set, --device and --strategy"
+                "--set, --device, --mig and --strategy"
             )
-        graph = read_traces(choice.name) if is_folder else read_graph(choice.name)
-        return Job(Path(choice.name).stem, graph, traffic_of(graph), {"graph": choice.name})
+        return _trace_job(choice) if is_folder else _graph_job(choice.name, read_graph(choice.name))
     return _workload_job(choice, nodes, strategy or "default")
+
+
+def _graph_job(name: str, graph: TaskGraph) -> Job:
+    return Job(Path(name).stem, graph, traffic_of(graph), {"graph": name})
+
+
+def _trace_job(choice: WorkloadChoice) -> Job:
+    """Return the job of Chakra traces; nodes with operations and no time compute on the device that is chosen."""
+    device = choice.device or DEFAULT_DEVICE
+    traces = read_job(choice.name, device_named(device))
+    job = _graph_job(Path(choice.name).resolve().name, traces.graph)
+    estimated = {"estimated_nodes": traces.estimated, "device": device} if traces.estimated else {}
+    return replace(job, about={"graph": choice.name, **estimated})
 
 
 def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
+        if choice.device and instances_of(choice.device) != instances_of(plan.workload.device):
+            raise PlanFileError(
+                f"{strategy}: its servers are those of {plan.workload.device}: leave out --mig"
+            )
         choice = _as_planned(choice, plan, strategy)
     choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
     servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
@@ -147,8 +165,10 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     )
     check_memory(workload, spread, cluster)
     graph = iteration(workload, spread, cluster)
+    instances = instances_of(choice.device)
     about = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
+        **({"servers": -(-servers // instances), "mig": instances} if instances > 1 else {}),
         "workload": choice.name,
         "strategy": strategy,
         "operators": len(workload.operators),
@@ -200,15 +220,19 @@ def routes_of(plan: Plan) -> RouteSets | None:
 
     They are the same each time. None for a single server, and when its workload cannot be built here.
     """
-    nodes = plan.topology.nodes
-    if plan.routes is not None or nodes < 2:
+    if plan.routes is not None or plan.topology.nodes < 2:
         return plan.routes
     try:
-        workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
-        strategy = _of_plan(plan, workload, nodes, plan.workload.name)
+        return route_job(plan.topology, graph_of(plan))
     except (WorkloadError, PlanFileError, OSError):
         return None
-    return route_job(plan.topology, iteration(workload, strategy, cluster))
+
+
+def graph_of(plan: Plan) -> TaskGraph:
+    """Return an iteration of a plan. Raises `WorkloadError`, `PlanFileError` and `OSError` when it cannot be built."""
+    nodes = plan.topology.nodes
+    workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+    return iteration(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster)
 
 
 def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:

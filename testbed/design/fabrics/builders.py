@@ -23,7 +23,7 @@ from sim.models.network.fabrics import (
     routed,
     shortest_paths,
 )
-from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
+from sim.models.network.fabrics.cost import DEFAULT_READING, Reading, fat_tree_cost, patch_panel_cost
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.routings import HASH, IDEAL, ROUTINGS, SPREAD
@@ -244,10 +244,12 @@ def fabric_of(
     return direct_connect(nodes, topology.edges, rate_gbps, seed=seed)
 
 
-def equal_cost_fat_tree_gbps(nodes: int, degree: int, rate_gbps: float) -> float:
+def equal_cost_fat_tree_gbps(
+    nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
+) -> float:
     """Return the rate of a host's link at which a full-bisection Fat-tree costs what direct connect does."""
-    budget = patch_panel_cost(nodes, degree, rate_gbps).total_usd
-    return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate))
+    budget = patch_panel_cost(nodes, degree, rate_gbps, reading).total_usd
+    return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate, reading=reading))
 
 
 def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:

@@ -22,10 +22,10 @@ from testbed.design.plans.reading import PlanReader
 from testbed.design.plans.routes import read_routes, routes_json
 from testbed.design.rates import LEAST_GBPS, MOST_GBPS
 from testbed.design.routing.route_sets import RouteSets
-from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.roofline import DEVICES
+from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
+from testbed.design.workloads.mig import device_named
 from testbed.design.workloads.sharding.sharding import Strategy
-from testbed.errors import PlanFileError
+from testbed.errors import PlanFileError, WorkloadError
 
 FORMAT = "lightbed-plan/1"
 
@@ -158,8 +158,10 @@ def parse_plan(document: Any, source: str) -> Plan:
 
 def _choice(part: PlanReader) -> WorkloadChoice:
     settings, device = part.inner("settings"), part.text("device")
-    if device and device not in DEVICES:
-        raise part.error("device", f"there is no {device!r}: write one of {', '.join(DEVICES)}")
+    try:
+        device_named(device or DEFAULT_DEVICE)
+    except WorkloadError as error:
+        raise part.error("device", str(error)) from error
     return WorkloadChoice(
         name=part.text("name"),
         preset=part.text("preset"),

@@ -128,9 +128,9 @@ def _spent(found: Found, begin_s: float) -> dict[str, Any]:
 def _routed(
     workload: Workload, choice: WorkloadChoice, servers: Servers, found: Found
 ) -> tuple[RouteSets | None, Execution]:
-    """Return the routes of the plan and an iteration on them; of one set or several, those on which it is shorter.
+    """Return the routes of the plan and an iteration on them; of one set to several, those on which it is shortest.
 
-    Several keep the fullest link emptier, one keeps the ways shorter. A single server has no routes.
+    More keep the fullest link emptier, fewer keep the ways shorter. A single server has no routes.
     """
     topology = found.finding.topology
     graph = iteration(workload, found.strategy, choice.cluster(servers.nodes))
@@ -143,7 +143,8 @@ def _routed(
 
     if servers.nodes == 1:
         return None, simulated(None)
-    tried = [route_job(topology, graph, most_paths=sets) for sets in (MOST_SETS, 1)]
+    numbers = range(MOST_SETS, 0, -1) if servers.nodes <= FEW_NODES else (MOST_SETS, 1)
+    tried = [route_job(topology, graph, most_paths=sets) for sets in numbers]
     done = [(routes, simulated(routes)) for routes in tried]
     return min(done, key=lambda one: one[1].iteration_s)
 

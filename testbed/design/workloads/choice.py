@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from testbed.design.workloads.catalogue import parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
+from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.profile import read_profile
-from testbed.design.workloads.roofline import DEVICES, Cluster
+from testbed.design.workloads.roofline import Cluster
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
@@ -23,7 +24,8 @@ DEFAULT_DEVICE = "a100"
 class WorkloadChoice:
     """Enough to build the workload again. Settings are texts, as on a command line; empty texts are defaults.
 
-    `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times.
+    `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times. `device` may
+    be an instance of one, `a100/2`: servers are logical ones then, see `mig`.
     """
 
     name: str
@@ -55,11 +57,11 @@ class WorkloadChoice:
 
     def cluster(self, nodes: int) -> Cluster:
         """Return servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
-        device = self.device or DEFAULT_DEVICE
-        if device not in DEVICES:
-            raise WorkloadError(f"no device {device!r}: there are {', '.join(DEVICES)}")
+        name = self.device or DEFAULT_DEVICE
+        device, instances = device_named(name), instances_of(name)
         profile = read_profile(self.profile) if self.profile else None
-        return Cluster(nodes, DEVICES[device], self._devices_per_server(), profile=profile)
+        cluster = Cluster(nodes, device, self._devices_per_server(), profile=profile)
+        return replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instances) if instances > 1 else cluster
 
     def _from_file(self, nodes: int) -> Workload:
         """Return a model of one's own: settings are the batch, and sizes of what an ONNX file leaves open."""

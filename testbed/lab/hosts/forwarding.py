@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,9 @@ NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
 
 SET_NETWORK = IPv4Network("198.18.0.0/15")
 """Addresses of hosts for all sets of routes but the first."""
+
+_LARGEST_BLOCK = 24
+"""Addresses of a host are taken together in blocks of at most 256: a larger one may hold those of other machines."""
 
 # Linux takes the larger of `all` and the interface for these, so both are set; `default` covers NICs to come.
 _PER_INTERFACE = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 0, "send_redirects": 0}
@@ -146,25 +149,63 @@ def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iter
     """Yield the far NIC of each link over that very link; every other host, in each set, by the set's first link.
 
     A route sends from the host's own address in its set, so that answers come back in it, and a socket that is bound
-    to that address stays there. NICs of hosts further away go with the first set: Open MPI connects to those.
+    to that address stays there. NICs of other hosts go with the first set: Open MPI connects to those. One route leads
+    to them and to the node address where `blocks_of` has one block for them.
     """
     own = set_addresses(lab.hosts[node])
     direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
     for peer, link in direct.items():
-        yield _route(lab, peer, link, f"scope link src {own[0]}")
+        yield _route(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
     for number, routes in enumerate(sets):
         for other in range(wiring.nodes):
             if (node, other) not in routes.first_link:
                 continue
             link, host = routes.first_link[node, other], lab.hosts[other]
             via = lab.nic(link.target).address
-            nics = [] if number else [nic.address for nic in host.nics if nic.address not in direct]
-            for address in (set_addresses(host)[number], *nics):
-                yield _route(lab, address, link, f"via {via} onlink src {own[number]}")
+            targets = [IPv4Network(set_addresses(host)[number])] if number else blocks_of(lab, host, direct)
+            for target in targets:
+                yield _route(lab, target, link, f"via {via} onlink src {own[number]}")
 
 
-def _route(lab: Lab, address: IPv4Address, link: Link, how: str) -> str:
-    return f"route replace {address}/32 dev {lab.nic(link.source).name} {how} proto {ROUTE_PROTOCOL}"
+def _route(lab: Lab, target: IPv4Network, link: Link, how: str) -> str:
+    return f"route replace {target} dev {lab.nic(link.source).name} {how} proto {ROUTE_PROTOCOL}"
+
+
+def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
+    """Return the fewest blocks for the node address of a host and its NICs, without those that have a `direct` route.
+
+    A block holds no address of another host and none of the management network, and no more than 256 addresses: what
+    lies between those of a host is its own.
+    """
+    foreign = [
+        address
+        for one in (*lab.hosts, *lab.others)
+        for address in (one.management, *(_addresses_of(one) if one.name != host.name else ()))
+    ]
+    wanted = [address for address in _addresses_of(host) if address not in direct]
+    return _blocks(sorted(wanted), lambda block: _is_own(block, lab.management, foreign))
+
+
+def _addresses_of(host: LabHost) -> Iterator[IPv4Address]:
+    yield from (host.address, *(nic.address for nic in (*host.nics, *host.unused)))
+
+
+def _is_own(block: IPv4Network, management: IPv4Network, foreign: Iterable[IPv4Address]) -> bool:
+    if block.prefixlen == block.max_prefixlen:
+        return True
+    reserved = block.overlaps(management) or block.overlaps(SET_NETWORK)
+    return block.prefixlen >= _LARGEST_BLOCK and not reserved and not any(one in block for one in foreign)
+
+
+def _blocks(addresses: Sequence[IPv4Address], is_own: Callable[[IPv4Network], bool]) -> list[IPv4Network]:
+    """Return the smallest block of sorted addresses; where that is not the host's own, those of its two halves."""
+    length = 32 - (int(addresses[0]) ^ int(addresses[-1])).bit_length()
+    block = IPv4Network((addresses[0], length), strict=False)
+    if is_own(block):
+        return [block]
+    _, upper = block.subnets()
+    halves = [[one for one in addresses if (one in upper) is side] for side in (False, True)]
+    return [found for half in halves for found in _blocks(half, is_own)]
 
 
 def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:

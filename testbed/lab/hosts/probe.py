@@ -101,9 +101,12 @@ def _silence(launch: Launch, event: str, silent: list[str]) -> str:
         done = launch.wait(2.0)
     except HostError:
         done = {}
-    words = [f"{host} ({done[host].stderr.strip()[-200:]})" if host in done else host for host in silent]
-    what = f"the link probe is not '{event}' on {', '.join(words)}"
-    return f"{what}; it needs root, Python 3 and the NICs of the lab file"
+    hosts_by_words: dict[str, list[str]] = {}
+    for host in silent:
+        words = done[host].stderr.strip()[-200:] if host in done else ""
+        hosts_by_words.setdefault(f" ({words})" if words else "", []).append(host)
+    where = "; ".join(", ".join(hosts) + words for words, hosts in hosts_by_words.items())
+    return f"the link probe is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
 
 
 def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicReport]:

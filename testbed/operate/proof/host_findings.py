@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_network
 
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
@@ -97,14 +98,36 @@ class _Compared:
     @cached_property
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Planned routes beside those that are there instead, whoever made them."""
-        pairs = ((r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes)
+        pairs = [(r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes]
+        pairs += [(r, held) for held, target in self._inner.items() for r in self._judged(target)]
         return tuple((route, held) for route, held in pairs if _way(route) != _way(held))
+
+    def _judged(self, target: str) -> Iterator[Route]:
+        if target in self.judged_routes:
+            yield self.judged_routes[target]
+
+    @cached_property
+    def _inner(self) -> dict[Route, str]:
+        """Routes to a part of the block of a planned one, which the kernel takes instead, and that block's."""
+        blocks = [
+            (ip_network(target), target) for target in self.planned.routes if not target.endswith("/32")
+        ]
+        others = (route for route in self.state.routes if route.target not in self.planned.routes)
+        held = [(route, ip_network(route.target)) for route in others if "/" in route.target]
+        return {
+            route: target
+            for route, part in held
+            for block, target in blocks
+            if part != block and part.version == block.version and part.subnet_of(block)  # type: ignore[arg-type]
+        }
 
     @cached_property
     def extra_routes(self) -> tuple[Route, ...]:
         """Routes of ours that are not planned."""
         ours = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
-        return tuple(route for route in ours if route.target not in self.planned.routes)
+        return tuple(
+            route for route in ours if route.target not in self.planned.routes and route not in self._inner
+        )
 
     @cached_property
     def wrong_neighbours(self) -> tuple[tuple[str, str, str], ...]:

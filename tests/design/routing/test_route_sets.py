@@ -68,6 +68,17 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
     assert used >= (0, 0, 100, 0, 300)[sets]
 
 
+def test_more_paths_are_never_worse():
+    better = 0
+    for seed in range(8):
+        demand = sent(("uniform", "random", "sparse")[seed % 3], 8 + seed, seed)
+        topology = topology_for(demand, 4, matched=seed % 2 == 0)
+        most = [route(topology, demand, most_paths=paths).link_bytes(demand).max() for paths in (1, 2, 3, 4)]
+        assert most == sorted(most, reverse=True)
+        better += most[3] < most[0]
+    assert better >= 6
+
+
 def test_the_first_set_holds_a_shortest_way_for_every_pair(true_hops):
     demand = sent("sparse", 16, seed=3)
     topology = topology_for(demand, 4, matched=True)

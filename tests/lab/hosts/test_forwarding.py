@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 import numpy as np
 import pytest
@@ -26,7 +26,13 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of_matrix
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import Completed
-from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
+from testbed.lab.hosts.forwarding import (
+    blocks_of,
+    forwarding_plan,
+    install,
+    read_macs,
+    set_addresses,
+)
 from testbed.lab.inventory import parse_lab
 
 
@@ -46,10 +52,15 @@ def routes_of(part):
     for line in part.batch:
         words = line.split()
         if words[:2] == ["route", "replace"]:
-            address = words[2].removesuffix("/32")
-            via = words[words.index("via") + 1] if "via" in words else address
-            table[address] = (words[words.index("dev") + 1], via)
+            via = words[words.index("via") + 1] if "via" in words else words[2].removesuffix("/32")
+            table[IPv4Network(words[2])] = (words[words.index("dev") + 1], via)
     return table
+
+
+def taken(part, address):
+    """Return device and next hop towards an address: the longest prefix counts."""
+    table = routes_of(part)
+    return table[max((one for one in table if IPv4Address(address) in one), key=lambda one: one.prefixlen)]
 
 
 def neighbours_of(part):
@@ -84,7 +95,7 @@ def test_following_the_routes_reaches_every_address_over_the_planned_links(small
             for address in [target.address, *(nic.address for nic in target.nics)] if s != t else []:
                 here, hops = source.name, 0
                 while here != target.name:
-                    device, via = routes_of(plan[here])[str(address)]
+                    device, via = taken(plan[here], address)
                     host, nic = owner_of_mac[neighbours_of(plan[here])[device, via]]
                     # The frame goes where light goes, and its MAC address is that of the NIC there.
                     assert links[f"{here}/{device}"] == f"{host}/{nic}"
@@ -113,7 +124,7 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
             address = str(set_addresses(lab.hosts[one.target])[one.set])
             here, path = one.source, [one.source]
             while here != one.target:
-                _, via = routes_of(plan[lab.hosts[here].name])[address]
+                _, via = taken(plan[lab.hosts[here].name], address)
                 here, _ = owner[IPv4Address(via)]
                 path.append(here)
             assert tuple(path) == routes.nodes_of(one.path)
@@ -121,9 +132,7 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
         for host in lab.hosts:
             lines = [line.split() for line in plan[host.name].batch]
             installed = [line for line in lines if line[:2] == ["route", "replace"]]
-            of_nics = [line for line in installed if IPv4Address(line[2].split("/")[0]) in owner]
-            assert len(installed) - len(of_nics) <= routes.sets * (nodes - 1)
-            assert len(of_nics) <= degree * (nodes - 1)
+            assert len(installed) <= routes.sets * (nodes - 1) + degree
             assert len({line[2] for line in installed}) == len(installed)
             assert not any("nexthop" in line for line in lines)  # the kernel would hash over them
             own = set_addresses(host)[: routes.sets]
@@ -135,6 +144,54 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
             held = [line[2] for line in lines if line[:2] == ["addr", "replace"] and line[4] == "lo"]
             assert held == [f"{address}/32" for address in own]
     assert followed >= 60
+
+
+def with_addresses(lab, *rows):
+    """Return a lab whose hosts have these addresses: the node address, then those of the NICs."""
+    hosts = [
+        replace(
+            host,
+            address=IPv4Address(first),
+            nics=tuple(
+                replace(nic, address=IPv4Address(address))
+                for nic, address in zip(host.nics, nics, strict=True)
+            ),
+        )
+        for host, (first, *nics) in zip(lab.hosts, rows, strict=True)
+    ]
+    return replace(lab, hosts=tuple(hosts))
+
+
+def blocks(lab):
+    return [[str(block) for block in blocks_of(lab, host)] for host in lab.hosts]
+
+
+def test_addresses_of_a_host_are_one_block_where_nobody_else_is_in_it(lab):
+    assert blocks(lab) == [["10.100.1.0/25"], ["10.100.2.0/25"], ["10.100.3.0/25"]]
+    by_switch = [(f"10.0.0.{h}", f"10.0.1.{h}", f"10.0.2.{h}") for h in (1, 2, 3)]
+    assert blocks(with_addresses(lab, *by_switch))[0] == ["10.0.0.1/32", "10.0.1.1/32", "10.0.2.1/32"]
+    apart = [(f"10.0.{h}.1", f"10.1.{h}.2", f"10.1.{h}.3") for h in (1, 2, 3)]
+    assert blocks(with_addresses(lab, *apart))[0] == ["10.0.1.1/32", "10.1.1.2/31"]
+    mixed = [("10.0.0.1", "10.0.0.2", "10.0.0.6"), ("10.0.0.5", "10.0.1.2", "10.0.1.3")]
+    assert blocks(with_addresses(lab, *mixed, ("10.0.2.1", "10.99.0.2", "10.99.0.3"))) == [
+        ["10.0.0.0/30", "10.0.0.6/32"],
+        ["10.0.0.5/32", "10.0.1.2/31"],
+        ["10.0.2.1/32", "10.99.0.2/32", "10.99.0.3/32"],  # the management network is nobody's
+    ]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 2**11 - 1), min_size=9, max_size=9, unique=True))
+def test_blocks_hold_the_addresses_of_their_host_and_of_no_other(small_lab_text, drawn):
+    lab = parse_lab(small_lab_text(3, 2), "x.yaml")
+    rows = [[str(IPv4Address("172.16.0.0") + one) for one in drawn[at : at + 3]] for at in (0, 3, 6)]
+    lab = with_addresses(lab, *rows)
+    for host, own in zip(lab.hosts, rows, strict=True):
+        found = blocks_of(lab, host)
+        others = {IPv4Address(one) for row in rows if row is not own for one in row}
+        assert all(sum(IPv4Address(one) in block for block in found) == 1 for one in own)
+        assert not any(one in block for block in found for one in others)
+        assert all(block.prefixlen >= 24 for block in found)
 
 
 def test_hosts_whose_set_addresses_would_be_the_same_are_refused(lab):
@@ -174,10 +231,8 @@ def test_the_plan_of_one_host_in_full(ring_plan):
         "neigh replace 10.100.3.1 lladdr 02:00:00:00:02:00 nud permanent dev nic2",
         "route replace 10.100.2.1/32 dev nic1 scope link src 10.100.1.100 proto 107",
         "route replace 10.100.3.1/32 dev nic2 scope link src 10.100.1.100 proto 107",
-        "route replace 10.100.2.100/32 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",
-        "route replace 10.100.2.2/32 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",
-        "route replace 10.100.3.100/32 dev nic2 via 10.100.3.1 onlink src 10.100.1.100 proto 107",
-        "route replace 10.100.3.2/32 dev nic2 via 10.100.3.1 onlink src 10.100.1.100 proto 107",
+        "route replace 10.100.2.0/25 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",
+        "route replace 10.100.3.0/25 dev nic2 via 10.100.3.1 onlink src 10.100.1.100 proto 107",
     )
     assert part.text.splitlines() == list(part.batch)
 
@@ -199,8 +254,8 @@ def test_parallel_links_have_a_route_of_their_own(small_lab_text):
     lab = parse_lab(small_lab_text(2, 2), "x.yaml")
     wiring = wiring_of(["A1-B1", "A2-B2"], 2, 2)
     table = routes_of(forwarding_plan(lab, wiring, find_routes(wiring), macs_of(lab))["a"])
-    assert table["10.100.2.1"] == ("nic1", "10.100.2.1")
-    assert table["10.100.2.2"] == ("nic2", "10.100.2.2")
+    assert table[IPv4Network("10.100.2.1")] == ("nic1", "10.100.2.1")
+    assert table[IPv4Network("10.100.2.2")] == ("nic2", "10.100.2.2")
 
 
 class ScriptedFleet:

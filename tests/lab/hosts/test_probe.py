@@ -71,6 +71,9 @@ def lab(small_lab_text):
     return parse_lab(small_lab_text(2, 1), "x.yaml")
 
 
+NOT_ROOT = {"b": (1, "", "PermissionError: not root")}
+
+
 class ScriptedHosts:
     """A fleet whose hosts say what a test has them say, step by step. Stands for SSH."""
 
@@ -106,7 +109,7 @@ class ScriptedHosts:
         yield from lines
 
     def wait(self, timeout_s):
-        return {"b": Completed("b", 1, "", "PermissionError: not root")}
+        return {host: Completed(host, *ended) for host, ended in self.script.get("ended", NOT_ROOT).items()}
 
 
 def say(event, **details):
@@ -144,6 +147,13 @@ def test_a_host_that_is_not_ready_is_named_with_its_last_words(lab):
         probe_links(fleet, lab, 7, window_s=0.0)
     assert caught.value.host == "b"
     assert fleet.said == [], "without all hosts nobody is told to go"
+
+
+def test_what_many_hosts_say_alike_is_told_once(lab):
+    lacking = {"a": (127, "", "python: not found\n"), "b": (127, "", "python: not found\n")}
+    fleet = ScriptedHosts(lab, {"started": [], "ended": lacking})
+    with pytest.raises(HostError, match=r"not 'ready' on a, b \(python: not found\); it needs root"):
+        probe_links(fleet, lab, 7, window_s=0.0)
 
 
 def test_hops_are_read_from_the_ttl_of_the_reply(lab):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,12 @@ from testbed.operate.unfinished import Unfinished
 
 EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
 WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
+
+
+def taken(routes, address):
+    """Return the route that a kernel takes towards an address: that of the longest prefix, of equals the first."""
+    fitting = [one for one in routes if IPv4Address(address) in IPv4Network(one.target)]
+    return max(fitting, key=lambda one: IPv4Network(one.target).prefixlen, default=None)
 
 
 class World:
@@ -214,7 +221,7 @@ class World:
         here, address = source, str(self.lab.hosts[target].address)
         for hops in range(1, 2 * len(self.lab.hosts)):
             kernel = self.kernels[self.lab.hosts[here].name]
-            route = {f"{route.target}": route for route in reversed(kernel.routes)}.get(f"{address}/32")
+            route = taken(kernel.routes, address)
             entry = route and kernel.neighbours.get((route.device, route.gateway or address))
             out = route and self.nics.get(f"{self.lab.hosts[here].name}/{route.device}")
             at = ends.get(out)

@@ -95,14 +95,16 @@ def test_five_proofs_of_a_healthy_lab_find_nothing(ring):
 
 
 A, D = "10.100.1.100", "10.100.4.100"
+A_BLOCK = "10.100.1.0/25"
 OTHER_NIC = f"ip route get {A} | grep -q nic1 && n=nic2 || n=nic1"
 KERNEL_FAULTS = {
-    "route deleted": (f"ip route del {A}/32", [("missing_route", "c")]),
+    "route deleted": (f"ip route del {A_BLOCK}", [("missing_route", "c")]),
     "routes flushed": ("ip route flush proto 107", [("missing_route", "c")]),
     "route over another link": (
         f"{OTHER_NIC}; ip route replace {A}/32 dev $n scope link src 10.100.3.100 proto 107",
         [("wrong_route", "c")],
     ),
+    "route of somebody else": (f"ip route add prohibit {A}/32 proto static", [("wrong_route", "c")]),
     "route that drops": (f"ip route replace blackhole {A}/32 proto 107", [("wrong_route", "c")]),
     "route too many": ("ip route add 10.200.0.0/24 dev nic1 proto 107", [("extra_route", "c")]),
     "neighbours flushed": ("ip neigh flush nud permanent dev nic1", [("wrong_neighbour", "c")]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from ipaddress import IPv4Network
 
 import pytest
 from libraries import skip_without
@@ -134,7 +135,7 @@ def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     world.leave_unfinished(before)
     part = world.part_of("e", world.wiring)
     states = list(states_while_installing(planned_state(world.part_of("e", before)), part))
-    assert len(states) > 60
+    assert len(states) == 40
     for state in states[:-1:5]:
         world.install("e", state)
         assert world.told() == [("unfinished", "op")]
@@ -143,7 +144,7 @@ def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     assert finding.detail == "killed", "nothing is left: it was killed before it could say so"
 
 
-@pytest.mark.parametrize("line", [0, 1, 6, 30, 60])
+@pytest.mark.parametrize("line", [0, 1, 6, 25, 38])
 def test_a_first_apply_that_was_killed_is_one_finding(worlds, line):
     """Nothing was before it: the switch and hosts hold nothing, or one host the beginning."""
     world = worlds()
@@ -169,8 +170,8 @@ SYSCTLS_OFF = {
 def route_over_another_link(world):
     """Lead one route of e over a NIC by which neither topology leads it."""
     kernel = world.kernels["e"]
-    target = f"{world.lab.hosts[0].address}/32"
-    route = next(one for one in kernel.routes if one.target == target)
+    address = world.lab.hosts[0].address
+    route = next(one for one in kernel.routes if address in IPv4Network(one.target))
     ways = {world.routes.first_link[4, 0].source.index}
     ways |= {int(route.device[-1]) - 1, {0: 1, 1: 0, 2: 3, 3: 2}[int(route.device[-1]) - 1]}
     device = next(f"nic{k + 1}" for k in range(4) if k not in ways)

@@ -20,6 +20,7 @@ from sim.twins.hosts import netns
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
+HOSTS = "abcdefghijkl"
 # Workers of one run share out the subnets; two runs at once rarely begin at the same.
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -56,7 +57,7 @@ def document(hosts=3, *, subnet="10.97.0", mode="kernel", key="ssh-ed25519 AAAA 
         ],
         "hosts": [
             {
-                "name": "abcdefgh"[host],
+                "name": HOSTS[host],
                 "management": f"{subnet}.{11 + host}",
                 "ssh_port": 22,
                 "nics": [
@@ -130,7 +131,7 @@ class Supervised:
             assert len(_pids_of[self.lab_id]) >= 2, "each host has an SSH server"
 
     def ssh_command(self, host, command):
-        address = self.ready["subnet"].replace(".0/24", f".{11 + 'abcdefgh'.index(host)}")
+        address = self.ready["subnet"].replace(".0/24", f".{11 + HOSTS.index(host)}")
         options = [
             "StrictHostKeyChecking=no",
             "UserKnownHostsFile=/dev/null",

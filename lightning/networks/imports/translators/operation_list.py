@@ -1,4 +1,9 @@
-"""The list of operations of ONNX that are understood, and the way from each to nodes in canonical form."""
+"""The list of operations of ONNX that are understood, and the way from each to nodes in canonical form.
+
+An operation composed of those that exist is an entry in the table of its kind beside this file, such as
+`elementwise`, and no more. One that is computed in a way of its own also has its function in
+`lightning/networks/functions.py` and its name in `lightning/networks/operations.py`.
+"""
 
 from __future__ import annotations
 

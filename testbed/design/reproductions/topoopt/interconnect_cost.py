@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from statistics import mean
 
 from sim.models.network.fabrics.cost import (
+    DEFAULT_READING,
+    MIXNET,
     Cost,
+    Reading,
     circuit_switch_cost,
     fat_tree_cost,
     ideal_switch_cost,
@@ -19,28 +22,44 @@ from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt.setup import Scale
 
-_COLUMNS = ("servers", "degree", "rate_gbps", "fabric", "cost_musd", "fattree_gbps")
-
-_COSTS: Mapping[str, Callable[[int, int, float], Cost]] = {
-    "TopoOpt": patch_panel_cost,
-    "TopoOpt with OCS": circuit_switch_cost,
-    "Fat-tree": lambda nodes, degree, rate: fat_tree_cost(
-        nodes, equal_cost_fat_tree_gbps(nodes, degree, rate)
-    ),
-    "oversubscribed Fat-tree": lambda nodes, degree, rate: fat_tree_cost(
-        nodes, degree * rate, oversubscription=2
-    ),
-    "ideal switch": lambda nodes, degree, rate: ideal_switch_cost(nodes, degree * rate),
+RECALLED, OF_MIXNET = "recalled", "MixNet"
+EACH, ONCE = "an interface", "a server"
+READINGS: Mapping[tuple[str, str], Reading] = {
+    (RECALLED, EACH): DEFAULT_READING,
+    (RECALLED, ONCE): Reading(nic_once=True),
+    (OF_MIXNET, EACH): Reading(MIXNET),
+    (OF_MIXNET, ONCE): Reading(MIXNET, nic_once=True),
 }
+"""Tables of prices, and for what a NIC is paid."""
+
+_COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "cost_musd", "fattree_gbps")
+
+
+def _costs(nodes: int, degree: int, rate: float, equal: float, reading: Reading) -> dict[str, Cost]:
+    """Return what each fabric costs; `equal` is the rate at which a Fat-tree costs what TopoOpt does."""
+    return {
+        "TopoOpt": patch_panel_cost(nodes, degree, rate, reading),
+        "TopoOpt with OCS": circuit_switch_cost(nodes, degree, rate, reading),
+        "Fat-tree": fat_tree_cost(nodes, equal, reading=reading),
+        "oversubscribed Fat-tree": fat_tree_cost(nodes, degree * rate, oversubscription=2, reading=reading),
+        "ideal switch": ideal_switch_cost(nodes, degree * rate, reading),
+    }
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(n, d, r) for d in scale.degrees for r in scale.rates_gbps for n in scale.cluster_sizes]
+    cases = [
+        (names, reading, n, d, r)
+        for names, reading in READINGS.items()
+        for d in scale.degrees
+        for r in scale.rates_gbps
+        for n in scale.cluster_sizes
+        if r >= reading.least_gbps
+    ]
     rows = [
-        (nodes, degree, rate, name, cost(nodes, degree, rate).total_usd / 1e6, equal)
-        for nodes, degree, rate in cases
-        for equal in (equal_cost_fat_tree_gbps(nodes, degree, rate),)
-        for name, cost in _COSTS.items()
+        (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal)
+        for names, reading, nodes, degree, rate in cases
+        for equal in (equal_cost_fat_tree_gbps(nodes, degree, rate, reading),)
+        for name, cost in _costs(nodes, degree, rate, equal, reading).items()
     ]
     progress(len(cases), len(cases), "costs")
     return Table.of(_COLUMNS, rows)
@@ -52,34 +71,56 @@ def _ratios(table: Table, dear: str) -> list[float]:
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    ideal, circuits = _ratios(table, "ideal switch"), _ratios(table, "TopoOpt with OCS")
-    slow = _ratios(table.where(rate_gbps=table.values("rate_gbps")[0]), "ideal switch")
-    fast = _ratios(table.where(rate_gbps=table.values("rate_gbps")[-1]), "ideal switch")
-    recalled = "prices recalled, not checked"
-    return (
+    present = table.where(prices=RECALLED, nic_for=EACH)
+    slow = _ratios(present.where(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
+    fast = _ratios(present.where(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
+    ends = (
         Comparison(
-            "cost of the ideal switch over TopoOpt, mean",
-            Published("3.2 x", "S", 3.2),
-            mean(ideal),
-            f"{recalled}; a Fat-tree of d times the rate stands for it",
+            "the ideal switch, first reading, slowest links",
+            NOTHING,
+            mean(slow),
+            "NICs below 100 Gbit/s cost little less",
             " x",
-        ),
-        Comparison(
-            "the same, slowest links", NOTHING, mean(slow), "NICs below 100 Gbit/s cost little less", " x"
         ),
         Comparison("the same, fastest links", NOTHING, mean(fast), "", " x"),
-        Comparison(
-            "cost with optical circuit switches over patch panels, mean",
-            Published("1.33 x", "S", 1.33),
-            mean(circuits),
-            f"{recalled}; panels have the second plane, circuit switches none",
-            " x",
-        ),
     )
+    rows = [line for names in READINGS for line in _readings(table, *names)]
+    return (*rows[:2], *ends, *rows[2:])
+
+
+def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
+    """Return the two published ratios as one reading of the prices gives them, and the Fat-tree of equal cost."""
+    part = table.where(prices=prices, nic_for=nic_for)
+    reading = f"prices {prices}, a NIC {nic_for}"
+    checked = "prices recalled, not checked" if prices == RECALLED else "rates of 100 Gbit/s and more"
+    yield Comparison(
+        f"cost of the ideal switch over TopoOpt, mean; {reading}",
+        Published("3.2 x", "S", 3.2),
+        mean(_ratios(part, "ideal switch")),
+        f"{checked}; a Fat-tree of d times the rate stands for it",
+        " x",
+    )
+    yield Comparison(
+        f"cost with optical circuit switches over patch panels, mean; {reading}",
+        Published("1.33 x", "S", 1.33),
+        mean(_ratios(part, "TopoOpt with OCS")),
+        f"{checked}; panels have the second plane, circuit switches none",
+        " x",
+    )
+    for degree in part.values("degree"):
+        case = part.where(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
+        yield Comparison(
+            f"rate of the Fat-tree of equal cost, d = {degree:g}, 100 Gbit/s; {reading}",
+            NOTHING,
+            mean(case.numbers("fattree_gbps")),
+            "",
+            " Gbit/s",
+        )
 
 
 def _draw(table: Table) -> Plot:
     """Return a server's part: costs grow with the servers, and the equal-cost Fat-tree is TopoOpt's line."""
+    table = table.where(prices=RECALLED, nic_for=EACH)
     servers = table.values("servers")[0]
     seen = Table.of(
         ("degree", "rate", "fabric", "usd"),

@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import simulate_circuits
+from sim.models.network.fabrics.cost import DEFAULT_READING, MIXNET, Reading
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.builders import ChosenFabric, FabricRequest
+from testbed.design.fabrics.builders import ChosenFabric, FabricRequest, equal_cost_fat_tree_gbps
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.job_routes import route_job
+from testbed.design.model import Topology
+from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
@@ -57,26 +61,66 @@ def default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
 ROUNDING = 0.01
 """Flows may end by so much of their duration later, and then do so together: what it changes is told in the page."""
 
-Asker = Callable[[int, int, float, Traffic], FabricRequest]
-
-FABRICS: Mapping[str, Asker] = {
-    "TopoOpt": lambda nodes, degree, rate, sent: FabricRequest("direct", nodes, degree, rate, sent.demand),
-    "ideal switch": lambda nodes, degree, rate, _: FabricRequest("ideal", nodes, degree, rate),
-    "Fat-tree": lambda nodes, degree, rate, _: FabricRequest("fattree", nodes, degree, rate, equal_cost=True),
-    "oversubscribed Fat-tree": lambda nodes, degree, rate, _: FabricRequest("oversub", nodes, degree, rate),
-    "expander": lambda nodes, degree, rate, _: FabricRequest("expander", nodes, degree, rate),
+NIC_ONCE = "NIC once a server"
+READINGS: Mapping[str, Reading] = {
+    "Fat-tree": DEFAULT_READING,
+    f"Fat-tree, {NIC_ONCE}": Reading(nic_once=True),
+    "Fat-tree, MixNet prices": Reading(MIXNET),
+    f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, nic_once=True),
 }
-"""Fabrics by the names that the figures show: servers, degree, rate of a link, traffic to the fabric.
+"""Fat-trees that cost what TopoOpt does, by how the cost is read; MixNet's table begins at 100 Gbit/s."""
 
-The Fat-tree costs what TopoOpt costs; the oversubscribed one has links of degree times the rate, and half of them
-above the edge; the ideal switch has the same links and never blocks.
-"""
+TOPOOPT = "TopoOpt"
+Asker = Callable[[int, int, float], FabricRequest]
+
+_OTHERS: Mapping[str, Asker] = {
+    "ideal switch": lambda nodes, degree, rate: FabricRequest("ideal", nodes, degree, rate),
+    "oversubscribed Fat-tree": lambda nodes, degree, rate: FabricRequest("oversub", nodes, degree, rate),
+    "expander": lambda nodes, degree, rate: FabricRequest("expander", nodes, degree, rate),
+}
+
+
+def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
+    """Return the fabrics of a figure, by its names, for links of a rate that the prices know.
+
+    The oversubscribed Fat-tree has links of degree times the rate, and half of them above the edge; the ideal switch
+    has the same links and never blocks.
+    """
+    trees = [name for name, reading in READINGS.items() if reading.least_gbps <= rate_gbps]
+    return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander")
+
+
+def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
+    """Return what is asked for by the name of a fabric that is not made for a job."""
+    if name in READINGS:
+        host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps, READINGS[name])
+        return FabricRequest("fattree", nodes, 1, host_gbps)
+    return _OTHERS[name](nodes, degree, rate_gbps)
 
 
 def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
-    """Run one iteration on a fabric of `FABRICS`, AllReduces as fluid rings."""
-    asked = FABRICS[name](job.graph.nodes, degree, rate_gbps, job.traffic)
-    return run_on(build_fabric(asked), job.graph)
+    """Run one iteration on a fabric of `fabrics_at`, AllReduces as fluid rings."""
+    if name == TOPOOPT:
+        return run_planned(job, find(job.traffic.demand, degree).topology, rate_gbps)
+    return run_on(build_fabric(request(name, job.graph.nodes, degree, rate_gbps)), job.graph)
+
+
+def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
+    """Run one iteration on a topology with the routes that a plan has: of several sets or one, the faster."""
+
+    def on(routes: RouteSets) -> Execution:
+        asked = FabricRequest(
+            "direct", topology.nodes, topology.degree, rate_gbps, topology=topology, routes=routes
+        )
+        return run_on(build_fabric(asked), job.graph)
+
+    return min((on(routes) for routes in planned_routes(job, topology)), key=lambda done: done.iteration_s)
+
+
+@cache
+def planned_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
+    """Return the routes among which a plan chooses: over several sets, and over one."""
+    return tuple(route_job(topology, job.graph, most_paths=sets) for sets in (MOST_SETS, 1))
 
 
 def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
@@ -108,5 +152,4 @@ def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wir
 
 def _matched(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
     topology = find(job.traffic.demand, degree, matching_degree=matching_degree).topology
-    asked = FabricRequest("direct", topology.nodes, degree, rate_gbps, topology=topology)
-    return run_on(build_fabric(asked), job.graph)
+    return run_planned(job, topology, rate_gbps)

@@ -8,41 +8,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics import Fabric
-from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import FABRICS, all_to_all_job
+from testbed.design.reproductions.topoopt.jobs import all_to_all_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _FABRICS = ("TopoOpt", "expander")
 _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
-def path_lengths(fabric: Fabric) -> NDArray[np.int64]:
-    """Return links on the path of every ordered pair of servers, (n (n-1),)."""
+def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return links on the paths of every ordered pair of servers, and the part of what it sends on each, (paths,)."""
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
-    first, _ = fabric.routes(source, target, np.zeros_like(source))
-    return np.diff(first)
+    sets = 1 if fabric.weights is None else len(fabric.weights)
+    lengths = [
+        np.diff(fabric.routes(source, target, np.full_like(source, number))[0]) for number in range(sets)
+    ]
+    parts = np.ones((1, source.size)) if fabric.weights is None else fabric.weights[:, source, target]
+    return np.concatenate(lengths), parts.ravel()
+
+
+def _fabric(name: str, scale: Scale, degree: int) -> Fabric:
+    job = all_to_all_job(scale.nodes, min(scale.batches))
+    return run(job, name, degree, RATE_GBPS).fabric
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    sent = all_to_all_job(scale.nodes, min(scale.batches)).traffic
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for done, (name, degree) in enumerate(cases, 1):
-        chosen = build_fabric(FABRICS[name](scale.nodes, degree, RATE_GBPS, sent))
-        lengths = path_lengths(chosen.fabric)
-        rows += [(name, degree, *point) for point in _cumulative(lengths)]
+        points = _cumulative(*path_lengths(_fabric(name, scale, degree)))
+        rows += [(name, degree, *point) for point in points]
         progress(done, len(cases), f"{name}, d = {degree}")
     return Table.of(_COLUMNS, rows)
 
 
-def _cumulative(lengths: NDArray[np.int64]) -> Iterator[tuple[int, float]]:
-    for longest in range(int(lengths.max()) + 1):
-        yield longest, float(np.mean(lengths <= longest))
+def _cumulative(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Iterator[tuple[int, float]]:
+    for longest in range(int(lengths[parts > 0].max()) + 1):
+        yield longest, float(parts[lengths <= longest].sum() / parts.sum())
 
 
 def mean_length(table: Table, fabric: str, degree: float) -> float:

@@ -5,20 +5,20 @@ A rank is a server. What its nodes become:
 | node | task |
 |---|---|
 | `COMP_NODE` | computing of `duration_micros` on the rank's GPU, or on its CPU where `is_cpu_op` is set |
+| the same without a duration | what a device needs for `num_ops` operations and `tensor_size` bytes |
 | `COMM_SEND_NODE`, `COMM_RECV_NODE` | a transfer of `comm_size` bytes; both have its tag, or stand in order |
 | `COMM_COLL_NODE` | a collective of its process group, the same one on all ranks by tag, else by order |
+| the same on a CPU, without `comm_type` | the call of a collective that another node is: computing on the CPU |
 | others | nothing but their order |
 
-An AllReduce of `comm_size` bytes is one of the job's; an all-gather is a ring of rounds in which `comm_size` moves, a
-reduce-scatter one in which `comm_size` over the members does, an all-to-all sends that to each (as ASTRA-sim reads
-these sizes). Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as ASTRA-sim
-takes it), or in the metadata that PyTorch writes; a collective without `pg_name` is of all ranks.
+Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as ASTRA-sim takes it), or in
+the metadata that PyTorch writes; a collective without `pg_name`, or of group 0, is of all ranks. What collectives
+become: `chakra_collectives`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,22 @@ from typing import Any
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_tasks
 from testbed.design.workloads.imports import chakra_wire as wire
+from testbed.design.workloads.imports.chakra_collectives import collective_tasks
+from testbed.design.workloads.imports.chakra_files import is_trace_folder, read_ranks
 from testbed.design.workloads.imports.chakra_wire import Node
+from testbed.design.workloads.roofline import A100, Device
 from testbed.errors import WorkloadError
+
+__all__ = [
+    "DEVICE",
+    "GROUPS_FILE",
+    "SECONDS",
+    "Traces",
+    "is_trace_folder",
+    "read_job",
+    "read_traces",
+    "seconds",
+]
 
 GROUPS_FILE = "comm_group.json"
 DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
@@ -39,41 +53,28 @@ DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
 Place = tuple[int, int]
 """Rank, number of the node."""
 
-_FILE = re.compile(r"(?P<name>.*?)\.?(?P<rank>\d+)\.et")
 
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """A job; `estimated` is how many nodes have no duration, and take what a device needs for their operations."""
 
-def is_trace_folder(path: str | Path) -> bool:
-    """Return True for a folder, which is how traces are given."""
-    return Path(path).is_dir()
+    graph: TaskGraph
+    estimated: int
 
 
 def read_traces(folder: str | Path) -> TaskGraph:
     """Return the job in a folder. Raises `WorkloadError` that names the file and the node, `OSError`."""
-    ranks = _ranks(Path(folder))
+    return read_job(folder).graph
+
+
+def read_job(folder: str | Path, device: Device = A100) -> Traces:
+    """Return the same with what was estimated, on a device. Raises as `read_traces`."""
+    ranks = read_ranks(Path(folder))
     try:
-        return _Reader(ranks, _groups(Path(folder), ranks)).graph()
+        reader = _Reader(ranks, _groups(Path(folder), ranks), device)
+        return Traces(reader.graph(), reader.estimated)
     except ValueError as error:
         raise WorkloadError(f"{folder} is not a job of Chakra traces: {error}") from error
-
-
-def _ranks(folder: Path) -> list[list[Node]]:
-    found = {path: _FILE.fullmatch(path.name) for path in sorted(folder.glob("*.et"))}
-    files = {int(match["rank"]): path for path, match in found.items() if match}
-    names = {match["name"] for match in found.values() if match}
-    if not files or sorted(files) != list(range(len(files))) or len(names) > 1:
-        has = (
-            f"it has traces of {', '.join(sorted(names))}"
-            if len(names) > 1
-            else f"it has ranks {sorted(files)}"
-        )
-        raise WorkloadError(f"{folder}: give one trace a rank, NAME.0.et, NAME.1.et and so on; {has}")
-    ranks = []
-    for rank in range(len(files)):
-        try:
-            ranks.append(wire.read_nodes(files[rank].read_bytes()))
-        except ValueError as error:
-            raise WorkloadError(f"{files[rank]} is not a Chakra execution trace: {error}") from error
-    return ranks
 
 
 def _groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
@@ -126,12 +127,19 @@ class _Part:
 class _Reader:
     """Makes tasks of the nodes of all ranks."""
 
-    def __init__(self, ranks: Sequence[Sequence[Node]], groups: dict[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, ranks: Sequence[Sequence[Node]], groups: dict[str, tuple[int, ...]], accelerator: Device
+    ) -> None:
         self._nodes = {(rank, node.number): node for rank, nodes in enumerate(ranks) for node in nodes}
         if len(self._nodes) < sum(map(len, ranks)):
             raise ValueError("a rank has two nodes of the same number")
-        self._groups, self._ranks = groups, len(ranks)
+        self._groups, self._ranks, self._accelerator = groups, len(ranks), accelerator
         self._arrivals = self._messages()
+
+    @property
+    def estimated(self) -> int:
+        """Number of nodes whose time is from their operations."""
+        return sum(map(_is_estimated, self._nodes.values()))
 
     def graph(self) -> TaskGraph:
         """Return the job. Raises `ValueError`."""
@@ -161,16 +169,26 @@ class _Reader:
 
     def _parts_of_nodes(self) -> Iterable[_Part]:
         for place, node in self._nodes.items():
-            if node.kind == wire.COLLECTIVE:
+            if _is_collective(node):
                 continue
-            if node.kind == wire.COMPUTE and node.attributes.get(DEVICE) != -1:
-                device, time_s = _device(place, node), seconds(node)
+            if node.kind > wire.COLLECTIVE:
+                raise ValueError(
+                    f"{_named(place)} is of type {node.kind}: known are 0 to 7, memory, computing, communication"
+                )
+            if _computes(node) and node.attributes.get(DEVICE) != -1:
+                device, time_s = _device(place, node), self._computing_s(place, node)
                 yield _Part((place,), 1, partial(chakra_tasks.add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
                 ends, size = (place[0], self._rank(place, "comm_dst")), _number(place, node, "comm_size")
                 yield _Part((place,), 1, partial(chakra_tasks.add_transfer, ends=ends, size_bytes=size))
             else:
                 yield _Part((place,), 1, chakra_tasks.add_wait)
+
+    def _computing_s(self, place: Place, node: Node) -> float:
+        if not _is_estimated(node):
+            return seconds(node)
+        moved = _number(place, node, "tensor_size") if "tensor_size" in node.attributes else 0
+        return self._accelerator.pass_seconds(_number(place, node, "num_ops"), moved, devices=1)
 
     def _messages(self) -> dict[Place, Place]:
         """Return for each node that receives the one that sends to it."""
@@ -202,7 +220,7 @@ class _Reader:
             lambda: defaultdict(list)
         )
         for place, node in self._nodes.items():
-            if node.kind == wire.COLLECTIVE:
+            if _is_collective(node):
                 kind = _number(place, node, "comm_type")
                 kinds[self._members(place, node), kind, _tag(node)][place[0]].append(place)
         for (members, kind, _), by_rank in kinds.items():
@@ -217,7 +235,7 @@ class _Reader:
 
     def _members(self, place: Place, node: Node) -> tuple[int, ...]:
         name = str(node.attributes.get("pg_name", ""))
-        if not name:
+        if not name or (name == "0" and name not in self._groups):
             return tuple(range(self._ranks))
         if name not in self._groups:
             raise ValueError(f"{_named(place)} is of process group {name}: describe it in {GROUPS_FILE}")
@@ -229,40 +247,38 @@ class _Reader:
     def _collective(self, members: tuple[int, ...], kind: int, places: tuple[Place, ...]) -> _Part:
         if kind == wire.BARRIER:
             return _Part(places, 1, chakra_tasks.add_wait)
-        node = self._nodes[places[0]]
-        sizes = {_number(place, self._nodes[place], "comm_size") for place in places}
-        if len(sizes) > 1:
-            raise ValueError(
-                f"{_named(places[0])} is a collective of {sorted(sizes)} bytes: ranks do not agree"
-            )
-        (size,), count = sizes, len(members)
-        if kind == wire.ALL_REDUCE:
-            return _Part(
-                places,
-                1,
-                partial(chakra_tasks.add_reduce, members=members, size_bytes=size, time_s=seconds(node)),
-            )
-        if kind in (wire.ALL_GATHER, wire.REDUCE_SCATTER):
-            each = size if kind == wire.ALL_GATHER else -(-size // count)
-            return _Part(
-                places,
-                count * (count - 1) + 2,
-                partial(chakra_tasks.add_ring, members=members, size_bytes=each),
-            )
-        if kind == wire.ALL_TO_ALL:
-            each = -(-size // count)
-            return _Part(
-                places,
-                count * (count - 1) + 2,
-                partial(chakra_tasks.add_everybody, members=members, size_bytes=each),
-            )
-        known = "all-reduce 0, all-gather 2, all-to-all 6, reduce-scatter 7, barrier 9"
-        raise ValueError(f"{_named(places[0])} is a collective of type {kind}: known are {known}")
+        sizes = tuple(_number(place, self._nodes[place], "comm_size") for place in places)
+        first = self._nodes[places[0]]
+        root = self._rank(places[0], "root_rank") if "root_rank" in first.attributes else members[0]
+        try:
+            return _Part(places, *collective_tasks(kind, members, sizes, root, seconds(first)))
+        except ValueError as error:
+            raise ValueError(f"{_named(places[0])} is a collective {error}") from error
 
 
 def seconds(node: Node) -> float:
     """Return how long a node computes: to the bit where the trace is one of ours, which says so in an attribute."""
     return float(node.attributes.get(SECONDS, node.duration_us * 1e-6))
+
+
+def _is_collective(node: Node) -> bool:
+    return node.kind == wire.COLLECTIVE and not _is_call(node)
+
+
+def _is_call(node: Node) -> bool:
+    """Return True for what calls a collective: PyTorch's traces have it beside the kernel that communicates."""
+    on_cpu = bool(node.attributes.get("is_cpu_op", False))
+    return node.kind == wire.COLLECTIVE and on_cpu and "comm_type" not in node.attributes
+
+
+def _computes(node: Node) -> bool:
+    return node.kind == wire.COMPUTE or _is_call(node)
+
+
+def _is_estimated(node: Node) -> bool:
+    """Return True for computing on an accelerator of which operations are known, and no time."""
+    is_timed = node.duration_us or SECONDS in node.attributes or node.attributes.get("is_cpu_op", False)
+    return node.kind == wire.COMPUTE and not is_timed and bool(node.attributes.get("num_ops", 0))
 
 
 def _named(place: Place) -> str:

@@ -40,15 +40,10 @@ def add_ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...
     job.barrier(after=sorted(set(got)))
 
 
-def add_everybody(
-    job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int
+def add_messages(
+    job: TaskGraphBuilder, after: list[int], *, messages: tuple[tuple[int, int, int], ...]
 ) -> None:
-    """Add a message from each member to each other."""
+    """Add messages (source, target, bytes) that leave together; the last has arrived at the end."""
     begin = job.barrier(after=after)
-    sent = [
-        job.transfer(one, other, size_bytes, after=[begin])
-        for one in members
-        for other in members
-        if one != other
-    ]
+    sent = [job.transfer(source, target, size, after=[begin]) for source, target, size in messages]
     job.barrier(after=sent or [begin])

@@ -1,14 +1,15 @@
 """Bytes of Chakra execution traces: messages of protocol buffers, a length before each.
 
 A file holds the trace of a rank: one `GlobalMetadata`, then `Node` after `Node`, each preceded by its length as a
-varint (MLCommons Chakra, `et_def.proto` of version 0.0.4). Only what a job needs is read; other fields are passed over,
-as the encoding of protocol buffers allows.
+varint (MLCommons Chakra, `et_def.proto` since October 2023, versions 0.0.4 and 1.0.0). Only what a job needs is read;
+other fields are passed over, as the encoding of protocol buffers allows. Older schemas number their fields otherwise;
+their files are refused.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -17,24 +18,25 @@ Value = int | float | str
 METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = range(1, 8)
 """Values of `NodeType`."""
 
-ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER, BARRIER = 0, 2, 5, 6, 7, 9
+(
+    ALL_REDUCE,
+    REDUCE,
+    ALL_GATHER,
+    GATHER,
+    SCATTER,
+    BROADCAST,
+    ALL_TO_ALL,
+    REDUCE_SCATTER,
+    REDUCE_SCATTER_BLOCK,
+    BARRIER,
+) = range(10)
 """Values of `CollectiveCommType`."""
 
 VERSION = "0.0.4"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_ID, _NAME, _TYPE, _CONTROL, _DATA, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
-_ATTRIBUTE_NAME, _DOUBLE, _FLOAT, _INT32, _INT64, _UINT32, _UINT64, _BOOL, _STRING = (
-    1,
-    3,
-    5,
-    7,
-    9,
-    11,
-    13,
-    27,
-    29,
-)
-_INTEGERS = (_INT32, _INT64, _UINT32, _UINT64, _BOOL)
+_ID, _NAME, _TYPE, _CONTROL, _DATA, _DURATION, _INPUTS, _ATTRIBUTE, _AFTER = 1, 2, 3, 4, 5, 7, 8, 10, 11
+_OLD = "it is of an older schema of Chakra: convert it to version 0.0.4 or later with the tools that wrote it"
+_ATTRIBUTE_NAME, _DOUBLE, _INT64, _BOOL, _STRING = 1, 3, 9, 27, 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ def read_nodes(data: bytes) -> list[Node]:
     messages = list(_messages(data))
     if not messages:
         raise ValueError("it is empty: a trace begins with its metadata")
+    if any(place > _NAME or isinstance(value, int) for place, value in _fields(messages[0])):
+        raise ValueError(f"it begins with a node and not with its metadata; {_OLD}")
     return [_node(message) for message in messages[1:]]
 
 
@@ -98,6 +102,8 @@ def _node(message: bytes) -> Node:
             inputs = next((_text(part) for number_, part in _fields(_raw(value)) if number_ == 1), "")
         elif place == _ATTRIBUTE:
             attributes.update(_attribute(_raw(value)))
+        elif place >= _AFTER and kind <= COLLECTIVE:
+            raise ValueError(f"node {number} has field {place}, which no node has; {_OLD}")
     return Node(number, name, kind, tuple(dict.fromkeys(after)), duration_us, attributes, inputs)
 
 
@@ -107,16 +113,8 @@ def _attribute(message: bytes) -> dict[str, Value]:
     for place, value in _fields(message):
         if place == _ATTRIBUTE_NAME:
             name = _text(value)
-        elif place in _INTEGERS:
-            found = _integer(value)
-            if place in (_INT32, _INT64):
-                found -= (found >> 63) << 64
-        elif place == _DOUBLE:
-            found = struct.unpack("<d", _raw(value))[0]
-        elif place == _FLOAT:
-            found = struct.unpack("<f", _raw(value))[0]
-        elif place == _STRING:
-            found = _text(value)
+        elif place in _VALUES:
+            found = _VALUES[place](value)
     return {} if found is None else {name: found}
 
 
@@ -166,6 +164,46 @@ def _raw(value: int | bytes) -> bytes:
 
 def _text(value: int | bytes) -> str:
     return _raw(value).decode("utf-8", "replace")
+
+
+def _signed(value: int | bytes) -> int:
+    number = _integer(value)
+    return number - ((number >> 63) << 64)
+
+
+def _zigzag(value: int | bytes) -> int:
+    number = _integer(value)
+    return (number >> 1) ^ -(number & 1)
+
+
+def _packed(form: str) -> Callable[[int | bytes], Value]:
+    def unpack(value: int | bytes) -> Value:
+        raw = _raw(value)
+        if len(raw) != struct.calcsize(form):
+            raise ValueError(f"it has {len(raw)} bytes where {struct.calcsize(form)} belong")
+        number: Value = struct.unpack(form, raw)[0]
+        return number
+
+    return unpack
+
+
+_VALUES: dict[int, Callable[[int | bytes], Value]] = {
+    _DOUBLE: _packed("<d"),
+    5: _packed("<f"),
+    7: _signed,
+    _INT64: _signed,
+    11: _integer,
+    13: _integer,
+    15: _zigzag,
+    17: _zigzag,
+    19: _packed("<I"),
+    21: _packed("<Q"),
+    23: _packed("<i"),
+    25: _packed("<q"),
+    _BOOL: _integer,
+    _STRING: _text,
+}
+"""How the value of an attribute is read, by its field; lists and bytes are passed over."""
 
 
 def _repeated(value: int | bytes) -> list[int]:

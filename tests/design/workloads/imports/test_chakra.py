@@ -1,7 +1,11 @@
 """Chakra traces: bytes as the schema lays them out, jobs as ASTRA-sim's microbenchmarks are, round trips."""
 
+import bz2
+import gzip
 import json
+import lzma
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,9 +17,10 @@ from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_wire as wire
-from testbed.design.workloads.imports.chakra import read_traces
+from testbed.design.workloads.imports.chakra import read_job, read_traces
 from testbed.design.workloads.imports.chakra_export import export_traces
 from testbed.design.workloads.imports.chakra_wire import Node
+from testbed.design.workloads.mig import device_named
 from testbed.errors import WorkloadError
 
 MIB = 1 << 20
@@ -159,7 +164,9 @@ def _with_inputs(folder, ranks):
     [
         ([[collective(wire.ALL_REDUCE)], []], "rank 1 takes no part in"),
         ([[collective(wire.ALL_REDUCE)], [collective(wire.ALL_REDUCE, 5)]], "ranks do not agree"),
-        ([[collective(1)], [collective(1)]], "collective of type 1: known are"),
+        ([[collective(12)], [collective(12)]], "collective of type 12: known are"),
+        ([[Node(3, "", 8)], []], "node 3 of rank 0 is of type 8: known are 0 to 7"),
+        ([[collective(5, root_rank=9)], [collective(5)]], "root_rank 9: there are ranks 0 to 1"),
         ([[collective(wire.ALL_REDUCE, pg_name="9")], []], "process group 9: describe it in"),
         ([[Node(0, "", wire.COLLECTIVE)], []], "no attribute comm_type"),
         ([[Node(4, "", wire.COMPUTE, (3,))], []], "node 4 of rank 0 waits for node 3"),
@@ -178,7 +185,206 @@ def test_a_job_that_cannot_be_is_refused_by_its_node(tmp_path, ranks, message):
         read_traces(write(tmp_path, ranks))
 
 
-@pytest.mark.parametrize("names", [(), ("job.1.et",), ("a.0.et", "b.1.et"), ("job.0.et", "job.2.et")])
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_broadcast_and_reduce_are_pipelines(tmp_path, ranks):
+    """Every hop carries the whole at once; gather and scatter end at the root's one link."""
+    taken = {}
+    for kind in (wire.BROADCAST, wire.REDUCE, wire.GATHER, wire.SCATTER):
+        write(tmp_path, [[collective(kind, root_rank=1)] for _ in range(ranks)])
+        taken[kind] = seconds_of(read_traces(tmp_path))
+    assert taken[wire.BROADCAST] == taken[wire.REDUCE] == pytest.approx(MIB / 1e9)
+    assert taken[wire.GATHER] == taken[wire.SCATTER] == pytest.approx((ranks - 1) / ranks * MIB / 1e9)
+
+
+def test_a_root_sends_first(tmp_path):
+    graph = read_traces(write(tmp_path, [[collective(wire.BROADCAST, root_rank=2)] for _ in range(4)]))
+    moves = graph.kind == Kind.TRANSFER
+    ends = zip(graph.source[moves].tolist(), graph.target[moves].tolist(), strict=True)
+    assert set(ends) == {(2, 3), (3, 0), (0, 1)}
+
+
+def test_ranks_may_send_different_sizes_to_all(tmp_path):
+    """Rank 1 sends 3/4 of 2 MiB, the others 3/4 of 1 MiB."""
+    ranks = [[collective(wire.ALL_TO_ALL, MIB * (1 + (rank == 1)))] for rank in range(4)]
+    assert seconds_of(read_traces(write(tmp_path, ranks))) == pytest.approx(1.5 * MIB / 1e9)
+
+
+def test_nodes_with_operations_and_no_time_take_what_a_device_needs(tmp_path):
+    """78 GFLOP at half of 156 TFLOP/s are 1 ms, 1.244 GB at 0.8 of 1.555 TB/s too; 10 us a pass. A CPU is not one."""
+    timed = {"num_ops": 78_000_000_000, "tensor_size": 1_244_000_000}
+    nodes = [
+        Node(0, "", wire.COMPUTE, (), 0, {"num_ops": timed["num_ops"]}),
+        Node(1, "", wire.COMPUTE, (0,), 0, timed),
+        Node(2, "", wire.COMPUTE, (1,), 500, timed),
+        Node(3, "", wire.COMPUTE, (2,), 0, timed | {"is_cpu_op": True}),
+    ]
+    traces = read_job(write(tmp_path, [nodes]))
+    assert traces.estimated == 2
+    assert seconds_of(traces.graph) == pytest.approx(2 * 1.01e-3 + 500e-6)
+    half = read_job(tmp_path, device_named("a100/2"))
+    assert seconds_of(half.graph) > seconds_of(traces.graph)
+
+
+def test_the_call_of_a_collective_computes_and_its_kernel_communicates(tmp_path):
+    """As PyTorch's traces have them: the call on the CPU has no comm_type, the kernel hangs on it."""
+    ranks = [
+        [
+            Node(1, "c10d::allreduce_", wire.COLLECTIVE, (), 85, {"is_cpu_op": True}),
+            collective(wire.ALL_REDUCE, number=2, is_cpu_op=False),
+        ]
+        for _ in range(4)
+    ]
+    ranks = [[call, replace(kernel, after=(1,))] for call, kernel in ranks]
+    graph = read_traces(write(tmp_path, ranks))
+    assert seconds_of(graph) == pytest.approx(85e-6 + 1.5 * MIB / 1e9)
+
+
+def test_group_0_is_everybody_unless_it_is_described(tmp_path):
+    write(tmp_path, [[collective(wire.ALL_REDUCE, pg_name="0")] for _ in range(3)])
+    assert read_traces(tmp_path).groups == ((0, 1, 2),)
+
+
+# Values of attributes of every number type: the field that et_def.proto gives each, and its bytes.
+@pytest.mark.parametrize(
+    ("coded", "value"),
+    [
+        ("19 000000000000f83f", 1.5),
+        ("2d 0000c03f", 1.5),
+        ("38 fb ff ff ff ff ff ff ff ff 01", -5),
+        ("48 05", 5),
+        ("58 05", 5),
+        ("68 05", 5),
+        ("78 09", -5),
+        ("88 01 09", -5),
+        ("9d 01 05 00 00 00", 5),
+        ("a9 01 05 00 00 00 00 00 00 00", 5),
+        ("bd 01 fb ff ff ff", -5),
+        ("c9 01 fb ff ff ff ff ff ff ff", -5),
+        ("d8 01 01", 1),
+        ("ea 01 01 35", "5"),
+    ],
+)
+def test_attributes_of_every_type_are_read(coded, value):
+    attribute = bytes.fromhex("0a 01 61" + coded)
+    node = bytes.fromhex("18 04") + b"\x52" + bytes([len(attribute)]) + attribute
+    (read,) = wire.read_nodes(b"\x00" + bytes([len(node)]) + node)
+    assert read.attributes == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("coded", "message"),
+    [
+        ("06 08 05 12 00 18 04", "begins with a node"),
+        ("00 06 08 05 18 04 5a 00", "node 5 has field 11, which no node has; it is of an older schema"),
+    ],
+)
+def test_files_of_older_schemas_are_told(tmp_path, coded, message):
+    """Until version 0.0.2 there was no metadata; until 0.0.3 attributes were field 11."""
+    (tmp_path / "job.0.et").write_bytes(bytes.fromhex(coded))
+    with pytest.raises(WorkloadError, match=message):
+        read_traces(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("compress", "ending"),
+    [(gzip.compress, ""), (gzip.compress, ".gz"), (bz2.compress, ".bz2"), (lzma.compress, ".xz")],
+)
+def test_compressed_files_are_read(tmp_path, compress, ending):
+    write(tmp_path, [[collective(wire.ALL_REDUCE)] for _ in range(4)])
+    for rank in range(4):
+        path = tmp_path / f"job.{rank}.et"
+        data = path.read_bytes()
+        path.unlink()
+        path.with_name(path.name + ending).write_bytes(compress(data))
+    assert seconds_of(read_traces(tmp_path)) == pytest.approx(1.5 * MIB / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (bytes.fromhex("28b52ffd00"), "compressed with Zstandard: decompress it with 'zstd -d' first"),
+        (gzip.compress(b"\x00" * 99)[:20], "ended before the end-of-stream marker"),
+        (b"", "it is empty"),
+    ],
+)
+def test_what_cannot_be_decompressed_is_named(tmp_path, data, message):
+    (tmp_path / "job.0.et").write_bytes(data)
+    with pytest.raises(WorkloadError, match=message):
+        read_traces(tmp_path)
+
+
+JSONIZER = """{
+  "version": "0.0.4"
+}{
+  "name": "first",
+  "type": "COMP_NODE",
+  "durationMicros": "300",
+  "attr": [{"name": "is_cpu_op", "boolVal": false}]
+}{
+  "id": "7",
+  "name": "second",
+  "type": "COMM_COLL_NODE",
+  "dataDeps": ["0"],
+  "attr": [
+    {"name": "is_cpu_op", "boolVal": false},
+    {"name": "comm_type", "int64Val": "0"},
+    {"name": "comm_size", "int64Val": "1048576"},
+    {"name": "involved_dim", "boolList": {"values": [true]}}
+  ]
+}"""
+FEEDER = {
+    "workload_graph": [
+        {"Id": 0, "Name": "first", "NodeType": 4, "data_deps": [], "runtime": 300, "is_cpu_op": False},
+        {
+            "Id": 7,
+            "Name": "second",
+            "NodeType": 7,
+            "ctrlDeps": [],
+            "data_deps": [0],
+            "is_cpu_op": False,
+            "comm_type": 0,
+            "comm_size": MIB,
+        },
+    ]
+}
+
+
+@pytest.mark.parametrize("text", [JSONIZER, json.dumps(FEEDER)])
+def test_traces_as_json_are_read(tmp_path, text):
+    """What MLCommons' jsonizer writes, what is 0 left out and long numbers as texts; and what its feeder reads."""
+    for rank in range(4):
+        (tmp_path / f"job.{rank}.json").write_text(text)
+    graph = read_traces(tmp_path)
+    assert seconds_of(graph) == pytest.approx(300e-6 + 1.5 * MIB / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '{"schema": "1.0.2-chakra.0.0.4", "nodes": []}',
+            "execution trace of PyTorch, not yet one of Chakra",
+        ),
+        ("[1]", "not a JSON object"),
+        ("", "not a JSON object"),
+        ("{", "Expecting property name"),
+        ('{"workload_graph": 5}', "workload_graph is not a list"),
+        ('{"workload_graph": [{"Name": "x"}]}', "not a node with an Id"),
+        ('{"id": "1", "type": "STORAGE_NODE"}', "unknown type 'STORAGE_NODE'"),
+        ('{"id": "x", "type": 4}', "id is 'x', not a whole number"),
+        ('{"id": 1, "type": 4, "attr": [5]}', "an attribute is not an object"),
+        ("[" * 100_000, "recursion"),
+    ],
+)
+def test_json_that_is_no_trace_is_told(tmp_path, text, message):
+    (tmp_path / "job.0.json").write_text(text)
+    with pytest.raises(WorkloadError, match=message):
+        read_traces(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("job.1.et",), ("a.0.et", "b.1.et"), ("job.0.et", "job.2.et"), ("job.0.et", "job.0.et.gz")]
+)
 def test_a_folder_without_a_trace_for_each_rank_is_refused(tmp_path, names):
     for name in names:
         (tmp_path / name).write_bytes(wire.write_nodes([]))

@@ -1,0 +1,95 @@
+"""Devices by name, and parts of a device: one server as several logical ones, each with an instance of every device.
+
+NVIDIA's Multi-Instance GPU cuts an A100 into equal instances that share nothing. It has 7 slices of arithmetic and 8 of
+memory, so that not all of it can be used by every number (NVIDIA, Multi-Instance GPU user guide, profiles of the
+A100-SXM4-40GB):
+
+| instances | profile | arithmetic | memory and its bandwidth |
+|---|---|---|---|
+| 2 | 3g.20gb | 3/7 | 1/2 |
+| 3 | 2g.10gb | 2/7 | 1/4 |
+| 4 | 1g.10gb | 1/7 | 1/4 |
+| 5 to 7 | 1g.5gb | 1/7 | 1/8 |
+
+Instances of different devices do not reach each other over NVLink: what the devices of a logical server exchange goes
+over PCIe, of which it has its part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from testbed.design.workloads.roofline import DEVICES, Device
+from testbed.errors import WorkloadError
+
+MOST_INSTANCES = 7
+PCIE_BYTES_PER_S = 31.5e9
+"""Of a device, each way: sixteen lanes of the fourth generation."""
+_ARITHMETIC, _MEMORY = 7, 8
+
+
+def named(device: str, instances: int) -> str:
+    """Return the name of an instance of a device, which is cut into so many.
+
+    >>> named("a100", 2), named("a100", 1)
+    ('a100/2', 'a100')
+    """
+    return f"{device}/{instances}" if instances > 1 else device
+
+
+def instances_of(name: str) -> int:
+    """Return into how many instances the device of a name is cut. Raises `WorkloadError`.
+
+    >>> instances_of("a100-80gb/7"), instances_of("a100")
+    (7, 1)
+    """
+    _, slash, text = name.partition("/")
+    if not slash:
+        return 1
+    if not (text.isascii() and text.isdecimal() and 2 <= int(text) <= MOST_INSTANCES):
+        raise WorkloadError(f"device {name!r}: a device has 2 to {MOST_INSTANCES} instances, as in a100/2")
+    return int(text)
+
+
+def device_named(name: str) -> Device:
+    """Return a device, or an instance of it. Raises `WorkloadError` for an unknown one.
+
+    Three sevenths of 156 TFLOP/s:
+
+    >>> round(device_named("a100/2").peak_flops / 1e12, 2), device_named("a100/2").memory_bytes
+    (66.86, 20000000000)
+    """
+    whole, instances = name.partition("/")[0], instances_of(name)
+    if whole not in DEVICES:
+        raise WorkloadError(f"no device {name!r}: there are {', '.join(DEVICES)}")
+    device = DEVICES[whole]
+    if instances == 1:
+        return device
+    arithmetic, memory = _ARITHMETIC // instances / _ARITHMETIC, _MEMORY // instances / _MEMORY
+    return replace(
+        device,
+        name=named(device.name, instances),
+        peak_flops=device.peak_flops * arithmetic,
+        memory_bytes_per_s=device.memory_bytes_per_s * memory,
+        memory_bytes=int(device.memory_bytes * memory),
+    )
+
+
+def logical_servers(
+    nodes: int, degree: int, instances: int, *, may_share: bool = False
+) -> tuple[int, int, float]:
+    """Return logical servers, links of each, and which part of a link's rate it has.
+
+    Servers on a switch may share a link (`may_share`). Raises `WorkloadError` for links that cannot be dealt out.
+
+    >>> logical_servers(12, 4, 2), logical_servers(12, 1, 2, may_share=True)
+    ((24, 2, 1.0), (24, 1, 0.5))
+    """
+    if degree % instances == 0:
+        return nodes * instances, degree // instances, 1.0
+    if may_share:
+        return nodes * instances, degree, 1 / instances
+    raise WorkloadError(
+        f"{degree} links of a server cannot be dealt out to {instances} logical servers: "
+        f"give a --degree that {instances} divides"
+    )

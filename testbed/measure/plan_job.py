@@ -1,0 +1,250 @@
+"""Run an iteration of a plan as a job on the hosts, and count what its links carried."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.evaluation.host_job import HostJob, host_job, scripts
+from testbed.design.evaluation.job import graph_of
+from testbed.design.model import Link, Wiring
+from testbed.design.plans.file import Plan
+from testbed.errors import CollectiveError
+from testbed.lab.hosts.fleet import Fleet, Launch
+from testbed.lab.hosts.forwarding import set_addresses
+from testbed.lab.model import Lab
+from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
+from testbed.measure.current_topology import check_in_force
+from testbed.operate.session import Design, LabSession
+
+WARM_UP = 1
+HEADER_BYTES = 66
+"""Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCount:
+    """Bytes of one link: as planned, as simulated, as the NIC that sends on it counted, all iterations together.
+
+    `counted_bytes` are those of the NIC without the headers of its packets; `retransmitted_bytes` are those of
+    connections over the link that TCP sent again, once for each link of their way.
+    """
+
+    link: str
+    planned_bytes: int
+    simulated_bytes: int
+    counted_bytes: int | None
+    retransmitted_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRun:
+    """Iterations of a plan that ran on the hosts: seconds of each, bytes by link, use of the processors.
+
+    `before` are bytes and packets of each NIC when the iterations began, by `host/nic`.
+    """
+
+    times_s: tuple[float, ...]
+    predicted_s: float
+    factor: float
+    links: tuple[LinkCount, ...]
+    before: Mapping[str, Sequence[int]]
+    busy: float
+
+    @property
+    def measured_s(self) -> float:
+        """Median of the iterations."""
+        return statistics.median(self.times_s)
+
+    @property
+    def difference(self) -> float:
+        """Prediction over measurement, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+
+def run_plan(
+    session: LabSession,
+    design: Design,
+    plan: Plan | None,
+    *,
+    iterations: int,
+    lasts_s: float,
+    factor: float | None,
+    deadline_s: float,
+) -> PlanRun:
+    """Run a plan that must be in force as a job on the hosts, scaled so that an iteration takes about `lasts_s`.
+
+    Raises `CollectiveError` where nothing can run, `VerifyFailed` when the plan is not in force, and `HostError`.
+    """
+    if plan is None or design.sets is None:
+        raise CollectiveError(
+            "a job needs a plan for two servers or more: apply one with `testbed apply LAB --plan FILE`"
+        )
+    if session.fleet is None:
+        raise CollectiveError("a plan runs as a job on hosts; the hosts of this lab are only modelled")
+    check_in_force(session, design)
+    link = session.lab.link
+    made = host_job(
+        graph_of(plan),
+        design.sets,
+        link.rate_mbps,
+        stretch=plan.rate_gbps * 1000 / link.rate_mbps,
+        lasts_s=lasts_s,
+        factor=factor,
+        mtu_bytes=link.mtu,
+    )
+    return run_on_hosts(
+        session.fleet, session.lab, design.wiring, made, iterations=iterations, deadline_s=deadline_s
+    )
+
+
+def run_on_hosts(
+    fleet: Fleet,
+    lab: Lab,
+    wiring: Wiring,
+    job: HostJob,
+    *,
+    iterations: int = 3,
+    deadline_s: float = 60.0,
+) -> PlanRun:
+    """Run the iterations, after one to warm up. Raises `CollectiveError` and `HostError`."""
+    names = ("guard.py", "iteration.py", "messages.py")
+    folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
+    commands = {host.name: _command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)}
+    reports = RankReports()
+    with fleet.start(commands) as launch:
+        _follow(launch, reports, until="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
+        if len(reports.ready) == len(lab.hosts):
+            for host, part in _parts(lab, job, reports, iterations, deadline_s).items():
+                launch.send(json.dumps(part) + "\n", host)
+            _follow(launch, reports, until="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
+        if len(reports.done) < len(lab.hosts):
+            launch.close_input()
+            diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
+            raise diagnosis.failure() if reports.ready else diagnosis.not_ready()
+    rows = sorted(reports.rows, key=lambda row: row["rank"])
+    return _result(lab, wiring, job, rows, iterations)
+
+
+def _command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
+    host = lab.hosts[node]
+    nics = [word for nic in host.nics for word in ("--nic", nic.name)]
+    guard = [
+        host.python,
+        "-IS",
+        f"{folder}/guard.py",
+        "--deadline",
+        f"{deadline_s:g}",
+        "--renew",
+        *nics,
+        "--",
+    ]
+    return shlex.join([*guard, host.python, "-IS", f"{folder}/iteration.py", str(node)])
+
+
+def _follow(launch: Launch, reports: RankReports, *, until: str, hosts: int, deadline_s: float) -> None:
+    """Take lines until all hosts have said so, one has failed, or the time has passed."""
+    ends_at = time.monotonic() + deadline_s
+    while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
+        if len(getattr(reports, until)) == hosts:
+            return
+        for host, line in launch.lines(min(0.5, left_s)):
+            reports.take(host, line)
+            if len(getattr(reports, until)) == hosts or reports.failed:
+                break
+
+
+def _parts(
+    lab: Lab, job: HostJob, reports: RankReports, iterations: int, deadline_s: float
+) -> dict[str, dict[str, Any]]:
+    ready = [reports.ready[host.name] for host in lab.hosts]
+    sets = job.routes.sets
+    shared = {
+        "addresses": [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts],
+        "ports": [one["port"] for one in ready],
+        "barrier": f"{lab.hosts[0].management}:{ready[0]['port']}",
+        "nodes": len(lab.hosts),
+        "warm_up": WARM_UP,
+        "iterations": iterations,
+        "timeout_s": deadline_s,
+    }
+    own = scripts(job)
+    return {
+        host.name: {**shared, **own[node], "nics": [nic.name for nic in host.nics]}
+        for node, host in enumerate(lab.hosts)
+    }
+
+
+def links_in_order(wiring: Wiring) -> list[Link]:
+    """Return the links of a wiring in the order of the edges of its topology, see `route_sets.routes_on`."""
+    return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
+
+
+def _result(
+    lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]], iterations: int
+) -> PlanRun:
+    before, after = (
+        {
+            f"{host.name}/{nic}": counts
+            for host, row in zip(lab.hosts, rows, strict=True)
+            for nic, counts in row[when].items()
+        }
+        for when in ("before", "after")
+    )
+    again = _retransmitted(job, rows)
+    planned, simulated = job.planned_bytes * iterations, job.simulated.link_bytes * iterations
+    links = tuple(
+        LinkCount(
+            link=lab.link_label(link),
+            planned_bytes=round(float(planned[place])),
+            simulated_bytes=int(simulated[place]),
+            counted_bytes=payload_between(
+                before[lab.nic_label(link.source)], after[lab.nic_label(link.source)]
+            ),
+            retransmitted_bytes=int(again[place]),
+        )
+        for place, link in enumerate(_links_in_order(wiring))
+    )
+    return PlanRun(
+        times_s=tuple(max(times) for times in zip(*(row["times"] for row in rows), strict=True)),
+        predicted_s=job.predicted_s,
+        factor=job.factor,
+        links=links,
+        before=before,
+        busy=max(row["busy"] for row in rows),
+    )
+
+
+def _retransmitted(job: HostJob, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
+    """Return bytes sent again by link: of a connection on each link of its way."""
+    found = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
+    for source, row in enumerate(rows):
+        for target, number, size in row["retransmitted"]:
+            for edge in job.routes.path(source, target, number):
+                found[edge] += size
+    return found
+
+
+def _links_in_order(wiring: Wiring) -> list[Link]:
+    """Return the links of a wiring in the order of the edges of its topology, see `route_sets.routes_on`."""
+    return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
+
+
+def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:
+    """Return bytes between two readings (bytes, packets) of a NIC, headers left out; None where it began again.
+
+    >>> payload_between([1000, 10], [10066, 11]), payload_between([1000, 10], [66, 1])
+    (9000, None)
+    """
+    sent, packets = (late - early for early, late in zip(before, after, strict=True))
+    return sent - HEADER_BYTES * packets if packets >= 0 else None

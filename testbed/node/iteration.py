@@ -1,0 +1,197 @@
+"""One host of an iteration that runs as a job: computing as a wait, tensors as bytes on the planned routes.
+
+    python3 iteration.py RANK
+
+says `{"event": "ready", "rank", "port"}` when it listens, and then waits for one line of input, its part of the job:
+
+    {"addresses": [["10.100.1.100", "198.18.5.145"], ...], "ports": [40123, ...], "barrier": "10.99.0.11:40123",
+     "nics": ["nic1", ...], "nodes": 12, "warm_up": 1, "iterations": 3, "timeout_s": 60,
+     "tasks": [{"id": 0, "computes": true, "seconds": 0.01, "after": [], "send": [], "receive": 0},
+               {"id": 1, "computes": false, "seconds": 0, "after": [0], "send": [[3, 0, 1000], [3, 1, 500]], ...}]}
+
+A task that computes has the host's one device for its seconds, first come, first served; any other waits for its
+seconds, sends `[target, set, bytes]`, and is done when these are handed over and as many parts are there as it
+receives. Each pair of hosts has one connection for each set of routes, between the addresses of that set, so that the
+kernel keeps it on the routes of the set.
+
+Prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes that TCP sent
+again by target and set, use of the processors); `done` or `error`. Barriers between iterations take the management
+network. Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+try:
+    from testbed.node.messages import HEADER, Host
+except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+    sys.path.insert(0, str(Path(__file__).parent))
+    from messages import HEADER, Host  # type: ignore[import-not-found,no-redef]
+
+FAILED, NO_JOB = 1, 1
+
+
+def say(event: str, **details: object) -> None:
+    """Print one JSON line on standard output."""
+    print(json.dumps({"event": event, **details}), flush=True)
+
+
+class Iteration:
+    """One iteration of this host's part: tasks that wait for tasks, and for what arrives."""
+
+    def __init__(self, host: Host, job: dict[str, Any]) -> None:
+        self.host = host
+        self.tasks = {task["id"]: task for task in job["tasks"]}
+        self.waits = {number: len(task["after"]) for number, task in self.tasks.items()}
+        self.next: dict[int, list[int]] = {}
+        for number, task in self.tasks.items():
+            for before in task["after"]:
+                self.next.setdefault(before, []).append(number)
+        self.parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
+        self.left = len(self.tasks)
+        self.ready: list[tuple[float, int]] = []
+        self.is_busy = False
+
+    def run(self, until: float) -> float:
+        """Return the seconds that it took. Raises `TimeoutError`, `OSError`."""
+        self.host.arrived = self._part_done
+        begin_s = time.monotonic()
+        for number, waits in list(self.waits.items()):
+            if not waits:
+                self._start(number, begin_s)
+        while self.left:
+            self.host.turn(until)
+        return time.monotonic() - begin_s
+
+    def _start(self, number: int, now_s: float) -> None:
+        task = self.tasks[number]
+        if task["computes"]:
+            heapq.heappush(self.ready, (now_s, number))
+            if not self.is_busy:
+                self._compute(now_s)
+        elif task["seconds"]:
+            self.host.at(now_s + task["seconds"], lambda _moment_s: self._send(number))
+        else:
+            self._send(number)
+
+    def _compute(self, now_s: float) -> None:
+        """Give the device to the first that waits for it, from `now_s` on: late timers do not add up."""
+        if self.ready:
+            ready_s, number = heapq.heappop(self.ready)
+            self.is_busy = True
+            end_s = max(now_s, ready_s) + self.tasks[number]["seconds"]
+            self.host.at(end_s, lambda moment_s: self._computed(number, moment_s))
+
+    def _computed(self, number: int, moment_s: float) -> None:
+        self.is_busy = False
+        self._end(number, moment_s)
+        if not self.is_busy:
+            self._compute(moment_s)
+
+    def _send(self, number: int) -> None:
+        """Send the parts of a task; one that has none, here or to come, is done."""
+        if not self.parts[number]:
+            self._end(number, time.monotonic())
+        for target, way, size in self.tasks[number]["send"]:
+            line = self.host.outgoing[target, way]
+            line.put(HEADER.pack(number, size), size, lambda: self._part_done(number))
+            line.write()
+
+    def _part_done(self, number: int) -> None:
+        """Note that a part of a task has arrived, or is handed to the kernel."""
+        self.parts[number] -= 1
+        if not self.parts[number]:
+            self._end(number, time.monotonic())
+
+    def _end(self, number: int, now_s: float) -> None:
+        """Note that a task has ended, and start those that waited for it alone."""
+        self.left -= 1
+        for after in self.next.get(number, ()):
+            self.waits[after] -= 1
+            if not self.waits[after]:
+                self._start(after, now_s)
+
+
+def counters(nics: list[str]) -> dict[str, list[int]]:
+    """Return bytes and packets that each NIC has sent since it came up."""
+    folder = "/sys/class/net/{}/statistics/tx_{}"
+    return {
+        nic: [
+            int(Path(folder.format(nic, what)).read_text(encoding="ascii")) for what in ("bytes", "packets")
+        ]
+        for nic in nics
+    }
+
+
+def busy_ticks() -> tuple[int, int]:
+    """Return ticks in which the processors of this machine were busy, and all ticks."""
+    with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123 - started a dozen times at once: no more imports
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
+    """Return the row of this host."""
+    until = time.monotonic() + job["timeout_s"]
+    host.connect(job)
+    host.barrier()
+    for _ in range(job["warm_up"]):
+        _one(host, job, until)
+    before, busy_before = counters(job["nics"]), busy_ticks()
+    again = {pair: line.retransmitted() for pair, line in host.outgoing.items()}
+    own_s = time.process_time()
+    host.barrier()
+    times = [_one(host, job, until) for _ in range(job["iterations"])]
+    busy_after, after = busy_ticks(), counters(job["nics"])
+    busy, whole = (late - early for early, late in zip(busy_before, busy_after, strict=True))
+    return {
+        "times": times,
+        "before": before,
+        "after": after,
+        "retransmitted": [
+            [*pair, line.retransmitted() - again[pair]] for pair, line in host.outgoing.items()
+        ],
+        "busy": busy / max(1, whole),
+        "processor_s": time.process_time() - own_s,
+    }
+
+
+def _one(host: Host, job: dict[str, Any], until: float) -> float:
+    """Run an iteration between two barriers; return its seconds on this host."""
+    took_s = Iteration(host, job).run(until)
+    host.barrier()
+    return took_s
+
+
+def main() -> int:
+    """Run this host's part; gives the exit status."""
+    host = Host(int(sys.argv[1]))
+    say("ready", rank=host.rank, port=host.server.getsockname()[1])
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        return NO_JOB
+    try:
+        row = run_job(host, json.loads(line))
+    except (OSError, ValueError, KeyError) as error:
+        say(
+            "error",
+            rank=host.rank,
+            message=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
+        )
+        return FAILED
+    say("row", rank=host.rank, **row)
+    say("done", rank=host.rank)
+    with suppress(OSError):
+        host.barrier()  # whoever ends first would end the connections of the others
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

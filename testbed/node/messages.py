@@ -1,0 +1,189 @@
+"""Messages between the hosts of a job: one connection for each pair and set of routes, and one loop that serves them.
+
+For `iteration.py`, with which this file is copied to the hosts. Standard library only.
+"""
+
+from __future__ import annotations
+
+import heapq
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+HELLO = struct.Struct("!cI")
+"""First bytes of a connection: `d` for data or `b` for barriers, and the rank that it comes from."""
+HEADER = struct.Struct("!IQ")
+"""Task, and bytes that follow."""
+PIECE = 1 << 18
+ZEROS = memoryview(bytes(PIECE))
+SEND_BUFFER = 1 << 16
+"""Bytes that a connection has on their way: those of all connections fit into the queues of the NICs."""
+
+_BYTES_RETRANSMITTED, _INFO_BYTES = 208, 232
+"""Place of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h), since Linux 4.19."""
+
+
+class Outgoing:
+    """Messages on their way to one host in one set, one after another."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.waiting: deque[tuple[bytes, int, Callable[[], None]]] = deque()
+        self.header = b""
+        self.left = 0
+
+    def put(self, header: bytes, size: int, sent: Callable[[], None]) -> None:
+        """Send a message after those that wait; `sent` is called when the kernel has its last byte."""
+        if not self.waiting:
+            self.header, self.left = header, size
+        self.waiting.append((header, size, sent))
+
+    def write(self) -> None:
+        """Give the kernel as much as it takes."""
+        while self.waiting:
+            try:
+                count = self.connection.sendmsg([self.header, ZEROS[: self.left]])
+            except BlockingIOError:
+                return
+            of_header = min(count, len(self.header))
+            self.header, self.left = self.header[of_header:], self.left - (count - of_header)
+            if self.header or self.left:
+                continue
+            sent = self.waiting.popleft()[2]
+            if self.waiting:
+                self.header, self.left, _ = self.waiting[0]
+            sent()
+
+    def retransmitted(self) -> int:
+        """Return the bytes that TCP has sent again so far."""
+        info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        place = _BYTES_RETRANSMITTED
+        return int(struct.unpack_from("=Q", info, place)[0]) if len(info) >= place + 8 else 0
+
+
+class Incoming:
+    """Messages that come over one connection."""
+
+    room = memoryview(bytearray(PIECE))
+
+    def __init__(self, connection: socket.socket, arrived: Callable[[int], None]) -> None:
+        self.connection = connection
+        self.arrived = arrived
+        self.header = b""
+        self.left = -1
+
+    def read(self) -> None:
+        """Take what is there. Raises `ConnectionError` when the other side has ended."""
+        try:
+            count = self.connection.recv_into(self.room)
+        except BlockingIOError:
+            return
+        if not count:
+            raise ConnectionError("another host has ended its connection")
+        place = 0
+        while place < count or not self.left:
+            if self.left < 0:
+                taken = min(HEADER.size - len(self.header), count - place)
+                self.header += bytes(self.room[place : place + taken])
+                place += taken
+                if len(self.header) < HEADER.size:
+                    return
+                self.left = HEADER.unpack(self.header)[1]
+            taken = min(self.left, count - place)
+            self.left -= taken
+            place += taken
+            if not self.left:
+                self.arrived(HEADER.unpack(self.header)[0])
+                self.header, self.left = b"", -1
+
+
+class Host:
+    """Connections of this host, and an event loop that serves them and its timers."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.server = socket.create_server(("", 0), backlog=1024)
+        self.incoming: dict[int, Incoming] = {}
+        self.outgoing: dict[tuple[int, int], Outgoing] = {}
+        self.timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self.barriers: list[socket.socket] = []
+        self.numbers = 0
+        self.arrived: Callable[[int], None] = lambda _task: None
+
+    def at(self, moment_s: float, call: Callable[[float], None]) -> None:
+        """Call with `moment_s` when it has come."""
+        self.numbers += 1
+        heapq.heappush(self.timers, (moment_s, self.numbers, call))
+
+    def turn(self, until: float) -> None:
+        """Serve what is ready, waiting for it. Raises `TimeoutError` from `until` on."""
+        now = time.monotonic()
+        if now >= until:
+            raise TimeoutError("the job did not end in time")
+        if self.timers and self.timers[0][0] <= now:
+            moment_s, _, call = heapq.heappop(self.timers)
+            call(moment_s)
+            return
+        writing = {one.connection.fileno(): one for one in self.outgoing.values() if one.waiting}
+        wake = min(until, self.timers[0][0]) if self.timers else until
+        readable, writable, _ = select.select(list(self.incoming), list(writing), [], max(0.0, wake - now))
+        for number in writable:
+            writing[number].write()
+        for number in readable:
+            self.incoming[number].read()
+
+    def _took(self, task: int) -> None:
+        self.arrived(task)
+
+    def connect(self, job: dict[str, Any]) -> None:
+        """Open a connection to each host and set that this host sends to, and take those of the others."""
+        pairs = sorted({(to, number) for task in job["tasks"] for to, number, _ in task["send"]})
+        addresses, timeout_s = job["addresses"], job["timeout_s"]
+        for target, number in pairs:
+            source = (addresses[self.rank][number], 0)
+            connection = socket.create_connection(
+                (addresses[target][number], job["ports"][target]), timeout_s, source
+            )
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            connection.sendall(HELLO.pack(b"d", self.rank))
+            connection.setblocking(False)
+            self.outgoing[target, number] = Outgoing(connection)
+        address, _, port = job["barrier"].rpartition(":")
+        self.barrier_line = socket.create_connection((address, int(port)), timeout_s)
+        self.barrier_line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.barrier_line.sendall(HELLO.pack(b"b", self.rank))
+        self.server.settimeout(timeout_s)
+        expected = job["incoming"] + (0 if self.rank else job["nodes"])
+        for _ in range(expected):
+            self._accept(timeout_s)
+
+    def _accept(self, timeout_s: float) -> None:
+        connection, _ = self.server.accept()
+        connection.settimeout(timeout_s)
+        kind, _ = HELLO.unpack(connection.recv(HELLO.size, socket.MSG_WAITALL))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if kind == b"b":
+            self.barriers.append(connection)
+        else:
+            connection.setblocking(False)
+            self.incoming[connection.fileno()] = Incoming(connection, self._took)
+
+    def barrier(self) -> None:
+        """Wait until all hosts are here; no data is on its way then."""
+        self.barrier_line.sendall(b".")
+        if self.rank == 0:
+            for line in self.barriers:
+                _receive_mark(line)
+            for line in self.barriers:
+                line.sendall(b".")
+        _receive_mark(self.barrier_line)
+
+
+def _receive_mark(line: socket.socket) -> None:
+    if not line.recv(1):
+        raise ConnectionError("another host has ended before a barrier")

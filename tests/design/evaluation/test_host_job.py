@@ -1,0 +1,108 @@
+"""Jobs of hosts: the scripts send what the plan and the simulator say, and wait for what their host can see."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from sim.models.network.allreduce import ring
+from sim.models.network.execution import simulate
+from sim.models.network.fabrics import ideal_switch
+from sim.models.network.latency import NO_LATENCY
+from sim.models.network.taskgraph import TaskGraphBuilder
+from testbed.design.evaluation.host_job import host_job, scripts
+from testbed.design.evaluation.host_tasks import on_hosts
+from testbed.design.fabrics.job_routes import route_job
+from testbed.design.topology.circulants import find_topology
+from testbed.errors import WorkloadError
+
+NODES = 8
+
+
+def an_iteration(random):
+    """Return computing, transfers, a barrier and AllReduces of drawn sizes."""
+    job, last = TaskGraphBuilder(NODES), defaultdict(list)
+    for _ in range(12):
+        source, target = random.permutation(NODES)[:2].tolist()
+        before = job.compute(source, float(random.random()) * 1e-3, after=last[source])
+        size = int(random.integers(1, 5_000_000))
+        moved = job.transfer(source, target, size, after=[before])
+        last[source], last[target] = [before], [*last[target], moved]
+    group = sorted(random.permutation(NODES)[: int(random.integers(2, NODES + 1))].tolist())
+    ready = [job.barrier(after=last[host]) for host in group if last[host]]
+    summed = job.allreduce(tuple(group), int(random.integers(1, 5_000_000)), time_s=1e-4, after=ready)
+    for host in group:
+        job.compute(host, 1e-4, after=[summed])
+    return job.build()
+
+
+def test_scripts_send_on_every_link_what_is_simulated_and_planned():
+    random, seen = np.random.default_rng(5), Counter()
+    topology = find_topology(NODES, 4)
+    for _ in range(30):
+        graph = an_iteration(random)
+        routes = route_job(topology, graph, tries=1)
+        job = host_job(graph, routes, 100.0, lasts_s=0.5)
+        carried, received = np.zeros(len(topology.edges)), Counter()
+        parts = scripts(job)
+        for source, part in enumerate(parts):
+            for task in part["tasks"]:
+                for target, number, size in task["send"]:
+                    carried[list(routes.path(source, target, number))] += size
+                    received[target, task["id"]] += 1
+                    seen["other sets"] += number > 0
+        assert (carried == job.simulated.link_bytes).all()
+        assert abs(carried - job.planned_bytes).max() <= 2 * len(job.simulated.lowered.messages.task)
+        awaited = {
+            (host, task["id"]): task["receive"]
+            for host, part in enumerate(parts)
+            for task in part["tasks"]
+            if task["receive"]
+        }
+        assert awaited == received
+        assert job.predicted_s == pytest.approx(0.5, rel=0.1)
+    assert seen["other sets"] >= 200, seen
+
+
+def test_a_host_waits_only_for_tasks_that_it_knows_of():
+    random = np.random.default_rng(6)
+    for _ in range(20):
+        graph, hosts = on_hosts(an_iteration(random), ring)
+        for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+            assert hosts[then] in (hosts[first], graph.target[first])
+
+
+def test_an_allreduce_of_equal_hosts_takes_the_time_of_its_rounds():
+    job = TaskGraphBuilder(4)
+    job.allreduce((0, 1, 2, 3), 4_000_000, time_s=1e-3)
+    whole = job.build()
+    switch = ideal_switch(4, 10.0)
+    unrolled, _ = on_hosts(whole, ring)
+    taken = [
+        simulate(graph, switch, latency=NO_LATENCY, allreduce=ring).iteration_s for graph in (whole, unrolled)
+    ]
+    assert taken == pytest.approx([1e-3 + 6 * 1e6 * 8 / 10e9] * 2)
+
+
+def test_a_task_that_waits_for_another_host_without_a_transfer_is_refused():
+    job = TaskGraphBuilder(2)
+    job.compute(1, 1e-3, after=[job.compute(0, 1e-3)])
+    with pytest.raises(WorkloadError, match=r"task 1 waits on host 1 for task 0.*put a transfer between"):
+        on_hosts(job.build(), ring)
+    job = TaskGraphBuilder(2)
+    job.barrier(after=[job.compute(0, 1e-3), job.compute(1, 1e-3)])
+    with pytest.raises(WorkloadError, match="no host knows when task 2 may go on"):
+        on_hosts(job.build(), ring)
+
+
+def test_bytes_and_computing_are_scaled_by_the_factor_and_computing_by_the_links_too():
+    job = TaskGraphBuilder(2)
+    job.transfer(0, 1, 1_000_000, after=[job.compute(0, 1.0)])
+    graph, topology = job.build(), find_topology(2, 1)
+    made = host_job(graph, route_job(topology, graph), 100.0, stretch=250, factor=0.001)
+    computing = [task["seconds"] for task in scripts(made)[0]["tasks"] if task["computes"]]
+    assert computing == pytest.approx([0.25])
+    assert made.simulated.link_bytes.sum() == 1000
+    assert made.predicted_s == pytest.approx(0.25, rel=0.01)

@@ -1,0 +1,204 @@
+"""The contract of leases, the same on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from testbed.errors import ClockError, LeaseDenied, LeaseImpossible
+from testbed.lab.inventory import load_lab
+from testbed.leases.fence import fenced
+from testbed.leases.listing import describe_leases, read_leases
+from testbed.leases.model import parts_of
+from testbed.leases.store import LeaseStore
+from testbed.storage.database import Database
+
+ROOT = Path(__file__).parents[2]
+START_S = 1_800_000_000.0
+A, B, AB = frozenset({"host:a"}), frozenset({"host:b"}), frozenset({"host:a", "host:b"})
+
+
+def states(store):
+    return [one.state for one in read_leases(store.database.address, "lab", ended=True)]
+
+
+def test_all_or_nothing_in_the_order_of_arrival(stores):
+    ann, ben = stores(), stores("ben@h")
+    first = ann.request(["host:a"], A)
+    both = ben.request(["host:a", "host:b"], AB)
+    behind = ann.request(["host:b"], B)
+    assert (first.state, both.state, behind.state) == ("granted", "queued", "queued")
+    ann.release(first.id)
+    assert states(ann) == ["released", "granted", "queued"]
+    ben.release(both.id)
+    granted = ann.get(behind.id)
+    assert (granted.state, granted.token) == ("granted", 3)
+
+
+def test_priority_goes_first_and_says_whom_others_wait_for(stores, clock):
+    ann = stores()
+    ann.request(["host:a"], A)
+    ann.request(["host:a"], A)
+    urgent = stores("ben@h").request(["host:a"], A, priority=5, note="a demonstration")
+    _, slow, fast = describe_leases(ann.database.address, "lab", clock.now_s)
+    assert slow["waits_for"].startswith("lease ")
+    assert (fast["id"], fast["note"], fast["resources"]) == (urgent.id, "a demonstration", ["host:a"])
+
+
+def test_leases_survive_a_restart_and_end_by_their_time(stores, clock):
+    lease = stores().request(["host:a"], A, ttl_s=60)
+    clock.now_s += 59
+    again = stores()
+    assert again.get(lease.id).state == "granted"
+    again.extend(lease.id)
+    clock.now_s += 59
+    assert again.get(lease.id).token == lease.token
+    clock.now_s += 2
+    with pytest.raises(LeaseDenied, match=r"is expired \(its time is over\); request a new one"):
+        again.get(lease.id)
+
+
+def test_an_operation_in_flight_is_drained(stores, clock):
+    store = stores()
+    lease = store.request(["host:a"], A, ttl_s=60)
+    waiting = store.request(["host:a"], A)
+    store.begin(lease.id, A)
+    clock.now_s += 100
+    assert store.get(lease.id).state == "draining"
+    assert store.get(waiting.id).state == "queued"
+    with pytest.raises(LeaseDenied, match="nothing moves under it"):
+        store.begin(lease.id, A)
+    store.end(lease.id)
+    assert states(store) == ["expired", "granted"]
+
+
+def test_only_who_holds_it_or_was_allowed_may_use_it(stores):
+    lease = stores().request(["host:a"], A, allowed=["ben"])
+    stores("ben@h").begin(lease.id, A)
+    with pytest.raises(LeaseDenied, match="is of ann@h, and eve@h was not allowed to use it"):
+        stores("eve@h").begin(lease.id, A)
+    with pytest.raises(LeaseDenied, match="does not hold host:b"):
+        stores().begin(lease.id, AB)
+
+
+def test_a_forced_release_keeps_its_reason(stores):
+    lease = stores().request(["host:a"], A)
+    broken = stores("boss@h").break_(lease.id, "a fire")
+    assert (broken.state, broken.reason) == ("broken", "a fire (by boss@h)")
+    with pytest.raises(LeaseDenied, match=r"is broken \(a fire \(by boss@h\)\)"):
+        stores().begin(lease.id, A)
+
+
+def test_a_part_that_failed_its_last_check_is_not_granted(stores, clock):
+    store = stores()
+    store.write_checks({"host:a": "host_off"})
+    lease, other = store.request(["host:a"], A), store.request(["host:b"], B)
+    assert (lease.state, other.state) == ("queued", "granted")
+    (told, _) = describe_leases(store.database.address, "lab", clock.now_s)
+    assert told["waits_for"] == "host:a failed its last check (host_off)"
+    store.write_checks({"host:a": ""})
+    assert store.get(lease.id).state == "granted"
+
+
+def test_reservations_ahead_do_not_overlap_and_come_first(stores, clock):
+    store = stores()
+    ahead = store.request(["host:a"], A, ttl_s=100, starts_s=clock.now_s + 200)
+    with pytest.raises(LeaseDenied, match=r"host:a is taken then by lease"):
+        store.request(["host:a"], AB, ttl_s=100, starts_s=clock.now_s + 299)
+    assert store.request(["host:a"], A, ttl_s=100, starts_s=clock.now_s + 300).state == "requested"
+    long = store.request(["host:a"], A, ttl_s=201)
+    short = store.request(["host:a"], A, ttl_s=150)
+    assert (ahead.state, long.state, short.state) == ("requested", "queued", "granted")
+    assert store.extend(short.id, 5000).expires_s == clock.now_s + 200
+    clock.now_s += 200
+    assert store.get(ahead.id).state == "granted"
+
+
+def test_a_clock_that_steps_back_an_hour_allows_nothing_and_loses_nothing(stores, clock):
+    store = stores()
+    lease = store.request(["host:a"], A)
+    clock.now_s -= 3600
+    for motion in (
+        lambda: store.begin(lease.id, A),
+        lambda: store.request((), B),
+        lambda: store.release(lease.id),
+    ):
+        with pytest.raises(ClockError, match="3600 s behind the newest entry of the database"):
+            motion()
+    assert [one["state"] for one in describe_leases(store.database.address, "lab", clock.now_s)] == [
+        "granted"
+    ]
+    clock.now_s += 3600
+    assert store.begin(lease.id, A).state == "granted"
+
+
+def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):
+    alive = True
+    store = stores(is_alive=lambda _process: alive)
+    with fenced(store.database, "lab", A, store=lambda *_: store) as fence:
+        assert fence.token == 1
+        with pytest.raises(
+            LeaseDenied, match=r"lease .* of ann@h holds host:a; nothing was sent\. Give --lease"
+        ):
+            store.request_implicit(AB)
+        with fenced(store.database, "lab", A) as inner:
+            assert inner is fence
+    assert states(store) == ["released"], "what was refused is not queued"
+    store.request_implicit(B)
+    alive = False
+    assert store.request(["host:b"], B).state == "granted"
+
+
+def test_what_a_lab_does_not_have_is_refused_at_once():
+    lab = load_lab(ROOT / "labs" / "testbed12.yaml")
+    with pytest.raises(LeaseImpossible, match="has no host:zz, so this can never be granted"):
+        parts_of(lab, ["host:a", "host:zz"])
+    of_host = parts_of(lab, ["host:a"])
+    assert {"host:a", "nic:a/nic1", "port:ocs1/1", "port:ocs1/49"} <= of_host
+    assert parts_of(lab, ["nic:a/nic1"]) < of_host
+    assert parts_of(lab, []) > of_host
+    assert parts_of(lab, ["board:kit1"]) == {"board:kit1"}
+
+
+def ask(address, mine, barrier, answer):
+    """Ask for every eighth of a hundred leases, as a process of its own."""
+    database = Database(address)
+    store = LeaseStore(database, "lab", owner=f"p{mine}@h", now=lambda: START_S)
+    barrier.wait()
+    boards = [f"board:{n % 10}" for n in range(mine, 100, 8)]
+    answer.put([store.request([board], frozenset({board})).id for board in boards])
+    database.close()
+
+
+@pytest.mark.process
+def test_a_hundred_leases_asked_for_by_eight_processes_at_once(stores, database_address):
+    store = stores()
+    store.set_maintenance("made, so that all begin with the same database")
+    store.database.close()
+    forking = multiprocessing.get_context("fork")
+    barrier, answer = forking.Barrier(8), forking.Queue()
+    asking = [
+        forking.Process(target=ask, args=(database_address, mine, barrier, answer)) for mine in range(8)
+    ]
+    for process in asking:
+        process.start()
+    asked = [lease for _ in asking for lease in answer.get(timeout=60)]
+    for process in asking:
+        process.join(60)
+    answer.close()
+    kept = read_leases(database_address, "lab")
+    assert len(asked) == 100
+    assert {one.id for one in kept} == set(asked)
+    assert sorted(one.arrival for one in kept) == list(range(1, 101))
+    held = [one for one in kept if one.state == "granted"]
+    assert sorted(part for one in held for part in one.parts) == [f"board:{n}" for n in range(10)]
+    assert sorted(one.token for one in held) == list(range(1, 11))
+    for board in range(10):
+        ours = [one for one in kept if one.parts == {f"board:{board}"}]
+        assert [one.state for one in ours] == ["granted"] + ["queued"] * 9

@@ -1,0 +1,120 @@
+"""A plan as a job on hosts that are real to the kernel: links carry what the plan and the simulator say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from libraries import skip_without
+from needs import needs
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from sim.models.network.taskgraph import TaskGraphBuilder
+from testbed.design.evaluation.host_job import host_job
+from testbed.design.fabrics.job_routes import route_job
+from testbed.design.topology.circulants import find_topology
+from testbed.errors import CollectiveError
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.measure.plan_job import LinkCount, payload_between, run_on_hosts, run_plan
+from testbed.measure.plan_job_record import JobOnRecord, last_job, links_since, to_json, worst_payload
+from testbed.measure.results.store import RunStore
+from testbed.operate.design import lay_out, with_routes
+from testbed.operate.journal import Journal
+from testbed.operate.session import open_lab
+
+HOSTS, NICS = 6, 3
+PAYLOAD = 0.03
+
+
+@pytest.fixture(scope="module")
+@needs("kernel")
+def session(testbed12, tmp_path_factory):
+    """Provide six hosts of three NICs with a topology in force."""
+    python = str(Path(sys.executable).resolve())
+    hosts = tuple(replace(host, nics=host.nics[:NICS], python=python) for host in testbed12.hosts[:HOSTS])
+    lab = replace(testbed12, name=f"job-{os.getpid()}", hosts=hosts)
+    with (
+        start_lab(lab, hosts="kernel", move=True) as up,
+        Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,
+        open_lab(up.lab, journal) as opened,
+    ):
+        assert opened.bring_up(lay_out(up.lab, "job", find_topology(HOSTS, NICS))).verified.ok
+        yield opened
+
+
+def an_iteration(seed):
+    """Return computing on every host, transfers of drawn sizes, and an AllReduce of all."""
+    random, job = np.random.default_rng(seed), TaskGraphBuilder(HOSTS)
+    last = [job.compute(host, 0.002) for host in range(HOSTS)]
+    for _ in range(3):
+        order = random.permutation(HOSTS).tolist()
+        moved = [
+            job.transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
+            for host, target in enumerate(order)
+            if host != target
+        ]
+    job.allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
+    return job.build()
+
+
+def planned(session, seed):
+    """Return a drawn job, and its design with the routes installed."""
+    design = lay_out(session.lab, f"job {seed}", find_topology(HOSTS, NICS))
+    graph = an_iteration(seed)
+    design = with_routes(design, route_job(design.topology, graph, tries=1))
+    session.install_routes(design)
+    return host_job(graph, design.sets, session.lab.link.rate_mbps, lasts_s=0.5), design
+
+
+def check_payload(session, seed):
+    job, design = planned(session, seed)
+    done = run_on_hosts(session.fleet, session.lab, design.wiring, job, iterations=2)
+    assert len(done.links) == len(design.wiring.links)
+    for link in done.links:
+        assert link.simulated_bytes == pytest.approx(link.planned_bytes, abs=100)
+    assert worst_payload(done.links) <= PAYLOAD, done.links
+    return done
+
+
+def test_links_carry_what_is_planned_and_simulated_and_verify_counts_it(session, tmp_path):
+    done = check_payload(session, 0)
+    assert done.measured_s >= 0.4
+    store = RunStore(tmp_path)
+    with store.begin(session.lab, True, "kernel", seeds={}) as run:
+        run.add_phase("plan job", to_json(done, 4))
+    record = last_job(store, session.lab.name, 4)
+    assert record == JobOnRecord(done.links, {nic: list(counts) for nic, counts in done.before.items()})
+    assert last_job(store, session.lab.name, 5) is None
+    assert worst_payload(links_since(record, session.fleet, session.lab)) <= PAYLOAD
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_payload_is_within_three_parts_in_a_hundred_over_twenty_plans(session, seed):
+    check_payload(session, seed)
+
+
+def test_a_job_needs_a_plan():
+    with pytest.raises(CollectiveError, match="a job needs a plan"):
+        run_plan(None, replace_design(), None, iterations=1, lasts_s=1.0, factor=None, deadline_s=1.0)
+
+
+def replace_design():
+    """Return a design without weights of a plan."""
+    from testbed.operate.design import Design
+
+    return Design("bare", None, None, None)
+
+
+def test_counters_that_began_again_count_nothing():
+    assert payload_between([5000, 50], [100, 1]) is None
+    link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, None, 0)
+    assert worst_payload([link]) is None
+    assert worst_payload([replace(link, counted_bytes=1100, retransmitted_bytes=50)]) == pytest.approx(0.05)

@@ -1,0 +1,142 @@
+"""`apply` under leases: nothing is sent without one, under a stale one, or during maintenance."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from testbed.errors import ApplyFailed, ClockError, JournalError, LeaseDenied
+from testbed.leases.choice import choose
+from testbed.leases.listing import read_leases
+from testbed.leases.model import parts_of
+from testbed.leases.store import LeaseStore
+from testbed.operate.journal import journal_in
+from testbed.operate.session import LabSession, design_for
+from testbed.storage.address import choose as choose_database
+from testbed.storage.database import Database
+
+
+@pytest.fixture
+def switch(memory_switch):
+    return memory_switch()
+
+
+@pytest.fixture
+def bench(tmp_path, testbed12, switch, database_address):
+    """Provide the 12-host lab on a switch in memory, and the leases of another person with connections of its own."""
+    if isinstance(database_address, str):
+        choose_database(database_address)
+    with journal_in(tmp_path / "runs") as journal:
+        other = Database(journal.path)
+        store = LeaseStore(other, testbed12.name, owner="ben@h")
+        yield LabSession(testbed12, {"ocs1": switch}, None, journal), store
+        other.close()
+    choose_database("")
+
+
+def test_one_operator_without_a_lease_works_under_an_implicit_one(bench, testbed12):
+    session, store = bench
+    session.bring_up(design_for(testbed12))
+    (lease,) = read_leases(store.database.address, testbed12.name, ended=True)
+    assert (lease.state, lease.is_implicit, lease.token) == ("released", True, 1)
+    assert parts_of(testbed12, ["host:a", "host:l"]) <= lease.parts
+
+
+def test_what_somebody_else_holds_is_not_moved(bench, testbed12, switch):
+    session, store = bench
+    store.request(["host:c"], parts_of(testbed12, ["host:c"]))
+    switch.obey = lambda step: pytest.fail("something was sent")
+    with pytest.raises(LeaseDenied, match=r"of ben@h holds host:c; nothing was sent"):
+        session.bring_up(design_for(testbed12))
+
+
+def test_what_a_proof_found_at_fault_is_not_granted_until_a_proof_passes_it(bench, testbed12, switch):
+    session, store = bench
+    lit = switch.power([1])[1]
+    switch.readings = {1: replace(lit, dbm=-60.0, below_floor=True)}
+    assert not session.bring_up(design_for(testbed12)).verified.ok
+    dark = store.request(["host:a"], parts_of(testbed12, ["host:a"]))
+    whole = store.request(["host:f"], parts_of(testbed12, ["host:f"]))
+    assert (dark.state, whole.state) == ("queued", "granted")
+    store.release(whole.id)
+    store.release(dark.id)
+    switch.readings = {}
+    assert session.bring_up(design_for(testbed12)).verified.ok
+    assert store.request(["host:a"], parts_of(testbed12, ["host:a"])).state == "granted"
+
+
+def test_a_lease_is_named_and_used(bench, testbed12):
+    session, store = bench
+    lease = store.request(
+        [], parts_of(testbed12, []), allowed=["root", LeaseStore(store.database, "x").owner]
+    )
+    choose(lease.id)
+    try:
+        session.bring_up(design_for(testbed12))
+    finally:
+        choose("")
+    assert [one.id for one in read_leases(store.database.address, testbed12.name)] == [lease.id]
+
+
+def test_a_lease_that_is_broken_on_the_way_stops_the_apply_before_the_next_byte(bench, testbed12, switch):
+    session, store = bench
+    design, sent = design_for(testbed12), []
+    plan = session.plan(design)
+    read = switch.read
+
+    def broken_now():
+        for one in read_leases(store.database.address, testbed12.name):
+            store.break_(one.id, "a fire")
+        return read()
+
+    switch.read = broken_now
+    switch.obey = lambda step: sent.append(step) or step.after
+    with pytest.raises(ApplyFailed, match=r"is broken: a fire .*nothing was sent"):
+        session.carry_out(design, plan)
+    assert sent == []
+
+
+def test_during_maintenance_nothing_moves_and_looking_works(bench, testbed12, switch):
+    session, store = bench
+    store.set_maintenance("hands in the rack")
+    switch.obey = lambda step: pytest.fail("something was sent")
+    with pytest.raises(ApplyFailed, match="is under maintenance by ben@h"):
+        session.bring_up(design_for(testbed12))
+    assert session.plan(design_for(testbed12)).has_changes
+    store.clear_maintenance()
+
+
+def test_a_database_that_others_lock_moves_nothing_and_is_looked_at(bench, testbed12, switch):
+    session, store = bench
+    design = design_for(testbed12)
+    session.bring_up(design)
+    plan = session.plan(design_for(testbed12, simplex=True))
+    switch.obey = lambda step: pytest.fail("something was sent")
+    session.journal.database.close()
+    session.journal.database = Database(session.journal.path, busy_timeout_s=0.02)
+    with store.database.transaction():
+        with pytest.raises(JournalError, match="another program writes to it"):
+            session.carry_out(design, plan)
+        assert len(read_leases(store.database.address, testbed12.name, ended=True)) == 1
+
+
+def test_a_clock_that_steps_back_moves_nothing(bench, testbed12, switch, monkeypatch):
+    session, store = bench
+    design = design_for(testbed12)
+    store.write_checks({"host:a": ""})
+    switch.obey = lambda step: pytest.fail("something was sent")
+    now_s = time.time()
+    monkeypatch.setattr("testbed.leases.fence.LeaseStore", partial(LeaseStore, now=lambda: now_s - 3600))
+    with pytest.raises(
+        ClockError, match="behind the newest entry of the database, so no lease can be judged"
+    ):
+        session.bring_up(design)
+    assert session.plan(design).has_changes
