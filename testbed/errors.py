@@ -14,6 +14,7 @@
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
     ├── DriftError            a switch changed between plan and apply                  (conflict)
+    ├── PlanStale             a change file, or --expect, is for another state         (conflict)
     ├── StorageError          a database that cannot be used: its address, file system, revision (user)
     ├── JournalError          the journal cannot be written, so nothing was sent       (ourselves)
     ├── OperationRefused      an operation that may not begin, or go on: `testbed.operation_errors`
@@ -39,8 +40,8 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from lightbed.errors import LightbedError, Who
 
@@ -142,6 +143,20 @@ class DriftError(TestbedError):
 
     code = "drift"
     who = "conflict"
+
+
+class PlanStale(TestbedError):
+    """The lab is not as it was when a change was planned; `differences` are the fields. Nothing was sent."""
+
+    code = "plan.stale"
+    who = "conflict"
+
+    def __init__(self, what: str, *, differences: Sequence[Any] = ()) -> None:
+        self.differences = tuple(differences)
+        fields = "; ".join(map(str, self.differences[:12]))
+        if len(self.differences) > 12:
+            fields += f"; and {len(self.differences) - 12} more"
+        super().__init__(f"{what}: {fields}; nothing was sent. See `testbed plan`, and plan again")
 
 
 class StorageError(TestbedError):

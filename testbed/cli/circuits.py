@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
-    from testbed.operate.model import LabPlan, VerifyReport
+    from testbed.operate.model import VerifyReport
     from testbed.operate.session import BringUpReport, LabSession
 
 
@@ -71,10 +71,12 @@ def plan(
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
+    out: options.ChangeOut = None,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished."""
+    from testbed.cli.changes import PlannedChange
     from testbed.cli.designs import meant_design
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
@@ -92,18 +94,14 @@ def plan(
     with session_of(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
     left = unfinished_or_why_not(runs_dir, meant.lab)
+    change = PlannedChange(meant, planned, runs_dir)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
-    document["unfinished"] = [one.json() for one in left]
-    lines = [*_heading(meant), *describe(meant.lab, planned), *(one.line() for one in left)]
-    print_answer(document, [*lines, *_to_apply(meant, planned)], as_json=as_json)
+    document |= {**change.json(), "unfinished": [one.json() for one in left]}
+    lines = [*_heading(meant), *describe(meant.lab, planned), *change.lines(), *(one.line() for one in left)]
+    if out:
+        change.write(out, take_over=take_over)
+    print_answer(document, [*lines, *change.to_apply()], as_json=as_json)
     return CHANGES if planned.has_changes or left else DONE
-
-
-def _to_apply(meant: MeantDesign, planned: LabPlan) -> list[str]:
-    """Return how the epoch that is meant is patched again, by its number: another may be stored by then."""
-    if not (planned.has_changes and meant.intent):
-        return []
-    return [f"to patch it again: testbed apply {meant.lab.path} --epoch {meant.intent.epoch}"]
 
 
 @options.names_topology
@@ -111,6 +109,8 @@ def apply(
     lab_file: options.LabFile,
     named: options.Named,
     take_over: options.TakeOver = False,
+    change: options.ChangeFile = None,
+    expect: options.ExpectRevision = None,
     hosts: options.HostsMode = "auto",
     really_move: options.ReallyMove = None,
     confirm_within: ConfirmWithin = None,
@@ -118,14 +118,15 @@ def apply(
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
+    from testbed.cli.changes import AskedChange, shown_progress
     from testbed.cli.confirmation import Confirmed
-    from testbed.cli.designs import design_to_apply, meant_design, what_apply_does
+    from testbed.cli.designs import meant_design, what_apply_does
     from testbed.operate.apply import check_permission
     from testbed.operate.engine.consent import interruptible
     from testbed.operate.plan import describe
 
-    meant = design_to_apply(lab_file, named, runs_dir)
-    lab, design = meant.lab, meant.design
+    asked = AskedChange.of(lab_file, named, runs_dir, change, expect, take_over=take_over)
+    meant, lab, design, take_over = asked.meant, asked.meant.lab, asked.meant.design, asked.take_over
     if not (lab.simulated or as_json or really_move == lab.name):
         with session_of(lab) as session:
             print_lines([*_heading(meant), *describe(lab, session.plan(design, take_over=take_over))])
@@ -137,7 +138,9 @@ def apply(
     confirmed = Confirmed.of(lab, confirm_within, hosts, really_move, runs_dir)
     with interruptible(tell), session_of(lab, hosts, journal_dir=runs_dir) as session:
         planned = session.plan(design, take_over=take_over)
-        brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
+        asked.check_current(planned)
+        with shown_progress(session, planned, runs_dir):
+            brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
         confirmed.arm(session, brought, note)
     meant = meant_design(lab, options.Named(epoch=brought.epoch), runs_dir)
     document = _about(meant, hosts) | _applied(brought) | confirmed.json() | {"notes": notes}

@@ -57,6 +57,19 @@ ReallyMove = Annotated[
     str | None,
     typer.Option("--really-move", metavar="NAME", help="Name of the lab; needed to move a real one."),
 ]
+ChangeOut = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write the change here, for `testbed apply --change`."),
+]
+ChangeFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--change", metavar="FILE", help="Change of `testbed plan --out`: only if the lab is still as it was."
+    ),
+]
+ExpectRevision = Annotated[
+    str | None, typer.Option("--expect", metavar="REVISION", help="Only if `plan` still says this revision.")
+]
 Narrow = Annotated[
     bool,
     typer.Option(

@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport
 from testbed.cli.app import build_app
-from testbed.errors import Interrupted, MoveTimedOut, TestbedError
+from testbed.errors import Interrupted, MoveTimedOut, PlanStale, TestbedError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -106,6 +106,8 @@ def describe_error(error: Exception) -> dict[str, Any]:
             described["pairs"] = [
                 {"input": i, "output": o, "status": "unknown"} for i, o in sorted(error.unknown.items())
             ]
+        if isinstance(error, PlanStale):
+            described["differences"] = [difference.json() for difference in error.differences]
         return described | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
         return {"code": "usage", "who": "user", "message": error.format_message()}

@@ -56,10 +56,12 @@ def apply_plan(
     begun: Callable[[str], object] = lambda _operation: None,
     *,
     within: str | None = None,
+    done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
     """Bring every switch from what the plan saw to what it wants, in an operation of its own or `within` an open one.
 
-    `begun` is called with the operation's id when nothing is in the way any more and nothing has been sent yet.
+    `begun` is called with the operation's id when nothing is in the way any more and nothing has been sent yet, `done`
+    with the name of a switch after each of its steps, from the thread of that switch.
     Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every
     circuit that failed or is unknown, `Interrupted` after Ctrl-C, at a boundary of steps, `OperationStopped`, and the
     drivers' errors when a switch cannot even be read.
@@ -75,7 +77,7 @@ def apply_plan(
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
         demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
-        work = _Work(journal, operation, consent, fence)
+        work = _Work(journal, operation, consent, fence, done)
         begun(operation)
         work.plan(plan, switches)
         reports = _carried_out(plan, switches, seen, work)
@@ -166,6 +168,7 @@ class _Work:
     operation: str
     consent: Consent
     fence: Fence
+    done: Callable[[str], object]
     first: dict[str, int] = field(default_factory=dict)
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
@@ -190,6 +193,7 @@ def _run(plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, work: _Work) -
         outcomes.append(_do(plan.switch, ordinal, step, switch, work))
         if outcomes[-1].status is not Status.DONE:
             break
+        work.done(plan.switch)
     return report_of(plan.target, seen, plan.steps, outcomes, scope=plan.scope)
 
 

@@ -114,7 +114,7 @@ class Intent:
 def stored_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
     """Return the epochs of a lab, the newest first; none where nothing was stored. Raises `JournalError`."""
     return tuple(
-        map(_intent, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
+        map(intent_of, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
     )
 
 
@@ -156,7 +156,8 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
         raise JournalError(f"what lab '{lab}' is meant to be is not known: {what}; {hint}") from error
 
 
-def _intent(row: Mapping[str, Any]) -> Intent:
+def intent_of(row: Mapping[str, Any]) -> Intent:
+    """Return the epoch in a row of the table, or in an object with the same keys."""
     kept = json.loads(row["topology"])
     nodes, degree, simplex = kept["nodes"], kept["degree"], kept["simplex"]
     edges = tuple((a, b) for a, b in kept["edges"])

@@ -54,7 +54,7 @@ class IntentLog:
             "lab_file": str(self._lab.path.absolute()),
             "revision": self._lab.revision,
             "name": name,
-            "topology": _as_text(topology, wiring, self._lab),
+            "topology": topology_text(topology, wiring, self._lab),
             "hosts": json.dumps([host.name for host in self._lab.hosts]),
             "words": stated.words,
             "plan_text": stated.plan_text,
@@ -135,7 +135,8 @@ class NotKept:
         """Store nothing."""
 
 
-def _as_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
+def topology_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
+    """Return a topology as it was laid onto NICs, in the form that is stored."""
     return json.dumps(
         {
             "nodes": topology.nodes,

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.operate.engine.planned import PlannedStep, as_text, from_text, now
-from testbed.operate.engine.step_log import StepLog
+from testbed.operate.engine.step_log import LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.owner import is_running, this_person, this_process
 from testbed.operation_errors import OperationRunning
@@ -196,7 +196,7 @@ class Journal:
         settled = tuple((step, _judge(step, read_back.connections)) for step in ours)
         for step, status in settled:
             key, read = (step.switch, step.ordinal), as_text(read_back.connections)
-            self.steps.close(step.operation, {key: (status, read)})
+            self.steps.close(step.operation, {key: (status, read)}, reason=LATER)
         return settled
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:

@@ -34,6 +34,7 @@ from testbed.operate.intent import Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab
+from testbed.operate.switch_reader import reader_of
 from testbed.operate.switches import check_up, open_switches
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def open_lab(
 ) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
-    Without a journal the session only looks: nothing can be applied. A `partial` one goes on without switches and
-    hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the session
-    does: nothing is left that was meant to be so.
+    Without a journal the session only looks: its switches have no method that writes. A `partial` one goes on without
+    switches and hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the
+    session does: nothing is left that was meant to be so.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
@@ -81,6 +82,8 @@ def open_lab(
         switches, off = open_switches(lab, stack, partial=partial)
         fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
         off.update(fleet.off if fleet else {})
+        if journal is None:
+            switches = {name: reader_of(switch) for name, switch in switches.items()}
         yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
 
 
@@ -94,7 +97,7 @@ class LabSession:
     """The lab's switches and hosts, and what may be done with them in which order.
 
     `fleet` is None when hosts are only modelled: then routes are computed but installed nowhere, and the
-    proof by probe frames is left out.
+    proof by probe frames is left out. `on_step` is told which switch has done a step.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class LabSession:
         self.fleet = fleet
         self.journal = journal
         self.off = off or {}
+        self.on_step: Callable[[str], object] = lambda _switch: None
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
         self._open: str | None = None
@@ -156,7 +160,9 @@ class LabSession:
 
         Raises `DriftError`, `ApplyFailed`, `Interrupted`, and switch errors.
         """
-        return apply_plan(self.lab, plan, self.switches, self.writable, begun, within=self._open)
+        return apply_plan(
+            self.lab, plan, self.switches, self.writable, begun, within=self._open, done=self.on_step
+        )
 
     def install_routes(self, design: Design) -> None:
         """Install addresses, routes and permanent neighbours of every host, over SSH, as steps of an operation."""

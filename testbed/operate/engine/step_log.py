@@ -15,6 +15,8 @@ from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
+LATER = "judged by a read after the operation had ended"
+"""Reason of a step that was concluded later: its times say nothing of the device."""
 Key = tuple[str, int]
 """A step of an operation: device and ordinal."""
 

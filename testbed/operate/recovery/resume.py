@@ -22,6 +22,7 @@ from testbed.operate.change import Change
 from testbed.operate.design import Design
 from testbed.operate.engine.order import ordered
 from testbed.operate.engine.planned import as_text
+from testbed.operate.engine.step_log import LATER
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import in_force, stored_intents
 from testbed.operate.model import LabPlan, SwitchPlan
@@ -159,7 +160,7 @@ def _settle(
         if step.change == "circuits" and is_doubted(step):
             status = judged(step, seen[step.device], in_doubt=in_doubt)
             read_back = as_text(seen[step.device].connections)
-            log.close(record.id, {(step.device, step.ordinal): (status, read_back)})
+            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=LATER)
     if not in_doubt:
         log.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
 
