@@ -12,7 +12,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 HELLO = struct.Struct("!cI")
@@ -190,8 +189,6 @@ def _shape(connection: socket.socket, pace_bytes: int) -> None:
     """Send no faster than a link and no more at once than its queue holds: what is lost on a long way is sent twice."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
-    with suppress(OSError):  # a kernel without it takes its own
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
 
 
 def _receive_mark(line: socket.socket) -> None:

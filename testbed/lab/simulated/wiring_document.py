@@ -12,6 +12,15 @@ HostsMode = Literal["kernel", "model"]
 PLANT_CONTROL_PORT = 7000
 
 
+def burst_kb(rate_mbps: float) -> int:
+    """Return what a link that rested sends at once, in KiB: some 10 ms, but no less than the largest segment.
+
+    >>> burst_kb(100), burst_kb(50), burst_kb(1000)
+    (128, 66, 128)
+    """
+    return max(66, min(128, round(1.28 * rate_mbps)))
+
+
 def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
     """Return the lab as the document that `python -m sim.lab` reads (its schema lies beside that module)."""
     document: dict[str, Any] = {
@@ -24,6 +33,7 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
             "rate_mbps": lab.link.rate_mbps,
             "represents_gbps": lab.link.represents_gbps,
             "mtu": lab.link.mtu,
+            "burst_kb": burst_kb(lab.link.rate_mbps),
             "transmit_power_dbm": lab.link.transmit_power_dbm,
         },
         "switches": [_switch_entry(lab, switch) for switch in lab.switches],
