@@ -55,7 +55,7 @@ def test_every_program_brings_its_completion(program):
 @pytest.mark.parametrize(
     ("program", "begin", "commands"),
     [
-        ("testbed", "s", ["simulate", "schedule", "switch", "sim"]),
+        ("testbed", "s", ["stop", "simulate", "schedule", "switch", "sim"]),
         ("lightning", "inf", ["infer"]),
         ("countaction", "pr", ["prove"]),
     ],
@@ -74,7 +74,7 @@ def test_schemes_families_and_labs_are_completed():
     assert completed("switch", "cal") == ["calient+tl1://", "calient+rest://"]
     assert completed("sim", "switch", "ro") == ["rome"]
     assert set(completed("apply", "labs/")) == {
-        f"labs/testbed12{end}.yaml" for end in ("", "-panel", "-planes")
+        f"labs/testbed12{end}.yaml" for end in ("", "-mig", "-panel", "-planes")
     }
 
 
