@@ -73,10 +73,7 @@ def apply_plan(
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
     held, begin = fenced(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
     with _sole_operation(plan, switches), held as fence, opened as operation:
-        seen = _each(plan, lambda part: switches[part.switch].read())
-        for name, snapshot in seen.items():
-            journal.settle(lab.name, switches[name].address, snapshot)
-        demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
+        seen = _seen_as_planned(lab, plan, switches, journal)
         work = _Work(journal, operation, consent, fence, done)
         begun(operation)
         work.plan(plan, switches)
@@ -90,6 +87,17 @@ def apply_plan(
         )
         _check_complete(lab, result, consent)
     return result
+
+
+def _seen_as_planned(
+    lab: Lab, plan: LabPlan, switches: Mapping[str, OpticalSwitch], journal: Journal
+) -> Mapping[str, Snapshot]:
+    """Read all switches and settle in the journal what earlier steps left open. Raises `DriftError`."""
+    seen = _each(plan, lambda part: switches[part.switch].read())
+    for name, snapshot in seen.items():
+        journal.settle(lab.name, switches[name].address, snapshot)
+    demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
+    return seen
 
 
 def _carried_out(
