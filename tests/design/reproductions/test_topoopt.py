@@ -150,7 +150,9 @@ def test_the_rate_of_equal_cost_by_hand(prices, nic_for, rate_gbps):
     Beyond 200 Gbit/s the recalled prices, but for fibres, grow in proportion: 300 + 3,477 * 2 at 400.
     """
     case = {"prices": prices, "nic_for": nic_for, "servers": 128.0, "degree": 4.0, "rate_gbps": 100.0}
-    assert published(10).number("fattree_gbps", fabric="TopoOpt", **case) == pytest.approx(rate_gbps, rel=1e-5)
+    assert published(10).number("fattree_gbps", fabric="TopoOpt", **case) == pytest.approx(
+        rate_gbps, rel=1e-5
+    )
 
 
 def test_mixnets_prices_are_shown_where_its_table_has_them():
@@ -188,8 +190,13 @@ def test_figure_16_for_five_jobs_is_what_the_models_give_today():
 @pytest.mark.long
 @pytest.mark.parametrize("model", ["bert", "candle", "ncf"])
 def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
+    """The kept numbers are of even routes, which planned ones equal on rings and beat where pairs send."""
     table = published(11).where(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
     job = default_job(model, PAPER.nodes)
     for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
         kept = table.number("iteration_ms", fabric=fabric)
-        assert run(job, fabric, 8, 100.0).iteration_s * 1e3 == pytest.approx(kept, rel=1e-4)
+        found = run(job, fabric, 8, 100.0).iteration_s * 1e3
+        if fabric == "TopoOpt" and job.traffic.pairs.any():
+            assert 0.9 * kept < found <= kept * (1 + 1e-4)
+        else:
+            assert found == pytest.approx(kept, rel=1e-4)
