@@ -58,16 +58,23 @@ def compare(
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     rows = compare_fabrics(job, rows_of(fabrics), links, rate, asked)
-    each = f"{counted(links, 'link')} of {rate:g} Gbit/s each"
-    title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
+    title = _title(job, links, rate)
     if plot:
         draw_comparison(rows, plot, title)
     if as_json:
         print_json(_document(job, links, rate, rows))
     else:
-        batch = f", batch of {job.about['batch']:,} samples" if "batch" in job.about else ""
-        _show(title + batch, rows)
+        _show(title + _batch(job), rows)
     return DONE
+
+
+def _title(job: Job, links: int, rate_gbps: float) -> str:
+    each = f"{counted(links, 'link')} of {rate_gbps:g} Gbit/s each"
+    return f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
+
+
+def _batch(job: Job) -> str:
+    return f", batch of {job.about['batch']:,} samples" if "batch" in job.about else ""
 
 
 def _document(job: Job, degree: int, rate_gbps: float, rows: tuple[Row, ...]) -> dict[str, Any]:

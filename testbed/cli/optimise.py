@@ -85,26 +85,14 @@ def optimise(
     from testbed.design.plans.file import check_writable, plan_json, write_plan
     from testbed.design.plans.planning import Effort
 
-    if lab_file is None:
-        nodes, degree, _ = workload_options.cut(nodes, degree, mig, usual_degree=4)
-    servers, logical = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
-    instances = _instances(mig, logical)
-    choice = workload_options.chosen(
-        workload,
-        torch,
-        preset,
-        settings,
-        workload_options.instance_of(device, instances),
-        profile,
-        parts=("flows", "search", "routes"),
-    )
+    servers, instances = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, mig, simplex=simplex)
+    choice = _choice((workload, torch, preset, settings), device, profile, instances)
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
     plan, found = _search(choice, servers, effort)
     write_plan(plan, out)  # before anything else can go wrong: the search was the long part
-    patches = _patches(lab_file, plan, out)
     document = {**plan_json(plan), "plan": str(out), "stopped": found.stopped}
-    lines = [*_lines(plan), *patches, f"plan: {out}", *_next(lab_file, out)]
+    lines = [*_lines(plan), *_patches(lab_file, plan, out), f"plan: {out}", *_next(lab_file, out)]
     print_answer(document, lines, as_json=as_json)
     if found.stopped:
         print(f"stopped after {found.steps:,} steps; the plan is the best so far", file=sys.stderr)
@@ -117,10 +105,11 @@ def _servers(
     nodes: int | None,
     degree: int | None,
     rate_gbps: float | None,
+    mig: int,
     *,
     simplex: bool,
 ) -> tuple[Servers, int]:
-    """Return the servers, and how many logical ones a server of the lab is; 0 without a lab."""
+    """Return the servers, and how many logical ones each server is: as asked for, and as the lab file says."""
     from testbed.design.plans.planning import Servers
     from testbed.lab.inventory import load_lab
     from testbed.lab.shards import logical_servers_of, shard_of
@@ -129,7 +118,9 @@ def _servers(
     if lab_file is None:
         if hosts_of:
             raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
-        return Servers(nodes or 12, degree or 4, 100.0 if rate_gbps is None else rate_gbps, simplex), 0
+        nodes, degree, _ = workload_options.cut(nodes, degree, mig, usual_degree=4)
+        rate = 100.0 if rate_gbps is None else rate_gbps
+        return Servers(nodes or 12, degree or 4, rate, simplex), mig
     if nodes:
         raise PlanFileError("--lab says how many servers there are: leave out --nodes, or name --hosts-of")
     lab = load_lab(lab_file)
@@ -145,16 +136,23 @@ def _servers(
         lab=lab.name,
         hosts=tuple(host.name for host in lab.hosts),
     )
-    return servers, logical_servers_of(lab)
+    return servers, _instances(mig, logical_servers_of(lab))
+
+
+def _choice(
+    named: tuple[str, str, str, list[str] | None], device: str, profile: str, instances: int
+) -> WorkloadChoice:
+    """Return the workload on instances of a device; what follows searches."""
+    of_device = workload_options.instance_of(device, instances)
+    return workload_options.chosen(*named, of_device, profile, parts=("flows", "search", "routes"))
 
 
 def _instances(mig: int, of_lab: int) -> int:
-    """Return into how many logical servers each one is cut: as asked for, and as the lab file says."""
-    if of_lab and mig not in (1, of_lab):
+    if mig not in (1, of_lab):
         raise PlanFileError(
             f"--mig {mig}: the hosts of the lab are {of_lab} a server, as their 'server' says; leave out --mig"
         )
-    return of_lab or mig
+    return of_lab
 
 
 def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:

@@ -71,24 +71,38 @@ def simulate(
     from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
     from testbed.design.fabrics.builders import FabricOptions
 
-    is_switched = fabric in SWITCHED and not equal_cost
-    usual = 1 if is_switched else DIRECT_DEGREE
-    nodes, degree, part = workload_options.cut(nodes, degree, mig, usual, may_share=is_switched)
+    usual, nodes, degree, part = _cut(fabric, nodes, degree, mig, equal_cost=equal_cost)
     named = (workload, torch, preset, settings, workload_options.instance_of(device, mig), profile)
     job = workload_options.chosen_job(*named, nodes, strategy, routing)
-    links = job.links(degree, usual)
-    rate = job.rate_gbps(rate_gbps) * part
+    links, rate = job.links(degree, usual), job.rate_gbps(rate_gbps) * part
     asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid, routing)
     chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
-    _write(job, done, trace, export_chakra)
-    _draw(job, done, fabric, timeline, heat_map)
+    _write(job, done, fabric, trace, export_chakra, timeline, heat_map)
     document = _document(job, chosen, links, rate) | figures(chosen, done) | {"links": link_traffic(done)}
     print_answer(document, _lines(document), as_json=as_json)
     return DONE
 
 
-def _write(job: Job, done: Execution, trace: Path | None, chakra: Path | None) -> None:
+def _cut(
+    fabric: str, nodes: int | None, degree: int | None, mig: int, *, equal_cost: bool
+) -> tuple[int, int | None, int | None, float]:
+    """Return the usual number of links, and servers, links and the part of a rate as `--mig` cuts them."""
+    is_switched = fabric in SWITCHED and not equal_cost
+    usual = 1 if is_switched else DIRECT_DEGREE
+    return usual, *workload_options.cut(nodes, degree, mig, usual, may_share=is_switched)
+
+
+def _write(
+    job: Job,
+    done: Execution,
+    fabric: str,
+    trace: Path | None,
+    chakra: Path | None,
+    timeline: Path | None,
+    heat_map: Path | None,
+) -> None:
+    """Write the files that are asked for."""
     from testbed.design.evaluation.simulation import write_trace
     from testbed.design.workloads.imports.chakra_export import export_traces
 
@@ -96,6 +110,7 @@ def _write(job: Job, done: Execution, trace: Path | None, chakra: Path | None) -
         write_trace(done, trace)
     if chakra:
         export_traces(job.graph, chakra, job.name)
+    _draw(job, done, fabric, timeline, heat_map)
 
 
 def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:
