@@ -2,7 +2,9 @@
 
 One JSON line each: `speed` (DLRM on 128 servers), `correlation` (closed form against simulator on random strategies),
 `gap` (against all strategies on all topologies of six servers), `seeds` (plans of one job from several seeds),
-`matchings` (where links for pairs are bought), `baselines` (hill climbing and annealing for as long).
+`matchings` (where links for pairs are bought), `baselines` (hill climbing and annealing for as long), `finalists` (how
+the search orders strategies that are nearly as fast as its best), `instances` (named problems and their optima).
+Iterations are simulated on routes found for what a strategy sends, as plans install them.
 Times are processor time of one core: the machine may be doing other things.
 """
 
@@ -15,29 +17,32 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from testbed.design.fabrics.builders import FabricRequest
-from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.model import Topology
 from testbed.design.plans.planning import default_walk
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling
 from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.chains.objective import Point
+from testbed.design.search.chains.stop import Stop
 from testbed.design.search.chains.worker_pool import worker_pool
-from testbed.design.search.exhaustive import all_graphs, optimum
-from testbed.design.search.finalists import Ranked, rank, simulated, wirings
+from testbed.design.search.exhaustive import all_graphs, optimum, simulated_optimum
+from testbed.design.search.finalists import rank, wirings
+from testbed.design.search.installed import fabric_on, installed, on_quick_routes
+from testbed.design.search.instances import INSTANCES as NAMED
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster
+from testbed.design.workloads.sharding.sharding import Strategy
 
 NAMES = ("dlrm", "candle", "moe", "gpt")
 STRATEGIES = 200
@@ -134,7 +139,8 @@ def all_drawn(objective: StrategyObjective, chance: np.random.Generator) -> Poin
 
 def both(objective: StrategyObjective, point: tuple[int, ...]) -> tuple[float, float]:
     """Return closed form and simulator, in seconds."""
-    done = simulated(objective.problem, objective.strategy(point), objective.finding(point))
+    topology = objective.finding(point).topology
+    done = on_quick_routes(objective.problem, objective.strategy(point), topology).execution
     return objective.cost_s(point, point), done.iteration_s
 
 
@@ -161,7 +167,9 @@ def gap() -> dict[str, Any]:
                 *(one.closed_form_s for one in (*found.ranking, *found.wirings)),
             ]
             closed.append(min(seen) / best.cost_s - 1)
-            least_s = min(simulated(problem, found.strategy, graph).iteration_s for graph in graphs)
+            least_s = min(
+                installed(problem, found.strategy, graph.topology).execution.iteration_s for graph in graphs
+            )
             timed.append(found.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
             "workloads": INSTANCES, "strategies": [min(strategies), max(strategies)], "graphs": len(graphs),
@@ -225,49 +233,79 @@ def random_workload(number: int, tables: int) -> Workload:
 def baselines(seeds: int = 10) -> dict[str, Any]:
     """Plan the testbed's DLRM from ten seeds, and let two simple searches try as long in processor time.
 
-    All three are judged by the same simulator. Among the finalists of the search, whose times differ by
-    `finalists_spread`, `closed_form_spearman` compares the closed form with the simulator, `spearman` the simulator as
-    the search asks it (rings fluid) with rings in rounds.
+    All three are judged by the same simulator, on the routes of a plan.
+    """
+    problem = Problem(workload("dlrm", 12, preset="testbed"), Cluster(12), 4, 25)
+    steps, chains = default_walk(12)
+    times: dict[str, list[float]] = {"search": [], "hill climbing": [], "annealing": []}
+    cpu_s = []
+    for seed in range(seeds):
+        found = optimise(problem.workload, problem.cluster, 4, 25, steps=steps, chains=chains, seed=seed)
+        times["search"].append(ms(found.predicted.iteration_s))
+        cpu_s.append(round(found.cpu_s, 1))
+        for name, baseline in (("hill climbing", hill_climbing), ("annealing", annealing)):
+            best = baseline(Annealer(problem), seed, found.cpu_s)
+            times[name].append(ms(planned_s(problem, best)))
+    rows = {name: {"iteration_ms": each, **summary_of(each)} for name, each in times.items()}
+    return rows | {"cpu_s": cpu_s, "asked_cpu_s": 30, "asked_mean_ms": 66, "asked_spread": 0.04}
+
+
+def planned_s(problem: Problem, best: Candidate) -> float:
+    """Return what a candidate takes on the routes of a plan."""
+    objective = StrategyObjective(replace(problem, microbatches=best.microbatches))
+    return installed(problem, objective.strategy(best.point), best.finding.topology).execution.iteration_s
+
+
+def finalists(seeds: int = 3) -> dict[str, Any]:
+    """Order strategies within a tenth of the best of a search again, on the routes of a plan, and with rings in rounds.
+
+    `spearman` compares the search's times with those on the routes of a plan, `rounds_spearman` with these in rounds.
     """
     from scipy.stats import spearmanr
 
-    job = workload("dlrm", 12, preset="testbed")
-    steps, chains = default_walk(12)
-    times: dict[str, list[float]] = {"search": [], "hill climbing": [], "annealing": []}
-    cpu_s, closed, surrogate, spread = [], [], [], []
+    problem = Problem(workload("dlrm", 12, preset="testbed"), Cluster(12), 4, 25)
+    rows: dict[str, Any] = {"asked_spearman": 0.9}
     for seed in range(seeds):
-        found = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
-        times["search"].append(ms(found.predicted.iteration_s))
-        cpu_s.append(round(found.cpu_s, 1))
-        finalists = found.ranking[:FINALISTS]
-        columns = [[getattr(one, name) for one in finalists] for name in ("closed_form_s", "simulated_s")]
-        closed.append(float(spearmanr(*columns).statistic))
-        surrogate.append(ordered_again(Problem(job, Cluster(12), 4, 25), finalists))
-        spread.append(finalists[-1].simulated_s / finalists[0].simulated_s - 1)
-        for name, baseline in (("hill climbing", hill_climbing), ("annealing", annealing)):
-            taken_s = baseline(Problem(job, Cluster(12), 4, 25), seed, found.cpu_s)
-            times[name].append(ms(taken_s))
-    rows = {name: {"iteration_ms": each, **summary_of(each)} for name, each in times.items()}
-    return rows | {
-        "cpu_s": cpu_s, "asked_cpu_s": 30, "asked_mean_ms": 66, "asked_spread": 0.04, "asked_spearman": 0.9,
-        "closed_form_spearman": round(statistics.mean(closed), 3),
-        "spearman": round(statistics.mean(surrogate), 3), "finalists_spread": round(statistics.mean(spread), 3),
-    }  # fmt: skip
+        annealer = Annealer(problem)
+        objective = annealer.objective(1)
+        start = Candidate(objective.start(), 1, objective.finding(objective.start()))
+        annealer.polish([start], np.random.default_rng(seed), 800_000, Stop())
+        known = annealer.simulator.fastest(0.1)
+        chosen = known[:: max(1, len(known) // FINALISTS)][:FINALISTS]
+        table = [
+            (taken_s, *ordered_again(problem, strategy, topology)) for taken_s, strategy, topology in chosen
+        ]
+        searched, planned, rounds = (list(column) for column in zip(*table, strict=True))
+        rows[f"seed {seed}"] = {
+            "finalists": len(chosen), "of": len(known), "spread": round(searched[-1] / searched[0] - 1, 3),
+            "spearman": round(float(spearmanr(searched, planned).statistic), 3),
+            "rounds_spearman": round(float(spearmanr(searched, rounds).statistic), 3),
+        }  # fmt: skip
+    return rows
 
 
-def ordered_again(problem: Problem, finalists: Sequence[Ranked]) -> float:
-    """Return Spearman's coefficient of the times that ranked the finalists and those of rings in rounds."""
-    from scipy.stats import spearmanr
+def ordered_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
+    """Return what an iteration takes on the routes of a plan: rings fluid, and in rounds."""
+    routes, done = installed(problem, strategy, topology)
+    rounds = fabric_on(problem, topology, routes).run(done.graph, latency=problem.latency)
+    return done.iteration_s, rounds.iteration_s
 
-    exact = []
-    for one in finalists:
-        chosen = build_fabric(
-            FabricRequest(
-                "direct", problem.nodes, problem.degree, problem.rate_gbps, topology=one.finding.topology
-            )
-        )
-        exact.append(chosen.run(iteration(problem.workload, one.strategy, problem.cluster)).iteration_s)
-    return float(spearmanr([one.simulated_s for one in finalists], exact).statistic)
+
+def instances() -> dict[str, Any]:
+    """Compare plans of the named problems for six servers with the best of all strategies on all topologies."""
+    rows: dict[str, Any] = {"asked_optimal": len(NAMED), "tie": 0.001}
+    for name, problem in NAMED.items():
+        best, microbatches = simulated_optimum(problem), problem.microbatches
+        found = optimise(
+            problem.workload, problem.cluster, problem.degree, problem.rate_gbps, steps=200, chains=4,
+            microbatches=microbatches,
+        )  # fmt: skip
+        rows[name] = {
+            "tried": best.tried, "optimum_ms": ms(best.seconds), "plan_ms": ms(found.predicted.iteration_s),
+            "search_s": round(found.cpu_s, 1),
+        }  # fmt: skip
+        rows[name]["optimal"] = found.predicted.iteration_s <= best.seconds * 1.001
+    return rows | {"optimal": sum(row["optimal"] for row in rows.values() if isinstance(row, dict))}
 
 
 def summary_of(times: list[float]) -> dict[str, float]:
@@ -275,14 +313,13 @@ def summary_of(times: list[float]) -> dict[str, float]:
     return {"mean_ms": round(statistics.mean(times), 2), "spread": round(max(times) / min(times) - 1, 4)}
 
 
-def hill_climbing(problem: Problem, seed: int, cpu_s: float) -> float:
+def hill_climbing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
     """Return the best of hill climbing that starts again, elsewhere, after 150 changes in a row that did not help."""
     end_s, chance = time.process_time() + cpu_s, np.random.default_rng(seed)
-    annealer = Annealer(problem)
     objective = annealer.objective(1)
     at = candidate = Candidate(objective.start(), 1, objective.finding(objective.start()))
-    best_s = now_s = annealer.seconds(at)
-    useless = 0
+    best, best_s = at, annealer.seconds(at)
+    now_s, useless = best_s, 0
     while time.process_time() < end_s:
         if useless == 150:
             at, now_s, useless = shuffled(annealer, candidate, chance), math.inf, 0
@@ -291,8 +328,8 @@ def hill_climbing(problem: Problem, seed: int, cpu_s: float) -> float:
         useless = useless + 1 if taken_s >= now_s else 0
         if taken_s < now_s:
             at, now_s = other, taken_s
-            best_s = min(best_s, now_s)
-    return best_s
+            best, best_s = (at, now_s) if now_s < best_s else (best, best_s)
+    return best
 
 
 def shuffled(annealer: Annealer, start: Candidate, chance: np.random.Generator) -> Candidate:
@@ -313,13 +350,13 @@ def changed(annealer: Annealer, at: Candidate, chance: np.random.Generator) -> C
     return at._replace(point=objective.neighbour(at.point, chance))
 
 
-def annealing(problem: Problem, seed: int, cpu_s: float) -> float:
+def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
     """Return the best of annealing with class moves, simulated at each step, cooled from 5 % to 0.05 %."""
     begin_s, chance = time.process_time(), np.random.default_rng(seed)
-    annealer = Annealer(problem)
     objective = annealer.objective(1)
     at = Candidate(objective.start(), 1, objective.finding(objective.start()))
-    scale_s = best_s = now_s = annealer.seconds(at)
+    best, scale_s = at, annealer.seconds(at)
+    best_s = now_s = scale_s
     cooling = Cooling(first=0.05, last=0.0005)
     while (spent := (time.process_time() - begin_s) / cpu_s) < 1:
         other = annealer.propose(at, chance)
@@ -329,8 +366,8 @@ def annealing(problem: Problem, seed: int, cpu_s: float) -> float:
         taken_s = annealer.seconds(other, bar_s)
         if math.isfinite(taken_s):
             at, now_s = other, taken_s
-            best_s = min(best_s, now_s)
-    return best_s
+            best, best_s = (at, now_s) if now_s < best_s else (best, best_s)
+    return best
 
 
 def matchings() -> dict[str, Any]:
@@ -367,7 +404,7 @@ def ms(seconds: float) -> float:
 SAMPLES: dict[str, Draw] = {"some changed": some_changed, "all drawn": all_drawn}
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "speed": speed, "correlation": correlation, "gap": gap, "seeds": seeds,
-    "matchings": matchings, "baselines": baselines,
+    "matchings": matchings, "baselines": baselines, "finalists": finalists, "instances": instances,
 }  # fmt: skip
 
 if __name__ == "__main__":

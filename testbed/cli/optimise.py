@@ -36,7 +36,7 @@ LabsRateGbps = Annotated[
 ]
 Steps = Annotated[
     int | None,
-    typer.Option("--steps", min=0, help="Steps of each chain; default 1000, beyond 32 servers 4000."),
+    typer.Option("--steps", min=0, help="Steps of each chain; default 250, beyond 32 servers 4000."),
 ]
 Chains = Annotated[
     int | None, typer.Option("--chains", min=1, help="Independent searches; default 4, beyond 32 servers 1.")
@@ -71,6 +71,8 @@ def optimise(
     device: workload_options.Device = "a100",
     mig: workload_options.Mig = 1,
     profile: workload_options.Profile = "",
+    zero: workload_options.Zero = 0,
+    recompute: workload_options.Recompute = False,
     seed: workload_options.Seed = 0,
     steps: Steps = None,
     chains: Chains = None,
@@ -82,15 +84,21 @@ def optimise(
     as_json: options.AsJson = False,
 ) -> int:
     """Find a strategy and a topology for a workload, and write them down as a plan."""
-    from testbed.design.plans.file import check_writable, plan_json, write_plan
+    from testbed.design.plans.file import check_writable, write_plan
     from testbed.design.plans.planning import Effort
 
     servers, instances = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, mig, simplex=simplex)
-    choice = _choice((workload, torch, preset, settings), device, profile, instances)
+    choice = _choice((workload, torch, preset, settings), device, profile, instances, (zero, recompute))
     check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
     plan, found = _search(choice, servers, effort)
     write_plan(plan, out)  # before anything else can go wrong: the search was the long part
+    return _answer(plan, found, lab_file, out, as_json=as_json)
+
+
+def _answer(plan: Plan, found: Found, lab_file: Path | None, out: Path, *, as_json: bool) -> int:
+    from testbed.design.plans.file import plan_json
+
     document = {**plan_json(plan), "plan": str(out), "stopped": found.stopped}
     lines = [*_lines(plan), *_patches(lab_file, plan, out), f"plan: {out}", *_next(lab_file, out)]
     print_answer(document, lines, as_json=as_json)
@@ -140,11 +148,15 @@ def _servers(
 
 
 def _choice(
-    named: tuple[str, str, str, list[str] | None], device: str, profile: str, instances: int
+    named: tuple[str, str, str, list[str] | None],
+    device: str,
+    profile: str,
+    instances: int,
+    savings: tuple[int, bool],
 ) -> WorkloadChoice:
     """Return the workload on instances of a device; what follows searches."""
     of_device = workload_options.instance_of(device, instances)
-    return workload_options.chosen(*named, of_device, profile, parts=("flows", "search", "routes"))
+    return workload_options.chosen(*named, of_device, profile, *savings, parts=("flows", "search", "routes"))
 
 
 def _instances(mig: int, of_lab: int) -> int:

@@ -66,6 +66,19 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the workload (repeatable)."),
 ]
+Zero = Annotated[
+    int,
+    typer.Option(
+        "--zero",
+        metavar="STAGE",
+        min=0,
+        max=3,
+        help="ZeRO: replicas divide the optimiser's state (1), gradients too (2), parameters too (3).",
+    ),
+]
+Recompute = Annotated[
+    bool, typer.Option("--recompute", help="Outputs are computed again for the backward pass, most not kept.")
+]
 StrategyChoice = Annotated[
     str,
     typer.Option(
@@ -144,12 +157,15 @@ def chosen(
     settings: list[str] | None,
     device: str,
     profile: str,
+    zero: int = 0,
+    recompute: bool = False,
     parts: Sequence[Part] = ("flows",),
 ) -> WorkloadChoice:
     """Return what the options name. Raises `WorkloadError`. What follows simulates: it says so if it compiles first."""
     from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    choice = WorkloadChoice(named(workload, torch), preset, parse_settings(settings), device, profile)
+    name, sizes = named(workload, torch), parse_settings(settings)
+    choice = WorkloadChoice(name, preset, sizes, device, profile, zero, recompute)
     note_compilation(*parts)
     return choice
 
@@ -169,4 +185,6 @@ def chosen_job(
     from testbed.design.evaluation.job import open_job
 
     parts: tuple[Part, ...] = ("packets",) if routing == "hash" else ("flows",)
-    return open_job(chosen(workload, torch, preset, settings, device, profile, parts), nodes, strategy)
+    return open_job(
+        chosen(workload, torch, preset, settings, device, profile, parts=parts), nodes, strategy
+    )

@@ -107,11 +107,22 @@ def test_a_plan_is_found_written_and_found_again(testbed_here, tmp_path):
     plans = [json.loads((tmp_path / name).read_text()) for name in ("one.json", "two.json")]
     assert all(0 < plan["search"].pop("cpu_s") < 60 for plan in plans)
     assert plans[0] == plans[1]
-    assert plans[0]["predicted"]["bound_by"] in ("compute", "network")
-    assert plans[0]["predicted"]["above_bound"] >= 0
+    predicted = plans[0]["predicted"]
+    assert set(predicted) == {
+        "iteration_ms", "bound_ms", "bound_by", "above_bound", "ideal_switch_ms", "closed_form_ms", "bandwidth_tax",
+        "routing_gap", "mean_hops", "diameter", "path_lengths", "ring_degree", "matching_degree",
+    }  # fmt: skip
+    assert predicted["bound_by"] in ("compute", "network")
+    assert 0 < predicted["bound_ms"] <= predicted["iteration_ms"]
+    assert predicted["above_bound"] == pytest.approx(predicted["iteration_ms"] / predicted["bound_ms"] - 1)
+    assert plans[0]["search"] == {"seed": 0, "steps": 5, "chains": 4, "done": 20}, (
+        "and cpu_s, which is gone by now"
+    )
     assert first.json["format"] == "lightbed-plan/1"
     assert first.json["topology"]["strides"] == [1]
-    assert first.json["predicted"]["iteration_ms"] >= first.json["predicted"]["ideal_switch_ms"]
+    assert predicted["iteration_ms"] > 0.99 * predicted["ideal_switch_ms"], (
+        "a link has fewer hops than a switch"
+    )
     assert first.json["predicted"]["path_lengths"] == {"1": 8, "2": 4}
     assert first.json["why"]
     assert "[20/20]" in first.err, "four chains of five steps"
@@ -130,6 +141,31 @@ def test_a_plan_is_simulated_as_it_was_predicted(testbed_here):
     assert ran.json["iteration_ms"] == pytest.approx(predicted["iteration_ms"], rel=1e-12)
     assert ran.json["bandwidth_tax"] == pytest.approx(predicted["bandwidth_tax"], rel=1e-12)
     assert rounds.json["iteration_ms"] == pytest.approx(ran.json["iteration_ms"], rel=0.02)
+
+
+def test_a_plan_keeps_what_saves_memory_and_is_simulated_with_it(testbed_here):
+    asked = (
+        "optimise",
+        "vgg16",
+        *SMALL,
+        "--degree",
+        2,
+        "--steps",
+        2,
+        "--chains",
+        1,
+        "-o",
+        "p.json",
+        "--json",
+    )
+    plain, saved = testbed_here(*asked), testbed_here(*asked, "--zero", 3, "--recompute")
+    ran = testbed_here("simulate", "vgg16", "--strategy", "p.json", "--json")
+
+    assert "zero" not in plain.json["workload"]
+    assert (saved.json["workload"]["zero"], saved.json["workload"]["recompute"]) == (3, True)
+    assert ran.json["iteration_ms"] == pytest.approx(saved.json["predicted"]["iteration_ms"], rel=1e-12)
+    assert saved.json["predicted"]["iteration_ms"] > plain.json["predicted"]["iteration_ms"]
+    assert testbed_here(*asked, "--zero", 4).json["error"]["code"] == "usage"
 
 
 def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):

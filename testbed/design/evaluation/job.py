@@ -195,7 +195,7 @@ def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoi
                 f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {hint}"
             )
     device, profile = choice.device or was.device, choice.profile or was.profile
-    return WorkloadChoice(choice.name, was.preset, was.settings, device, profile)
+    return replace(was, name=choice.name, device=device, profile=profile)
 
 
 def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:

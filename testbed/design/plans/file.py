@@ -168,6 +168,8 @@ def _choice(part: PlanReader) -> WorkloadChoice:
         settings={name: settings.text(name) for name in settings.value},
         device=device,
         profile=part.text("profile"),
+        zero=part.whole(part.value.get("zero", 0), "zero"),
+        recompute=part.flag("recompute") if "recompute" in part.value else False,
     )
 
 

@@ -13,7 +13,7 @@ Import this inside functions: it brings numba.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,11 @@ Floats = NDArray[np.float64]
 
 _FEW_NODES = 64
 _SCHEDULE = ((4, 12), (5, 12), (6, 16), (7, 16), (8, 20))
-"""Doublings of the power, and rounds at it, for few nodes; for many a sixth of the rounds."""
+"""Doublings of the power, and rounds at it, for few nodes."""
+_SHORT = tuple((doublings, rounds // 6) for doublings, rounds in _SCHEDULE)
+"""The same for many nodes."""
+_QUICK = ((4, 2), (6, 3), (8, 3))
+"""The same for searches."""
 _CLOSE = 0.01
 """So near to the bound there is nothing to be gained by another try."""
 _STEPS = 0.01
@@ -77,7 +81,11 @@ def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: t
     bound, done = 0.0, []
     for number in range(tries):
         onward, weight, load, priced = _descend(
-            links, size / scale, sets, np.random.default_rng((seed, number)), few=few
+            links,
+            size / scale,
+            sets,
+            np.random.default_rng((seed, number)),
+            _SCHEDULE if few else _SHORT,
         )
         join_equal_ways(onward, weight, links.head)
         bound = max(bound, priced, _bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
@@ -86,6 +94,22 @@ def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: t
             break
     best = min(done, key=_fullest(size))
     return RouteSets(topology, best.onward, best.weight, bound * scale)
+
+
+def quick_route(topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS) -> RouteSets:
+    """Return routes as `route` does, from a tenth of its rounds and without a bound: for searches, which ask often.
+
+    Raises as `route`.
+    """
+    _check_connected(topology)
+    size, links = matrix_of(demand), _links_of(topology)
+    if not size.any():
+        return _without_demand(topology, links)
+    random = np.random.default_rng(0)
+    onward, weight, *_ = _descend(links, size / size.max(), most_paths, random, _QUICK)
+    join_equal_ways(onward, weight, links.head)
+    found = RouteSets(topology, onward, _rounded(weight, size))
+    return RouteSets(topology, _pruned(found, links), found.weight)
 
 
 def _links_of(topology: Topology) -> Links:
@@ -107,7 +131,11 @@ def _room(nodes: int, links: Links) -> Room:
 
 
 def _descend(
-    links: Links, size: Floats, sets: int, random: np.random.Generator, *, few: bool
+    links: Links,
+    size: Floats,
+    sets: int,
+    random: np.random.Generator,
+    schedule: Sequence[tuple[int, int]],
 ) -> tuple[NDArray[np.int64], Floats, Floats, float]:
     """Return trees, weights, loads, and the best bound from prices on the way."""
     nodes, bound = len(size), 0.0
@@ -115,8 +143,8 @@ def _descend(
     weight, load, room = np.zeros((sets, nodes, nodes)), np.zeros(links.head.size), _room(nodes, links)
     begin(links, size, onward, weight, load, room)
     turn = 0
-    for doublings, rounds in _SCHEDULE:
-        for _ in range(rounds if few else rounds // 6):
+    for doublings, rounds in schedule:
+        for _ in range(rounds):
             load[:] = 0.0
             lay_all(onward, weight, size, links.head, load)  # afresh: small differences would add up
             improve(turn, random.permutation(nodes), links, size, onward, weight, load, room, doublings)
@@ -173,7 +201,8 @@ def _without_demand(topology: Topology, links: Links) -> RouteSets:
     """Return one set of shortest routes that load the links alike if every pair sends the same."""
     nodes = topology.nodes
     size = np.ones((nodes, nodes)) - np.eye(nodes)
-    onward, weight, *_ = _descend(links, size, 1, np.random.default_rng(0), few=nodes <= _FEW_NODES)
+    schedule = _SCHEDULE if nodes <= _FEW_NODES else _SHORT
+    onward, weight, *_ = _descend(links, size, 1, np.random.default_rng(0), schedule)
     return RouteSets(topology, onward, weight)
 
 

@@ -11,10 +11,11 @@
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
 | `edge_swap` | other links for the best, as long as the closed form gets shorter |
-| `moves`, `simulator`, `annealing` | what is found polished by simulation: whole classes of operators, microbatches |
+| `moves`, `simulator`, `annealing` | what is found polished by simulation: groups of operators, links, microbatches |
+| `installed` | the routes that a candidate is ranked on, and those that its plan gets |
 | `bound` | what no plan can beat |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
-| `exhaustive` | all strategies on all topologies, where they can be enumerated |
+| `exhaustive`, `instances` | all strategies on all topologies, where they can be enumerated; named problems for it |
 
 Importing this needs numpy alone; chains are compiled where numba is installed, and slower without it.
 """

@@ -9,7 +9,7 @@ it takes longer than what would be accepted: the draw comes first.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ import numpy as np
 
 from testbed.design.search.chains.objective import Point
 from testbed.design.search.chains.stop import Stop
-from testbed.design.search.edge_swap import neighbour_findings
+from testbed.design.search.edge_swap import Tries, neighbour_findings, starts, swapped
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Simulator
-from testbed.design.search.strategies import StrategyObjective
+from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.sharding.sharding import Strategy
 
@@ -45,9 +45,9 @@ class Timed(NamedTuple):
 class Cooling:
     """Temperatures as parts of an iteration, from `first` to `last`; `closed` is that of the first stage at least."""
 
-    first: float = 0.005
-    last: float = 0.0005
-    closed: float = 0.005
+    first: float = 0.02
+    last: float = 0.002
+    closed: float = 0.02
 
     def at(self, part: float) -> float:
         """Return the temperature after a part of the budget.
@@ -62,12 +62,20 @@ HOPELESS = 1.15
 """What is so many times slower in closed form than the best by simulation is not simulated."""
 _CLOSED_WORK = 30
 _MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
-_LADDER = (2, 8, 16)
-"""Microbatches of one descent after the other: with few of them simulations are quick, and shapes much the same."""
+_FEW, _MANY = 2, 8
+"""Microbatches of the descents: with few simulations are quick, and shapes much the same; many are for pipelines."""
 _REMADE, _SWAPPED, _CUT = 0.02, 0.12, 0.15
 """Up to these the draw is for links made for the strategy again, links swapped, microbatches."""
-_DESCENTS = 0.6
-"""Part of the budget for descents at most; what is left is for annealing."""
+_DESCENT = 0.15
+"""Part of the budget for each of the first descents, at most."""
+_RUNS = 4
+"""Parts of what is left, each annealed, and followed by a descent."""
+_REST = 0.1
+"""Part of the budget for links, and for numbers of microbatches, at the end."""
+_TRIES = 80
+"""Links that are tried from each beginning, without simulation."""
+_USELESS = 2
+"""Numbers of microbatches, one after the other, that bring nothing before the others are taken to bring nothing."""
 
 
 class Annealer:
@@ -111,14 +119,21 @@ class Annealer:
         """Return what the simulator says; infinity when that is more than `most_s`."""
         return self.simulator.seconds(self.strategy(candidate), candidate.finding.topology, most_s)
 
-    def run(self, start: Candidate, chance: np.random.Generator, budget: int, cooling: Cooling) -> Timed:
-        """Return the best of one run that spends `budget`."""
+    def run(
+        self,
+        start: Candidate,
+        chance: np.random.Generator,
+        budget: int,
+        cooling: Cooling,
+        counts: Sequence[int] = (),
+    ) -> Timed:
+        """Return the best of one run that spends `budget`, with one of these `counts` of microbatches; none is any."""
         at = best = Timed(self.seconds(start), start)
         closed_s, scale_s = self.closed_form_s(start), at.seconds
         begin = self.work
         while self.work < begin + budget:
             warm_s = scale_s * cooling.at((self.work - begin) / budget)
-            other = self.propose(at.candidate, chance)
+            other = self.propose(at.candidate, chance, counts)
             other_closed_s = self.closed_form_s(other)
             bar_s = closed_s - max(warm_s, scale_s * cooling.closed) * math.log1p(-chance.random())
             if other == at.candidate or other_closed_s > bar_s:
@@ -130,15 +145,15 @@ class Annealer:
         return best
 
     def descend(self, start: Candidate, chance: np.random.Generator, budget: int) -> Timed:
-        """Return where no class of operators laid out in another shape is faster, or where the `budget` ends."""
+        """Return where no group of operators is faster in another shape, or where the `budget` ends."""
         best = Timed(self.seconds(start), start)
-        begin, unchanged, classes = self.work, 0, self._moves.classes
-        while unchanged < len(classes) and self.work < begin + budget:
-            for which in chance.permutation(len(classes)).tolist():
+        begin, unchanged, groups = self.work, 0, self._moves.groups
+        while unchanged < len(groups) and self.work < begin + budget:
+            for which in chance.permutation(len(groups)).tolist():
                 before = best
-                best = self._best_layout(best, classes[which])
+                best = self._best_layout(best, groups[which])
                 unchanged = unchanged + 1 if best is before else 0
-                if unchanged == len(classes) or self.work >= begin + budget:
+                if unchanged == len(groups) or self.work >= begin + budget:
                     break
         return best
 
@@ -154,7 +169,7 @@ class Annealer:
                     best = Timed(taken_s, others[place])
         return best
 
-    def propose(self, at: Candidate, chance: np.random.Generator) -> Candidate:
+    def propose(self, at: Candidate, chance: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
         """Return something near a candidate: another strategy, other links, another number of microbatches."""
         drawn = chance.random()
         if drawn < _REMADE:
@@ -164,17 +179,17 @@ class Annealer:
             others = self._links(at.finding)
             return at._replace(finding=others[int(chance.integers(len(others)))]) if others else at
         if drawn < _CUT:
-            return at._replace(microbatches=self._cuts(at, chance))
+            return at._replace(microbatches=self._cuts(at, chance, counts or self.counts()))
         return at._replace(point=self._moves.propose(at.point, chance))
 
     def _links(self, finding: Finding) -> Sequence[Finding]:
         return list(neighbour_findings(finding, frozenset()))
 
-    def _cuts(self, at: Candidate, chance: np.random.Generator) -> int:
-        others = [count for count in self._counts(_MICROBATCHES) if count != at.microbatches]
+    def _cuts(self, at: Candidate, chance: np.random.Generator, counts: Sequence[int]) -> int:
+        others = [count for count in counts if count != at.microbatches]
         return others[int(chance.integers(len(others)))] if others else at.microbatches
 
-    def _counts(self, wanted: Sequence[int]) -> list[int]:
+    def counts(self, wanted: Sequence[int] = _MICROBATCHES) -> list[int]:
         """Return numbers of microbatches that may be tried: one that was asked for is kept."""
         fixed = self.problem.microbatches
         return [count for count in wanted if count <= self.problem.workload.batch] if fixed == 1 else [fixed]
@@ -187,19 +202,89 @@ class Annealer:
         A `stop` ends it with what was found until then.
         """
         found: list[Timed] = []
-        begin, share = self.work, int(budget * _DESCENTS / len(starts))
+        end = self.work + budget
+        few, many = (self._nearest_count(wanted) for wanted in (_FEW, _MANY))
         with stop:
-            for start in starts:
-                at = Timed(self.seconds(start), start)
-                found.append(at)
-                for count in self._counts(_LADDER):
-                    at = self.descend(
-                        at.candidate._replace(microbatches=count), chance, share // len(_LADDER)
-                    )
-                    found.append(at)
-            found.sort(key=_seconds)
-            found.append(self.run(found[0].candidate, chance, begin + budget - self.work, Cooling()))
+            for start in self._on_other_links(starts):
+                found.append(Timed(self.seconds(start), start))
+                near = start._replace(microbatches=few)
+                found.append(self.descend(near, chance, int(budget * _DESCENT)))
+            rivals = _best_by_links(found)
+            for number in range(_RUNS):
+                at = self._relinked(rivals[number] if number < len(rivals) else _best(found))
+                part = (end - int(budget * _REST) - self.work) // (_RUNS - number)
+                found.append(self.run(at.candidate, chance, part, Cooling(), (at.candidate.microbatches,)))
+                found.append(self.descend(found[-1].candidate, chance, part))
+            found.append(self._relinked(_best(found)))
+            pipelined = _best(found).candidate._replace(microbatches=many)
+            found.append(self.descend(pipelined, chance, (end - self.work) // 2))
+            found.append(self.recount(_best(found), end))
         return tuple(sorted(found, key=_seconds))
+
+    def _on_other_links(self, starts: Sequence[Candidate]) -> Iterable[Candidate]:
+        """Return the strategies on their links, and the first with every other number of them for pairs.
+
+        On links for pairs other strategies are fast than on rings: which is better shows at the end alone.
+        """
+        first, *others = starts
+        rewired = [self.relinked(first, degree) for degree in self.problem.matching_degrees]
+        return dict.fromkeys([first, *rewired, *others])
+
+    def _relinked(self, at: Timed) -> Timed:
+        """Return the same on other links for as many pairs, where it is faster there."""
+        other = self.relinked(at.candidate, at.candidate.finding.matching_degree)
+        return min(at, Timed(self.seconds(other, at.seconds), other), key=_seconds)
+
+    def _nearest_count(self, wanted: int) -> int:
+        return min(self.counts(), key=lambda count: abs(count - wanted))
+
+    def relinked(self, at: Candidate, degree: int) -> Candidate:
+        """Return the same with so many links for pairs, of which the fullest carries little.
+
+        From TopologyFinder's answer, and from the links that it has, edges are swapped one after the other.
+        """
+        objective, strategy = self.objective(at.microbatches), self.strategy(at)
+        demand = objective.demand(at.point)
+        if self.problem.nodes > FEW_NODES or not demand.pair_bytes:
+            return at
+
+        def cost_of(finding: Finding) -> float:
+            return self.simulator.fullest_s(strategy, finding.topology)
+
+        begun = [at.finding, *(start.finding for start in starts(objective, strategy))]
+        ends = [
+            swapped(start, cost_of(start), cost_of, demand, Tries(_TRIES))
+            for start in dict.fromkeys(begun)
+            if start.matching_degree == degree
+        ]
+        return at._replace(finding=min(ends, key=lambda end: end[1])[0])
+
+    def recount(self, best: Timed, end: int) -> Timed:
+        """Return the same with as many microbatches as are best, near those that it has; work ends at `end`."""
+        counts = self.counts()
+        at = counts.index(best.candidate.microbatches)
+        for nearest_first in (counts[at + 1 :], counts[:at][::-1]):
+            useless = 0
+            for count in nearest_first:
+                other = best.candidate._replace(microbatches=count)
+                taken_s = self.seconds(other, best.seconds) if self.fits(other) else math.inf
+                useless = 0 if taken_s < best.seconds else useless + 1
+                best = min(best, Timed(taken_s, other), key=_seconds)
+                if useless == _USELESS or self.work >= end:
+                    break
+        return best
+
+
+def _best_by_links(found: Sequence[Timed]) -> list[Timed]:
+    """Return the fastest with each number of links for pairs, the fastest of all first."""
+    fastest: dict[int, Timed] = {}
+    for one in sorted(found, key=_seconds):
+        fastest.setdefault(one.candidate.finding.matching_degree, one)
+    return list(fastest.values())
+
+
+def _best(found: Sequence[Timed]) -> Timed:
+    return min(found, key=_seconds)
 
 
 def _seconds(timed: Timed) -> float:

@@ -10,8 +10,9 @@ This begins from every number of links for pairs, since the best number depends 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from math import gcd
 
@@ -19,6 +20,7 @@ from testbed.design.model import Topology
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.topology.strides import directed_strides
 from testbed.design.workloads.sharding.sharding import Strategy
@@ -26,8 +28,8 @@ from testbed.design.workloads.sharding.sharding import Strategy
 Edge = tuple[int, int]
 Round = tuple[Edge, ...]
 
-MOST_TRIES = 600
-"""Topologies that are tried for all strategies of a search together: 2 s for 12 servers, 6 s for 32."""
+MOST_TRIES = 240
+"""Topologies that are tried for all strategies of a search together: 1 s for 12 servers, 3 s for 32."""
 SHORTER = 5e-3
 """A topology is taken when the iteration gets shorter by more than this part: the closed form is no better than that,
 and plans stay regular where nothing is to be gained."""
@@ -80,18 +82,28 @@ def improved(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> 
     demand = objective.demand(point)
     if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
         return proposal
+    costs = partial(objective.cost_on, point)
+    finding, cost_s = swapped(proposal.finding, proposal.closed_form_s, costs, demand, tries)
+    return Proposal(proposal.strategy, finding, cost_s) if finding != proposal.finding else proposal
+
+
+def swapped(
+    finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: Tries
+) -> tuple[Finding, float]:
+    """Return what edge swaps make of links, and its cost; the first that lowers it by `SHORTER` is made, and so on."""
+    simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
-    wanted = frozenset(_as_link(pair, simplex=objective.problem.simplex) for pair in pairs)
-    best, turn, useless = proposal, 0, 0
-    others = list(neighbour_findings(best.finding, wanted))
+    wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
+    turn, useless = 0, 0
+    others = list(neighbour_findings(finding, wanted))
     while useless < len(others) and tries.take():
-        finding = others[turn % len(others)]
-        other = Proposal(best.strategy, finding, objective.cost_on(point, finding))
+        other = others[turn % len(others)]
+        other_cost = cost_of(other)
         turn, useless = turn + 1, useless + 1
-        if _shorter(other, best):
-            best, useless = other, 0
-            others = list(neighbour_findings(best.finding, wanted))
-    return best
+        if other_cost < cost * (1 - SHORTER):
+            finding, cost, useless = other, other_cost, 0
+            others = list(neighbour_findings(finding, wanted))
+    return finding, cost
 
 
 def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:

@@ -7,12 +7,12 @@ from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
 from sim.models.network.allreduce.fluid import fluid_ring
-from sim.models.network.execution import Execution, simulate
+from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
-from testbed.design.fabrics.builders import FabricRequest
-from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
+from testbed.design.search.installed import Installed, installed, on_quick_routes
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import Proposal, StrategyObjective
 from testbed.design.topology.finder import Finding
@@ -22,13 +22,17 @@ from testbed.design.workloads.sharding.sharding import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A strategy on a topology: what it costs in closed form and by simulation, and bytes on links over bytes sent."""
+    """A strategy on a topology: what it costs in closed form and by simulation, and bytes on links over bytes sent.
+
+    `routes` are those on which it was simulated.
+    """
 
     strategy: Strategy
     finding: Finding
     closed_form_s: float
     simulated_s: float
     bandwidth_tax: float
+    routes: RouteSets | None = None
 
 
 def rank(
@@ -91,26 +95,22 @@ def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None
     return (chosen, *(one for one in others if one is not chosen))
 
 
-def simulated(problem: Problem, strategy: Strategy, finding: Finding, *, rounded: bool = False) -> Execution:
-    """Run one iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds.
-
-    `rounded` lets flows end up to 1 % of their duration late, which takes less time to simulate.
-    """
-    nodes, topology = problem.nodes, finding.topology
-    chosen = build_fabric(
-        FabricRequest("direct", nodes, problem.degree, problem.rate_gbps, topology=topology)
-    )
-    chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
-    graph = iteration(problem.workload, strategy, problem.cluster)
-    return chosen.run(graph, latency=problem.latency)
-
-
 def simulated_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
-    """Return a proposal with what it takes when simulated."""
-    done = simulated(problem, proposal.strategy, proposal.finding, rounded=rounded)
-    return Ranked(
-        proposal.strategy, proposal.finding, proposal.closed_form_s, done.iteration_s, done.bandwidth_tax
+    """Return a proposal with what it takes when simulated on routes found for it."""
+    return _ranked(
+        proposal, on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded)
     )
+
+
+def on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
+    """Return the same on the routes of its plan: those that it has, or others on which it is faster."""
+    proposal = Proposal(best.strategy, best.finding, best.closed_form_s)
+    return _ranked(proposal, installed(problem, best.strategy, best.finding.topology))
+
+
+def _ranked(proposal: Proposal, found: Installed) -> Ranked:
+    done = found.execution
+    return Ranked(*proposal, done.iteration_s, done.bandwidth_tax, found.routes)
 
 
 def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:

@@ -1,11 +1,14 @@
 """Moves between strategies: one operator, two that swap, a whole class, a run of layers, two servers that swap.
 
+An operator may also join its neighbours, which chance alone would hardly find among all servers.
+
 Single moves cross a ridge of the cost only by luck: that all tables of a kind are cut over every server costs less,
 one of them cut costs more. Operators of equal sizes are a class, and are laid out together.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -37,8 +40,12 @@ class Moves:
         self._outputs = [operator.output_bytes for operator in workload.operators]
         self.classes = _classes(workload, self.free)
         self._classes = [members for members in self.classes if len(members) > 1]
+        alone = ([place] for members in self._classes for place in members)
+        self.groups = [*self.classes, *_chains(workload, self.free), *alone]
+        """Operators that a descent lays out together: classes, chains, and members of classes alone."""
+        self._beside = _neighbours(workload)
         self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
-        self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.one, self.run]
+        self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.join, self.run]
         if self._classes:
             self._kinds += [self.swap, self.relay]
         if any(sharding.way == "place" for known in shardings for sharding in known):
@@ -60,6 +67,18 @@ class Moves:
         others = [[at for at in shape if at != point[place]] for shape in self._shapes[place].values()]
         shapes = [shape for shape in others if shape]
         return _changed(point, {place: _any(_any(shapes, chance), chance)})
+
+    def join(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return one operator laid out as one that feeds it, or that it feeds."""
+        place = _any(self.free, chance)
+        beside = self._as_beside(point, place)
+        return _changed(point, {place: _any(beside, chance)}) if beside else self.one(point, chance)
+
+    def _as_beside(self, point: Point, place: int) -> list[int]:
+        """Return where an operator stands as its neighbours do: nothing is then sent between them."""
+        shardings = [self._shardings[other][point[other]] for other in self._beside[place]]
+        known = (self._at[place].get(sharding, point[place]) for sharding in shardings)
+        return [at for at in dict.fromkeys(known) if at != point[place]]
 
     def run(self, point: Point, chance: np.random.Generator) -> Point:
         """Return an operator and those behind it, as far as they may, laid out as one of them is, or in a new way."""
@@ -91,22 +110,32 @@ class Moves:
         )
 
     def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
-        """Yield strategies with a whole class laid out in each shape; what is placed is spread, and put together.
+        """Yield strategies with a group laid out in each shape of its first; what is placed is spread or put together.
 
-        Spread means that each goes where least is sent from, the first of these servers where several are.
+        Spread means that each goes where least is sent from, the first of these servers where several are. A single
+        operator is laid out as its neighbours are, too.
         """
+        if len(members) == 1:
+            yield from (_changed(point, {members[0]: at}) for at in self._as_beside(point, members[0]))
         for choices in self._shapes[members[0]].values():
+            first = self._shardings[members[0]][choices[0]]
             if self._home(members[0], choices[0]) is None:
-                yield from (_changed(point, dict.fromkeys(members, at)) for at in choices[:1])
+                yield self._laid(point, dict.fromkeys(members, first))
                 continue
             for together in (False, True)[: len(members)]:
                 load = self._sent(point, members)
                 changes = {}
                 for place in members:
                     server = min(range(self._nodes), key=load.__getitem__)
-                    changes[place] = self._at[place][place_sharding((server,))]
+                    changes[place] = place_sharding((server,))
                     load[server] += 0 if together else self._outputs[place]
-                yield _changed(point, changes)
+                yield self._laid(point, changes)
+
+    def _laid(self, point: Point, shardings: dict[int, Sharding]) -> Point:
+        """Return operators laid out so; one that may not be stays as it is."""
+        return _changed(
+            point, {place: self._at[place].get(known, point[place]) for place, known in shardings.items()}
+        )
 
     def _sent(self, point: Point, without: Sequence[int]) -> list[float]:
         """Return bytes a sample that leave each server for what is placed there, but for some operators."""
@@ -150,11 +179,35 @@ def by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
 
 
 def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
-    """Return free operators that differ in their name alone, together."""
+    """Return free operators that differ in their name alone, together, or in what is computed again."""
     classes: dict[Operator, list[int]] = {}
     for place in free:
-        classes.setdefault(replace(workload.operators[place], name=""), []).append(place)
+        alike = replace(workload.operators[place], name="", segment=0, backward_reduce_bytes=0)
+        classes.setdefault(alike, []).append(place)
     return list(classes.values())
+
+
+def _chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+    """Return runs of free operators that feed the next one alone, which is fed by them alone."""
+    fed = Counter(consumer for _, consumer in workload.edges)
+    feeds = Counter(producer for producer, _ in workload.edges)
+    chains: list[list[int]] = []
+    for place in free:
+        joined = [chain for chain in chains if (chain[-1], place) in workload.edges and fed[place] == 1]
+        if joined and feeds[joined[0][-1]] == 1:
+            joined[0].append(place)
+        else:
+            chains.append([place])
+    return [chain for chain in chains if len(chain) > 1]
+
+
+def _neighbours(workload: Workload) -> list[list[int]]:
+    """Return for each operator those that feed it, and those that it feeds."""
+    beside: list[list[int]] = [[] for _ in workload.operators]
+    for producer, consumer in workload.edges:
+        beside[producer].append(consumer)
+        beside[consumer].append(producer)
+    return beside
 
 
 def _changed(point: Point, changes: dict[int, int]) -> Point:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
@@ -18,7 +20,14 @@ from testbed.design.search.chains.chain import AlphaUnit, ChainState, Rules, Vis
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.chains.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
 from testbed.design.search.edge_swap import with_edge_swaps
-from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, simulated_proposal, wirings
+from testbed.design.search.finalists import (
+    Ranked,
+    ideal_switch_s,
+    on_plan_routes,
+    rank,
+    simulated_proposal,
+    wirings,
+)
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import reasons
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
@@ -30,9 +39,11 @@ from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import SearchError
 
-POLISH_WORK = 400
-"""Tasks and messages that are simulated for each step of a chain: 10 s for 2,400 steps."""
-_POLISH, _POLISHED = 1 << 20, 10
+POLISH_WORK = 1200
+"""Tasks and messages that are simulated for each step of a chain: 16 s for 1,000 steps."""
+MOST_POLISH_WORK = 1_600_000
+"""The most of it in a search."""
+_POLISH, _POLISHED = 1 << 20, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +158,8 @@ def optimise(
         report(states)
         states = run_chains(job, states, executor, until=until, report=report, stop=stop)
         ranking = _ranking(objective, _best(states, rules), Here() if stop.lost else executor, stop)
-    ranking = _polished(objective, ranking, seed, sum(state.step for state in states) * polish_work, stop)
+    budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
+    ranking = _polished(objective, ranking, seed, budget, stop)
     found = _conclude(objective, ranking, states, rules, stop)
     return replace(found, cpu_s=process_time() - begin_s)
 
@@ -184,18 +196,30 @@ def _polished(
         Candidate(usual, problem.microbatches, objective.finding(usual)),
         Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
-    found = annealer.polish(starts, np.random.default_rng([seed, _POLISH]), budget, stop)
+    with _without_old_garbage():
+        found = annealer.polish(starts, np.random.default_rng([seed, _POLISH]), budget, stop)
+    candidates = list(dict.fromkeys(one.candidate for one in found))[:_POLISHED]
     proposals = [
-        Proposal(
-            annealer.strategy(one.candidate), one.candidate.finding, annealer.closed_form_s(one.candidate)
-        )
-        for one in found[:_POLISHED]
+        Proposal(annealer.strategy(one), one.finding, annealer.closed_form_s(one)) for one in candidates
     ]
     fastest: dict[Strategy, Ranked] = {}
     polished = [simulated_proposal(problem, proposal) for proposal in proposals]
     for one in sorted([*polished, *ranking], key=lambda one: one.simulated_s):
         fastest.setdefault(one.strategy, one)
     return tuple(fastest.values())
+
+
+@contextmanager
+def _without_old_garbage() -> Iterator[None]:
+    """Leave what is there already out of garbage collection.
+
+    Compiled code is so many objects that looking through them takes longer than a simulation.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _conclude(
@@ -210,6 +234,8 @@ def _conclude(
     if problem != objective.problem:
         objective = StrategyObjective(problem)
     wired = wirings(objective, ranking[0], stop)
+    with stop:
+        wired = (on_plan_routes(problem, wired[0]), *wired[1:])
     chosen = wired[0]
     ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)

@@ -12,10 +12,12 @@ from sim.models.network.execution import Execution
 from sim.models.network.execution.lowering import lower
 from sim.models.network.execution.simulation import Run
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.builders import ChosenFabric, FabricRequest
-from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.builders import ChosenFabric
+from testbed.design.fabrics.job_routes import demand_on
 from testbed.design.model import Topology
+from testbed.design.search.installed import fabric_on, quick_routes
 from testbed.design.search.problem import Problem
+from testbed.design.topology.demand import Demand
 from testbed.design.topology.distance import distances
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
@@ -23,11 +25,14 @@ from testbed.design.workloads.sharding.sharding import Strategy
 
 _FABRICS = 64
 _GRAPHS = 64
+ROUTING_WORK = 250
+"""Work that routes on other links count as."""
 
 
 class Simulator:
     """Simulated iterations of one problem, rings fluid: on links that carry nothing else as exact as in rounds.
 
+    Each candidate is simulated on routes found for what it sends, see `quick_routes`.
     `work` counts tasks and messages that were simulated: the same on every machine, unlike seconds.
     """
 
@@ -38,6 +43,7 @@ class Simulator:
         self.graph = lru_cache(_GRAPHS)(self._build_graph)
         self._hops = lru_cache(_FABRICS)(distances)
         self._known: dict[tuple[Strategy, Topology], float] = {}
+        self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
         self._longer: dict[tuple[Strategy, Topology], float] = {}
 
     def seconds(self, strategy: Strategy, topology: Topology, most_s: float = math.inf) -> float:
@@ -54,6 +60,11 @@ class Simulator:
         (self._longer if math.isinf(taken_s) else self._known)[key] = min(taken_s, most_s)
         return taken_s
 
+    def fastest(self, within: float) -> list[tuple[float, Strategy, Topology]]:
+        """Return what was simulated to its end and is at most this part slower than the fastest, that one first."""
+        timed = sorted(((seconds, *key) for key, seconds in self._known.items()), key=lambda one: one[0])
+        return [one for one in timed if one[0] <= timed[0][0] * (1 + within)]
+
     def least_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return what no routing on the topology is faster than: all bytes on shortest ways, all links full.
 
@@ -68,12 +79,26 @@ class Simulator:
         carried = (sent.pairs * self._hops(topology)).sum() + rings.sum()
         return float(max(busiest, carried / max(len(topology.edges), 1)) * byte_s)
 
+    def fullest_s(self, strategy: Strategy, topology: Topology) -> float:
+        """Return how long the fullest link is full, whatever is computed meanwhile: what links are compared by."""
+        from testbed.design.routing.balancing import quick_route
+
+        self.work += ROUTING_WORK
+        key = _of_one_batch(strategy), topology.strides
+        if key not in self._demands:  # AllReduces take strides: all else is the same on any links
+            self._demands[key] = demand_on(topology, self.graph(key[0]), self.problem.latency)
+        demand = self._demands[key]
+        most = quick_route(topology, demand).link_bytes(demand).max(initial=0.0)
+        return float(most * 8e-9 / self.problem.rate_gbps)
+
     def run(self, strategy: Strategy, topology: Topology) -> Execution:
         """Return a simulated iteration."""
-        return self.fabric(topology).run(self.graph(strategy), latency=self.problem.latency)
+        return self.fabric(_of_one_batch(strategy), topology).run(
+            self.graph(strategy), latency=self.problem.latency
+        )
 
     def _until(self, strategy: Strategy, topology: Topology, most_s: float) -> float:
-        graph, chosen = self.graph(strategy), self.fabric(topology)
+        graph, chosen = self.graph(strategy), self.fabric(_of_one_batch(strategy), topology)
         fabric = chosen.fabric
         lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
         self.work += graph.tasks
@@ -89,7 +114,10 @@ class Simulator:
     def _build_graph(self, strategy: Strategy) -> TaskGraph:
         return iteration(self.problem.workload, strategy, self.problem.cluster)
 
-    def _build_fabric(self, topology: Topology) -> ChosenFabric:
-        problem = self.problem
-        request = FabricRequest("direct", problem.nodes, problem.degree, problem.rate_gbps, topology=topology)
-        return build_fabric(request).as_fluid()
+    def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
+        routes = quick_routes(self.problem, strategy, topology)
+        return fabric_on(self.problem, topology, routes).as_fluid()
+
+
+def _of_one_batch(strategy: Strategy) -> Strategy:
+    return replace(strategy, microbatches=1)

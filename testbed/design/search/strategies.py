@@ -20,7 +20,7 @@ from testbed.design.search.program import Program, Programs
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic
-from testbed.design.workloads.roofline import check_memory, operator_memory
+from testbed.design.workloads.roofline import check_memory, operator_memory, peak_bytes
 from testbed.design.workloads.sharding.sharding import Sharding, Strategy
 from testbed.design.workloads.strategies.strategies import fitting_strategy, legal_shardings
 
@@ -103,7 +103,8 @@ class StrategyObjective:
 
     def fits(self, point: Point) -> bool:
         """Return whether every server holds what the strategy puts there."""
-        used = sum(self._memory(place, at) for place, at in enumerate(point))
+        rows = np.array([self._memory(place, at) for place, at in enumerate(point)])
+        used = peak_bytes(self.problem.workload, rows, self.problem.microbatches)
         return bool(np.max(used) <= self.problem.cluster.memory_bytes)
 
     def strategy(self, point: Point) -> Strategy:
@@ -125,7 +126,7 @@ class StrategyObjective:
         return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
 
     def _find_memory(self, place: int, at: int) -> NDArray[np.float64]:
-        """Return bytes on each server that an operator takes in one of its shardings."""
+        """Return bytes on each server that an operator takes in one of its shardings, as `operator_memory`."""
         workload, sharding = self.problem.workload, self.shardings[place][at]
         operator, nodes = workload.operators[place], self.problem.nodes
         return operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)

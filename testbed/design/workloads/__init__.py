@@ -6,6 +6,7 @@
 | `sharding` | where an operator runs; what a strategy is |
 | `strategies` | the usual strategies, what a search may try, whether a strategy fits |
 | `roofline` | how long computing takes, and what fits into memory |
+| `savings` | less memory in training: ZeRO, outputs computed again |
 | `profile` | measured times instead |
 | `resharding` | what passes between operators that are laid out differently |
 | `pipeline` | strategies that cut a workload into stages |

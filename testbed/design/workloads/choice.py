@@ -12,6 +12,7 @@ from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instanc
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.profile import read_profile
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.savings import with_savings
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
@@ -25,7 +26,8 @@ class WorkloadChoice:
     """Enough to build the workload again. Settings are texts, as on a command line; empty texts are defaults.
 
     `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times. `device` may
-    be an instance of one, `a100/2`: servers are logical ones then, see `mig`.
+    be an instance of one, `a100/2`: servers are logical ones then, see `mig`. `zero` and `recompute` save memory in
+    training, see `savings`.
     """
 
     name: str
@@ -33,15 +35,19 @@ class WorkloadChoice:
     settings: Mapping[str, str] = field(default_factory=dict)
     device: str = ""
     profile: str = ""
+    zero: int = 0
+    recompute: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as a document."""
+        saved = {"zero": self.zero, "recompute": self.recompute}
         return {
             "name": self.name,
             "preset": self.preset,
             "settings": dict(self.settings),
             "device": self.device,
             "profile": self.profile,
+            **{key: value for key, value in saved.items() if value},
         }
 
     @property
@@ -52,8 +58,11 @@ class WorkloadChoice:
     def workload(self, nodes: int) -> Workload:
         """Return the workload on so many servers. Raises `WorkloadError`, `OSError`."""
         if self.is_file:
-            return self._from_file(nodes)
-        return workload(self.name, nodes, preset=self.preset or None, **settings_of(self.name, self.settings))
+            found = self._from_file(nodes)
+        else:
+            settings = settings_of(self.name, self.settings)
+            found = workload(self.name, nodes, preset=self.preset or None, **settings)
+        return with_savings(found, zero=self.zero, recompute=self.recompute)
 
     def cluster(self, nodes: int) -> Cluster:
         """Return servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""

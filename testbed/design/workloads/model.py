@@ -50,6 +50,8 @@ class Operator:
     of another operator that it reads in each pass, too: the words that a tied head shares with the embedding. `ways`
     are how it may be spread, the usual one first; `most_shards` into how many pieces at most: heads, experts, columns.
     None is no bound. Groups of an `evenly_spaced` one are never side by side, as where its data lies fixes them.
+    `divided_bytes` of parameters and state are cut over replicas. Outputs of an operator with a `segment` are computed
+    again for the backward pass, those of one segment at a time; 0 keeps them. See `savings`.
     """
 
     name: str
@@ -68,6 +70,8 @@ class Operator:
     ways: tuple[Way, ...] = ("data",)
     most_shards: int | None = None
     evenly_spaced: bool = False
+    divided_bytes: int = 0
+    segment: int = 0
 
     @property
     def side(self) -> str:

@@ -110,10 +110,16 @@ def operator_seconds(
     """Return seconds of one server for its shard of `samples` samples: forward, backward. No samples take no time.
 
     Nor does an operator that only keeps something. Backward reads and writes everything twice: activations and their
-    gradients, parameters and theirs.
+    gradients, parameters and theirs. What is computed again for it, see `savings`, is part of it.
     """
     if not samples:
         return 0.0, 0.0
+    forward_s, backward_s = _pass_seconds(operator, samples, shards, cluster)
+    return forward_s, backward_s + (forward_s if operator.segment else 0.0)
+
+
+def _pass_seconds(operator: Operator, samples: float, shards: int, cluster: Cluster) -> tuple[float, float]:
+    """Return the same without computing anything twice."""
     if cluster.profile is not None and operator.name in cluster.profile.operators:
         forward_s, backward_s = cluster.profile.operators[operator.name].seconds(samples)
         return forward_s / shards, backward_s / shards
@@ -132,38 +138,53 @@ def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floa
 
     Serving keeps no outputs but caches of keys and values.
     """
-    use: Floats = _memories(workload, strategy, cluster).sum(axis=0)
-    return use
+    return peak_bytes(workload, _memories(workload, strategy, cluster), strategy.microbatches)
+
+
+def peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
+    """Return the most that each server holds at once, (nodes,), of rows of `operator_memory`, (operators, 2, nodes).
+
+    Outputs that are computed again are there for a segment and a microbatch at a time.
+    """
+    use: Floats = rows[:, 0].sum(axis=0)
+    segments = np.array([operator.segment for operator in workload.operators])
+    again = [rows[segments == segment, 1].sum(axis=0) for segment in set(segments[segments > 0].tolist())]
+    return use + np.max(again, axis=0) / microbatches if again else use
 
 
 def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Return bytes of each operator on each server, (operators, nodes)."""
+    """Return bytes of each operator on each server, (operators, 2, nodes)."""
     rows = [
         operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
         for operator, sharding in zip(workload.operators, strategy.shardings, strict=True)
     ]
-    return np.array(rows).reshape(-1, cluster.nodes)
+    return np.array(rows).reshape(-1, 2, cluster.nodes)
 
 
 @lru_cache(maxsize=1 << 14)
 def operator_memory(
     operator: Operator, sharding: Sharding, batch: int, nodes: int, *, training: bool = True
 ) -> Floats:
-    """Return bytes that one operator takes on each server, (nodes,); do not write to it."""
+    """Return bytes that one operator takes on each server, (2, nodes); do not write to it.
+
+    In the first row what it holds all the time, in the second outputs that are computed again.
+    """
     servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
     cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
     outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
     kept = training or operator.kind == CUT_BY_HEADS
-    use = np.zeros(nodes)
-    use[servers] = (operator.parameter_bytes + operator.state_bytes) / sharding.shards + kept * outputs
+    whole = operator.parameter_bytes + operator.state_bytes - operator.divided_bytes
+    use = np.zeros((2, nodes))
+    use[0, servers] = (whole + operator.divided_bytes / sharding.replicas) / sharding.shards
+    use[1 if operator.segment else 0, servers] += kept * outputs
     use.flags.writeable = False
     return use
 
 
 def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> None:
     """Raise `OutOfMemory` naming the fullest server that does not hold what the strategy puts there, and what."""
-    by_operator = _memories(workload, strategy, cluster)
-    use = by_operator.sum(axis=0)
+    rows = _memories(workload, strategy, cluster)
+    use, by_operator = peak_bytes(workload, rows, strategy.microbatches), rows[:, 0]
     fullest = int(use.argmax())
     if use[fullest] <= cluster.memory_bytes:
         return

@@ -136,6 +136,8 @@ def damaged(path: str, value: object) -> dict:
         ("strategy.operators.0.way", "luck", ["strategy.operators[0].way: 'luck' is none of data"]),
         ("strategy.operators.1.grid", [[0], [1, 2]], ["strategy.operators[1].grid"]),
         ("strategy.operators.2.grid", [[9]], ["there is no node 9"]),
+        ("workload.zero", "all", ["workload.zero: 'all' is no whole number"]),
+        ("workload.recompute", 1, ["workload.recompute: 1 is neither true nor false"]),
         ("workload.device", "tpu", ["workload.device: there is no 'tpu'", "a100-80gb"]),
         ("workload.settings", {"batch": 3}, ["workload.settings.batch: 3 is no text"]),
     ],

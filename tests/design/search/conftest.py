@@ -66,3 +66,22 @@ def random_workload():
 @pytest.fixture(scope="module")
 def four():
     return Cluster(4)
+
+
+@pytest.fixture
+def pairs_alone():
+    """Return five tables and what pools their rows, each on a server: all bytes go between pairs."""
+
+    def make(number):
+        chance = np.random.default_rng([number, 1])
+        tables = [
+            Operator(
+                f"t{i}", "embedding", 0.0, 0.0, 1 << 20, int(2 ** chance.uniform(10, 20)), ways=("place",)
+            )
+            for i in range(5)
+        ]
+        pooled = [Operator(f"p{i}", "dense", 1e3, 1e3, 1 << 10, 64, ways=("place",)) for i in range(5)]
+        edges = tuple((i, 5 + int(chance.integers(5))) for i in range(5))
+        return Workload("pairs", (*tables, *pooled), edges, batch=96)
+
+    return make

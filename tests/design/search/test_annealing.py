@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from testbed.design.search import optimise
-from testbed.design.search.annealing import Annealer, Candidate, Cooling
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed
 from testbed.design.search.bound import least_iteration
 from testbed.design.search.chains.stop import Stop
-from testbed.design.search.finalists import simulated
+from testbed.design.search.installed import installed, on_quick_routes
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
@@ -45,11 +45,64 @@ def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_ear
     annealer = Annealer(problem)
     start = start_of(annealer)
     strategy, topology = annealer.strategy(start), start.finding.topology
-    exact_s = simulated(problem, strategy, start.finding).iteration_s
+    exact_s = on_quick_routes(problem, strategy, topology).execution.iteration_s
     assert annealer.simulator.least_s(strategy, topology) <= exact_s
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.99))
     assert annealer.simulator.seconds(strategy, topology, exact_s * 1.01) == pytest.approx(exact_s)
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.5))
+
+
+def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
+    """They carry the same bytes, and every message of a pair takes its weights."""
+    objective, chance = StrategyObjective(problem), np.random.default_rng(1)
+    point, faster = objective.start(), 0
+    for _ in range(8):
+        point = objective.neighbour(point, chance)
+        strategy, topology = objective.strategy(point), objective.finding(point).topology
+        quick, best = on_quick_routes(problem, strategy, topology), installed(problem, strategy, topology)
+        assert best.execution.iteration_s <= quick.execution.iteration_s
+        faster += best.execution.iteration_s < quick.execution.iteration_s
+        for one in (quick, best):
+            assert one.routes.weight.sum(axis=0) == pytest.approx(np.ones((6, 6)))
+    assert faster >= 1
+
+
+def test_operators_join_their_neighbours_and_chains_are_laid_out_together(problem):
+    objective, chance = StrategyObjective(problem), np.random.default_rng(3)
+    moves, point = Moves(problem.workload, objective.shardings, 6), objective.start()
+    assert [
+        3,
+        4,
+    ] in moves.groups  # the last two layers: nothing else feeds the second, the first feeds nothing else
+    assert [0] in moves.groups
+    joined = 0
+    for _ in range(60):
+        other = moves.join(point, chance)
+        (place,) = [at for at, (a, b) in enumerate(zip(point, other, strict=True)) if a != b] or [0]
+        layout = objective.shardings[place][other[place]]
+        beside = [end for edge in problem.workload.edges if place in edge for end in edge if end != place]
+        joined += layout in [objective.shardings[end][other[end]] for end in beside]
+        point = other
+    assert joined >= 20
+
+
+def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alone):
+    """From what TopologyFinder makes for pairs; with other numbers of microbatches nothing is slower."""
+    better = 0
+    for number in range(4):
+        problem = Problem(pairs_alone(number), Cluster(8), 3, 25)
+        annealer = Annealer(problem)
+        start = start_of(annealer)
+        other = annealer.relinked(start, start.finding.matching_degree)
+        before, after = (
+            annealer.simulator.fullest_s(annealer.strategy(one), one.finding.topology)
+            for one in (start, other)
+        )
+        assert after <= before
+        better += after < before * 0.95
+        timed = Timed(annealer.seconds(other), other)
+        assert annealer.recount(timed, annealer.work + 50_000).seconds <= timed.seconds
+    assert better >= 1
 
 
 def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
