@@ -185,6 +185,4 @@ def chosen_job(
     from testbed.design.evaluation.job import open_job
 
     parts: tuple[Part, ...] = ("packets",) if routing == "hash" else ("flows",)
-    return open_job(
-        chosen(workload, torch, preset, settings, device, profile, parts=parts), nodes, strategy
-    )
+    return open_job(chosen(workload, torch, preset, settings, device, profile, parts=parts), nodes, strategy)

@@ -15,7 +15,6 @@ from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.sharding.sharding import Strategy
 
-
 _FEW_NODES = 32
 """Up to here all numbers of sets are tried."""
 
