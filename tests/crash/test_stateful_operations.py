@@ -51,10 +51,10 @@ FAULTS = (
 
 FLOORS = {
     "applied": 40,
-    "change applied": 2,
-    "change stale": 5,
+    "change applied": 1,
+    "change stale": 1,
     "killed": 15,
-    "resume: verified": 5,
+    "resume: verified": 3,
     "resume: none": 5,
     "rolled back": 3,
     "leased": 5,
@@ -317,7 +317,7 @@ def check_floors(seen, factor):
     assert not rare, f"{rare} of {seen}"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_whatever_happens_in_any_order_the_journal_is_the_truth(bench):
     run(bench, examples=25, steps=40)
     check_floors(bench.seen, 1)
