@@ -141,6 +141,12 @@ class AskedChange:
         meant = MeantDesign(here, design, change.intent.stated)
         return cls(meant, runs_dir, change.take_over, change, expect)
 
+    def plan(self, session: LabSession) -> LabPlan:
+        """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
+        planned = session.plan(self.meant.design, take_over=self.take_over)
+        self.check_current(planned)
+        return planned
+
     def check_current(self, planned: LabPlan) -> None:
         """Raise `PlanStale` unless the lab is in the demanded state; nothing is demanded without an option."""
         if self.change is None and self.expect is None:

@@ -125,9 +125,9 @@ def apply(
     from testbed.operate.engine.consent import interruptible
 
     asked = AskedChange.of(lab_file, named, runs_dir, change, expect, take_over=take_over)
-    meant, lab, design, take_over = asked.meant, asked.meant.lab, asked.meant.design, asked.take_over
+    meant, lab, design = asked.meant, asked.meant.lab, asked.meant.design
     if not (lab.simulated or as_json or really_move == lab.name):
-        _print_plan(meant, take_over=take_over)
+        _show_plan(meant, take_over=asked.take_over)
     check_permission(lab, really_move)
     notes: list[str] = []
     note = notes.append if as_json else lambda text: print_lines([text])
@@ -135,8 +135,7 @@ def apply(
         note(line)
     confirmed = Confirmed.of(lab, confirm_within, hosts, really_move, runs_dir)
     with interruptible(tell), session_of(lab, hosts, journal_dir=runs_dir) as session:
-        planned = session.plan(design, take_over=take_over)
-        asked.check_current(planned)
+        planned = asked.plan(session)
         with shown_progress(session, planned, runs_dir):
             brought = session.carry_out(design, planned, note, stated=meant.stated, change=confirmed.change)
         confirmed.arm(session, brought, note)
@@ -148,12 +147,13 @@ def apply(
     return DONE if brought.verified.ok else ERROR
 
 
-def _print_plan(meant: MeantDesign, *, take_over: bool) -> None:
-    """Print what would change on a real lab, to somebody who has not named it."""
+def _show_plan(meant: MeantDesign, *, take_over: bool) -> None:
+    """Print what would be done, to whoever is about to be refused."""
     from testbed.operate.plan import describe
 
     with session_of(meant.lab) as session:
-        print_lines([*_heading(meant), *describe(meant.lab, session.plan(meant.design, take_over=take_over))])
+        planned = session.plan(meant.design, take_over=take_over)
+    print_lines([*_heading(meant), *describe(meant.lab, planned)])
 
 
 def _applied(brought: BringUpReport) -> dict[str, Any]:

@@ -60,11 +60,9 @@ def apply_plan(
 ) -> ApplyResult:
     """Bring every switch from what the plan saw to what it wants, in an operation of its own or `within` an open one.
 
-    `begun` is called with the operation's id when nothing is in the way any more and nothing has been sent yet, `done`
-    with the name of a switch after each of its steps, from the thread of that switch.
-    Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every
-    circuit that failed or is unknown, `Interrupted` after Ctrl-C, at a boundary of steps, `OperationStopped`, and the
-    drivers' errors when a switch cannot even be read.
+    `begun` is called with the operation's id when nothing has been sent yet, `done` with a switch after each step.
+    Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every circuit
+    that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
     """
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
