@@ -238,6 +238,12 @@ class Operations(RuleBasedStateMachine):
         self.scene.ask("ocs1", do="set_fault", **fault)
         self.has_fault = True
 
+    @rule(simplex=st.booleans(), fault=st.sampled_from(FAULTS))
+    def apply_meets_a_fault(self, simplex, fault):
+        self.the_device_recovers()
+        self.the_device_gets_a_fault(fault)
+        self.apply(simplex)
+
     @rule()
     def the_device_recovers(self):
         self.scene.ask("ocs1", do="clear_fault", fault="all")
@@ -327,7 +333,7 @@ def check_floors(seen, factor):
 
 @pytest.mark.timeout(900)
 def test_whatever_happens_in_any_order_the_journal_is_the_truth(bench):
-    run(bench, examples=25, steps=40)
+    run(bench, examples=30, steps=40)
     check_floors(bench.seen, 1)
     assert bench.seen["rules"] >= 1000
 
