@@ -76,7 +76,7 @@ def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
     taken = {
         (term.module, term.name)
         for _, count in datapath.counts()
-        for term in count.terms
+        for term in count.counted
         if term.module is not None
     }
     return frozenset(driven & taken)

@@ -60,6 +60,18 @@ PROVEN = (
         {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},
     ),
     Proven("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
+    Proven(
+        "count_action_up_down",
+        {
+            "Width": 6,
+            "IncrementWidth": 3,
+            "TargetWidth": 6,
+            "BoundWidth": 4,
+            "AtLeast": "1'b1",
+            "Carry": "1'b1",
+        },
+    ),
+    Proven("count_action_up_down", {"Width": 4, "IncrementWidth": 3, "TargetWidth": 5, "BoundWidth": 6}),
     Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
     Proven("count_action_ones", {"Bits": 16, "Width": 5}),
     Proven("count_action_beat", {"Width": 16}),

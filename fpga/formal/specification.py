@@ -93,7 +93,7 @@ class Specification:
     def _of(self, module: Module) -> Iterator[Check]:
         for count in module.counts:
             yield self._count(module, count)
-            streams = [ref for ref in count.terms if ref.module is None and self.meaning.is_stream(ref)]
+            streams = [ref for ref in count.counted if ref.module is None and self.meaning.is_stream(ref)]
             if streams:
                 yield self._ready(module, count, streams)
         flags: set[str] = set()
@@ -122,6 +122,10 @@ class Specification:
             "AtLeast": _bit(module.target(count.target).at_least),
             "Carry": _bit(module.target(count.target).carry),
         }
+        before = (
+            f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
+            f"assign {increment} = {meaning.increment(count)};",
+        )
         ports = {
             **_CLOCKED,
             "enable_i": meaning.enabled(count),
@@ -135,11 +139,27 @@ class Specification:
             "overshoot_o": f"overshoot_o[{place}]",
             "saturated_o": f"saturated_o[{place}]",
         }
-        before = (
-            f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
-            f"assign {increment} = {meaning.increment(count)};",
-        )
+        if count.goes_down:
+            return self._up_and_down(module, count, Check("", "", "", parameters, ports, before))
         return Check("count_action", module.name, count.name, parameters, ports, before)
+
+    def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
+        """Return the checks of a count between bounds, made of what every count has (R17)."""
+        decrement = f"decrement_{self.meaning.place(module, count.name)}"
+        parameters = {**check.parameters, "BoundWidth": INCREMENT_WIDTH}
+        ports = {
+            **check.ports,
+            "up_i": check.ports["increment_i"],
+            "down_i": decrement,
+            "bound_i": self.meaning.bound(count),
+        }
+        del parameters["Accumulate"], ports["increment_i"]
+        before = (
+            *check.before,
+            f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",
+            f"assign {decrement} = {self.meaning.increment(count, down=True)};",
+        )
+        return Check("count_action_up_down", module.name, count.name, parameters, ports, before)
 
     def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {

@@ -14,7 +14,17 @@ from fpga.count_action.expressions import (
     leaves,
 )
 from fpga.count_action.graph import Graph
-from fpga.count_action.model import Count, Datapath, Location, Module, Operand, Operation, Ref, is_value
+from fpga.count_action.model import (
+    Count,
+    CountKind,
+    Datapath,
+    Location,
+    Module,
+    Operand,
+    Operation,
+    Ref,
+    is_value,
+)
 
 Diagnostics = Iterator[Diagnostic]
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
@@ -51,6 +61,17 @@ def aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
     elif min(graph.interval(module.value(aim))) < 0:
         message = f"what {quoted(count.name)} is to reach can be negative"
         yield note(aim.at or count.at, message, "Write max(..., 0).")
+
+
+def bound_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    """Return what is wrong with a count that goes down, or with its bound (R17)."""
+    if count.goes_down and count.kind is CountKind.LEVEL:
+        yield note(count.at, f"level count {quoted(count.name)} has nothing to go down from", "Accumulate.")
+    if count.bound is None or [*value_problems(module, count.bound, count.at)]:
+        return
+    if min(graph.interval(module.value(count.bound))) < 0:
+        message = f"what {quoted(count.name)} never exceeds can be negative"
+        yield note(count.bound.at or count.at, message, "Write max(..., 0).")
 
 
 def _shapes(value: Operand) -> Diagnostics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga.count_action.diagnostics import Refused, quoted
+from fpga.count_action.diagnostics import Refused
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
@@ -73,28 +73,31 @@ class Elaborator(FormulaElaborator):
 
     def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
         self._spend(text.at)
-        references: list[FlatReference] = []
+        references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
             for inner in self._over(term, values):
                 if is_signal(term.value, inner):
-                    references.append(_added_reference(term, inner))
+                    assert isinstance(term.value, Reference)
+                    references[term.sign].append(flat_reference(term.value, inner))
                 else:
                     constant += term.sign * evaluate(term.value, inner)
-        if constant < 0:
-            raise Refused(
-                text.at, f"the sum has {constant} in it; a count cannot go down", "Add, do not subtract."
-            )
+        bound = self._bound(text, values)
+        if not text.accumulates and (constant < 0 or references[-1] or bound):
+            message = "a level count keeps nothing that could go down, or stay at a bound (R17)"
+            raise Refused(text.at, message, "Write `over cycles`, or leave `-` and `at most` away.")
         target, aim = self._reaches(text, values)
         return FlatCount(
             name=_label(text.label, values) or _numbered("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
-            terms=tuple(references),
+            terms=tuple(references[1]),
+            taken=tuple(references[-1]),
             constant=constant,
             gate=tuple(
                 (holds, each.negated) for each in text.gate for holds in self._operand(each.holds, values)
             ),
             width=_optional(text.width, values, COUNT_WIDTH),
+            bound=bound,
             target=target,
             aim=aim,
             target_at=text.target.at if text.target else text.at,
@@ -126,13 +129,6 @@ class Elaborator(FormulaElaborator):
         for inner in values_of(term, values):
             self._spend(term.at)
             yield inner
-
-
-def _added_reference(term: Term, values: Values) -> FlatReference:
-    assert isinstance(term.value, Reference)
-    if term.sign < 0:
-        raise Refused(term.at, f"{quoted(str(term.value))} is subtracted; a count cannot go down", "Add it.")
-    return flat_reference(term.value, values)
 
 
 def _label(label: Label | None, values: Values) -> str:

@@ -75,9 +75,11 @@ class FlatCount:
     name: str
     kind: CountKind
     terms: tuple[FlatReference, ...]
+    taken: tuple[FlatReference, ...]
     constant: int
     gate: tuple[tuple[FlatOperand, bool], ...]
     width: int
+    bound: FlatFormula | None
     target: str | None
     aim: FlatFormula | None
     target_at: Location

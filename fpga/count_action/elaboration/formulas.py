@@ -124,6 +124,13 @@ class FormulaElaborator:
             )
         return named[0].label, found
 
+    def _bound(self, text: CountText, values: Values) -> FlatFormula | None:
+        """Return what a count never exceeds: a number, a target, or a formula; `min` of it alone where it is short."""
+        if text.bound is None:
+            return None
+        (found,) = self._operand(text.bound, values)
+        return found if isinstance(found, FlatFormula) else FlatFormula("min", (found,), text.bound.at)
+
     def _is_target(self, reference: FlatReference) -> bool:
         return reference.module is None and not reference.suffix and reference.label in self._targets
 

@@ -153,9 +153,10 @@ class Names:
     def _references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Return the references of a module that are signals."""
         for count in module.counts:
-            yield from count.terms
-            if count.aim is not None:
-                yield from self._signals_in(module, count.aim)
+            yield from (*count.terms, *count.taken)
+            for formula in (count.aim, count.bound):
+                if formula is not None:
+                    yield from self._signals_in(module, formula)
             for operand, _ in count.gate:
                 yield from self._signals_in(module, operand)
         for action in module.actions:

@@ -70,8 +70,12 @@ class _Resolver:
         return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made)
 
     def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
-        terms = [ref for reference in count.terms for ref in self._beats.refs(module, reference, "sum")]
+        terms, taken = (
+            tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
+            for part in (count.terms, count.taken)
+        )
         aim = None if count.aim is None else self._refs(module, count.aim, "condition", values)[0]
+        bound = None if count.bound is None else self._refs(module, count.bound, "condition", values)[0]
         gate = [
             Condition(ref, negated)
             for operand, negated in count.gate
@@ -81,7 +85,9 @@ class _Resolver:
             name=count.name,
             kind=count.kind,
             target=target_of(module, count, place),
-            terms=tuple(terms),
+            terms=terms,
+            taken=taken,
+            bound=bound,
             constant=count.constant,
             gate=tuple(gate),
             width=count.width,

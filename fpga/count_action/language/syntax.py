@@ -61,6 +61,7 @@ class CountText:
     label: Label | None
     terms: tuple[Term, ...]
     accumulates: bool
+    bound: Operand | None
     target: Operand | None
     gate: tuple[ConditionText, ...]
     width: Number | None

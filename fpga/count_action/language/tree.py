@@ -157,11 +157,12 @@ class TreeBuilder(FormulaBuilder):
         label: Label | None,
         terms: tuple[Term, ...],
         accumulates: Location | None,
+        bound: Operand | None,
         target: Operand | None,
         gate: tuple[ConditionText, ...] | None,
         width: Number | None,
     ) -> CountText:
-        return CountText(each, label, terms, accumulates is not None, target, gate or (), width, at)
+        return CountText(each, label, terms, accumulates is not None, bound, target, gate or (), width, at)
 
     def _own_label(self, at: Location, label: Label) -> Label:
         return label
@@ -183,6 +184,9 @@ class TreeBuilder(FormulaBuilder):
 
     def _over_cycles(self, at: Location) -> Location:
         return at
+
+    def _bound(self, at: Location, bound: Operand) -> Operand:
+        return bound
 
     def _reaches(self, at: Location, target: Operand) -> Operand:
         return target

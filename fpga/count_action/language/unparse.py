@@ -65,9 +65,11 @@ class Writer:
 
     def sum(self, module: Module, count: Count) -> str:
         """Return what a count adds, and when."""
-        terms = [*self._runs(count.terms, ".valid"), *([str(count.constant)] if count.constant else [])]
-        words = [f"sum {' + '.join(terms)}"]
+        constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
+        down = [*self._runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
+        words = [" - ".join([f"sum {' + '.join([*self._runs(count.terms, '.valid'), *constant])}", *down])]
         words += ["over cycles"] if count.kind.value == "accumulate" else []
+        words += [f"at most {self._value(count.bound)}"] if count.bound else []
         if count.aim is not None:
             words += [f"to {self._value(count.aim)}"]
         else:

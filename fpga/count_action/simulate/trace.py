@@ -49,7 +49,8 @@ def _outcome(count: CountCycle) -> str:
     if count.overshoots:
         outcome += ": above its target, sets overshoot (R4)"
     if count.saturates:
-        outcome += ": does not fit, stays at the largest value and sets saturated (R10)"
+        bound = "the largest value" if count.rest else "0"
+        outcome += f": does not fit, stays at {bound} and sets saturated (R10)"
     if not outcome and count.increment == 0 and count.value == count.target:
         outcome = ": reached before; without an increment it does not fire (R2)"
     return outcome

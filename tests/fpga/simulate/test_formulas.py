@@ -18,13 +18,13 @@ from fpga.count_action.simulate.port_values import row_of, values_of
 from fpga.hdl import why_missing
 from fpga.hdl.cosimulation import coverage, first_mismatch
 
-MODULES, CYCLES, TOPS = 6, 100, 24
+MODULES, CYCLES, TOPS = 6, 100, 28
 ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES = 20, 2000
 CONSTRUCTS = (
     "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
     "table",
 )  # fmt: skip
-REDUCTIONS = ("emit max", "emit min", "with index")
+REDUCTIONS = ("emit max", "emit min", "with index", "taken", "bound")
 
 
 def beside(name):

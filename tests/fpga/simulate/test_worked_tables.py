@@ -40,7 +40,7 @@ def table(rule):
 
 def numbers(cells):
     return [
-        int(re.search(r"\d+", cell)[0]) if re.search(r"\d", cell) else int("fire" in cell) for cell in cells
+        int(re.search(r"-?\d+", cell)[0]) if re.search(r"\d", cell) else int("fire" in cell) for cell in cells
     ]
 
 
@@ -191,6 +191,7 @@ def test_every_table_of_the_page_is_tested():
         "R14",
         "R15",
         "R16",
+        "R17",
     ]
 
 
@@ -263,6 +264,21 @@ def test_at_least():
         assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
         assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
     assert port(cycles, "overshoot_o") == [0] * 4
+
+
+def test_up_and_down():
+    pytest.importorskip("lark")
+    rows = table("R17")
+    text = """module m { inputs: { number up of 2 bits; number down of 2 bits }
+      counts: { sum up - down over cycles at most 2; sum up - down over cycles } targets: { never; 3 } }"""
+    cycles = run(parse_text(text).datapath, up_i=numbers(rows["up"]), down_i=numbers(rows["down"]))
+    bounded, free = ([cycle.counts[place] for cycle in cycles] for place in (0, 1))
+    label = "base (`sum up - down over cycles at most 2`, target never)"
+    assert [each.base for each in bounded] == numbers(rows[label])
+    assert [each & 1 for each in port(cycles, "saturated_o")] == numbers(rows["saturated (register)"])
+    label = "v (the same without `at most`, target 3)"
+    assert [each.value for each in free] == numbers(rows[label])
+    assert [int(each.fires) for each in free] == fires(rows[label])
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])

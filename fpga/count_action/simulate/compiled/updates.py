@@ -184,7 +184,8 @@ class Updates:
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{place}"]
                 begins = any_of([*fires, *self.names.clears(module.name, count.name)])
-                yield f"c{place} = (x{place} | -s{place}) & {_mask(count.width)} & (({begins}) - 1)"
+                held = f"(x{place} | -s{place}) & {_mask(count.width)}"
+                yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
         yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):
             for word, events in enumerate(packed(bits)):

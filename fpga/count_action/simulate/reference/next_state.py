@@ -51,7 +51,7 @@ class _NextState:
         count = self._now.wiring.datapath.module(key[0]).count(key[1])
         if count.kind is CountKind.LEVEL or self._cleared(key):
             return 0
-        return min(now.rest, (1 << count.width) - 1)
+        return now.rest
 
     def _next_targets(self) -> dict[Key, int]:
         if not self._now.inputs.get("commit_i", 0):
