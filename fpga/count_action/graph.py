@@ -28,6 +28,7 @@ KIND_OF = {
     ActionKind.SET: SignalKind.FLAG,
     ActionKind.CLEAR_FLAG: SignalKind.FLAG,
     ActionKind.ADVANCE: SignalKind.NUMBER,
+    ActionKind.STORE: SignalKind.NUMBER,
 }
 """Kind of signal that an action drives. Clearing a count drives nothing."""
 STREAMS = frozenset({ActionKind.STREAM, ActionKind.EMIT})

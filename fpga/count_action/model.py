@@ -65,6 +65,8 @@ class Signal:
     width: int = 1
     signed: bool = False
     at: Location | None = field(default=None, compare=False)
+    part_of: str = field(default="", metadata=ADDED)
+    """Of the flags that are ends and kept lanes of packets: their stream (R18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class ActionKind(enum.Enum):
     """A count (`clears`) begins again (R5)."""
     ADVANCE = "advance"
     """A number goes up by one, and from `modulo` - 1 to 0."""
+    STORE = "store"
+    """A number becomes the one sample of `refs`, and keeps it (R18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,8 @@ class Action:
     """Of EMIT: the beat has the index of the largest or smallest sample, too."""
     wins: bool = field(default=False, metadata=ADDED)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
+    part_of: str = field(default="", metadata=ADDED)
+    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18)."""
     at: Location | None = field(default=None, compare=False)
 
 

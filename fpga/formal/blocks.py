@@ -83,6 +83,7 @@ PROVEN = (
     _extreme(Samples=4, Width=3, Accumulate="1'b0", Shift=0, Signed="1'b1", Minimum="1'b1", WithIndex="1'b1"),
     Proven("count_action_flag", {"ClearWins": "1'b1"}),
     Proven("count_action_flag"),
+    Proven("count_action_store", {"Width": 4}),
     Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
     Proven("adder_tree", {"Stages": 2, "Width": 4}),
     Proven("signed_products", _LANES),

@@ -72,6 +72,7 @@ PROPERTIES = (
             "count_action_flag.resets", "count_action_flag.sets", "count_action_flag.clears",
             "count_action_flag.holds", "count_action_advance.resets", "count_action_advance.stays_below",
             "count_action_advance.wraps", "count_action_advance.advances", "count_action_advance.holds",
+            "count_action_store.resets", "count_action_store.stores", "count_action_store.holds",
         ),
     ),
 )  # fmt: skip

@@ -234,7 +234,7 @@ class Plain:
         if not fired:
             return self.driven[key]
         module, action = fired[0]
-        if kind is ActionKind.STREAM:
+        if kind in {ActionKind.STREAM, ActionKind.STORE}:
             return side_by_side([self.sample(ref) for ref in action.refs], action.width)
         if kind is ActionKind.EMIT:
             return side_by_side(

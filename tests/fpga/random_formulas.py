@@ -11,7 +11,16 @@ from dataclasses import replace
 
 from fpga.count_action.expressions import COMPARISONS
 from fpga.count_action.graph import STREAMS, Graph
-from fpga.count_action.model import ActionKind, Condition, CountKind, Datapath, Operation, Ref, is_value
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Condition,
+    CountKind,
+    Datapath,
+    Operation,
+    Ref,
+    is_value,
+)
 
 ARITHMETIC = ("+", "-", "max", "min")
 
@@ -27,6 +36,7 @@ def constructs(datapath: Datapath) -> Counter[str]:
     found: Counter[str] = Counter()
     for module in datapath.modules:
         found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update("store" for each in module.drives(ActionKind.STORE))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
         found.update("wins" for each in module.actions if each.wins)
@@ -53,11 +63,13 @@ class _Maker:
         self.values = []
         self.here = module
         self.streams = [t for count in module.counts for t in count.counted if self.graph.is_stream(t)]
-        counts = [
-            replace(self.between(count), aim=self.aim(count), gate=self.gate(count))
-            for count in module.counts
-        ]
+        counts = [self.count(count) for count in module.counts]
         actions = [self.action(action) for action in module.actions]
+        if self.likely(0.5):
+            on = self.random.choice(module.counts).name
+            actions.append(
+                Action(ActionKind.STORE, on, "stored", (self.sample(),), self.random.randint(1, 20))
+            )
         targets = tuple(map(self.target, module.targets))
         return replace(
             module, targets=targets, counts=tuple(counts), actions=tuple(actions), values=tuple(self.values)
@@ -79,6 +91,11 @@ class _Maker:
         index = self.random.choice([0, Operation("count", (Ref(self.here.counts[-1].name, self.here.name),))])
         entries = [Operation("target", (Ref(name, self.here.name),)) for name in (own, other, own)]
         return self.kept(Operation("table", (index, *entries)))
+
+    def count(self, count):
+        """Return a count with formulas, in the order in which a text has them."""
+        aim = self.aim(count)
+        return replace(self.between(count), aim=aim, gate=self.gate(count))
 
     def between(self, count):
         """Return a count that goes up and down, now and then, mostly with a bound."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.checks.formulas import (
-    aim_problems,
-    bound_problems,
+    count_problems,
     decided_conditions,
     formula_problems,
+    stored_problems,
     value_problems,
 )
 from fpga.count_action.checks.rules import broken_rules
@@ -142,9 +142,7 @@ class _Parts:
             yield note(count.at, f"count {quoted(count.name)} adds nothing", "Name what is to be counted.")
         for ref in count.counted:
             yield from self._signal(ref, count.at)
-        yield from bound_problems(self._graph, module, count)
-        if count.aim is not None:
-            yield from aim_problems(self._graph, module, count)
+        yield from count_problems(self._graph, module, count)
         for condition in count.gate:
             yield from self._ref(module, condition.ref, count.at)
 
@@ -212,6 +210,7 @@ _WORDS = {
     ActionKind.CLEAR_FLAG: "flag",
     ActionKind.CLEAR_COUNT: "clear",
     ActionKind.ADVANCE: "number",
+    ActionKind.STORE: "number",
 }
 _BITS = frozenset({ActionKind.PULSE, ActionKind.SET, ActionKind.CLEAR_FLAG})
 
@@ -297,4 +296,5 @@ def _number(action: Action) -> Diagnostics:
 _SHAPES: dict[ActionKind, Callable[[Action], Diagnostics]] = {
     **dict.fromkeys(STREAMS, _stream),
     ActionKind.ADVANCE: _number,
+    ActionKind.STORE: stored_problems,
 }

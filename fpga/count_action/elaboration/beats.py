@@ -95,6 +95,8 @@ class Beats:
             return Beat(1, 1, signed=False)
         module = self._names.modules[driven.module]
         sources = [self._shape_of(module, operand) for operand in action.samples]
+        if action.verb == "store":
+            return Beat(1, self._stored_width(module, action, sources), signed=False)
         signed = beat_signed(source.signed for source in sources) if action.sign is None else action.sign
         if action.verb == "emit":
             lanes = 2 if action.with_index else 1
@@ -105,6 +107,14 @@ class Beats:
         )
         width = beat_width(source.width for source in sources) if action.width is None else action.width
         return Beat(lanes, width, signed)
+
+    def _stored_width(self, module: FlatModule, action: FlatAction, sources: list[Beat]) -> int:
+        """Return the bits of a stored number: of kept lanes, the lanes of their stream (R18)."""
+        if action.width is not None:
+            return action.width
+        if action.part_of:
+            return self._beat(Output(module.name, action.part_of)).lanes
+        return beat_width(source.width for source in sources)
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Beat:
         """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
@@ -122,6 +132,8 @@ class Beats:
             return interval_of_bits(_stored_width(self._names.modules[stored.module], stored), signed=False)
         if operand.suffix == "valid":
             return 0, 1
+        if lanes := self._names.kept_lanes(module, operand):
+            return interval_of_bits(lanes, signed=False)
         source = self._source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
 

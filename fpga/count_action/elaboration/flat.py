@@ -66,6 +66,7 @@ class FlatInput:
     width: int
     signed: bool
     at: Location
+    part_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class FlatAction:
     cleared: FlatReference | None
     wins: bool
     at: Location
+    part_of: str = ""
 
 
 @dataclass(slots=True)

@@ -74,5 +74,6 @@ def _effect(module: str, action: Action) -> str:
         ActionKind.PULSE: f"{name} is 1 for one cycle",
         ActionKind.SET: f"{name} becomes 1",
         ActionKind.CLEAR_FLAG: f"{name} becomes 0{'' if action.wins else ', unless it is set as well'} (R9)",
+        ActionKind.STORE: f"{name} keeps a sample (R18)",
         ActionKind.ADVANCE: f"{name} goes up by one, and from {action.modulo - 1} to 0",
     }[action.kind]

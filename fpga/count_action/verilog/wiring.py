@@ -36,6 +36,7 @@ _KINDS = {
     ActionKind.SET: SignalKind.FLAG,
     ActionKind.CLEAR_FLAG: SignalKind.FLAG,
     ActionKind.ADVANCE: SignalKind.NUMBER,
+    ActionKind.STORE: SignalKind.NUMBER,
 }
 
 

@@ -40,10 +40,10 @@ def test_old_texts_mean_what_they_did(name):
 
 def test_the_library_is_what_the_page_lists():
     assert NAMES == [
-        "argmax", "averager", "cross_cycle_accumulator", "dag_loader", "latency_counter", "layer_counter",
-        "layer_sequencer",
-        "max_pool", "mean_pool", "photonic_dot", "photonic_mac_control", "preamble_control", "preamble_finder",
-        "relu", "sign_aware_adder", "sparsity_gate", "synchronous_data_streamer", "token_bucket",
+        "argmax", "averager", "cross_cycle_accumulator", "dag_loader", "header_parser", "latency_counter",
+        "layer_counter", "layer_sequencer",
+        "max_pool", "mean_pool", "packet_assembler", "photonic_dot", "photonic_mac_control", "preamble_control",
+        "preamble_finder", "relu", "sign_aware_adder", "sparsity_gate", "synchronous_data_streamer", "token_bucket",
     ]  # fmt: skip
 
 
@@ -297,18 +297,3 @@ def test_the_loader_takes_the_lengths_of_each_layer_from_its_tables(play):
     assert [c for c, done in enumerate(played["dag_loader_layer_done_o"]) if done] == [5, 8, 11]
     assert played["dag_loader_layer_o"] == [0] * 5 + [1] * 3 + [2] * 3 + [0] * 4
     assert played["dag_loader_finished_o"] == [0] * 12 + [1] + [0] * 2
-
-
-def test_the_bucket_lets_a_burst_pass_and_then_one_packet_a_period(play):
-    driven = {"packet_valid_i": [0] * 10 + [1] * 13, "packet_data_i": range(23)}
-    played = play("token_bucket", driven, 23, period=4, burst=2, bits=8)
-    assert played.count("tokens.tokens")[:11] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
-    taken = [cycle for cycle, ready in enumerate(played["packet_ready_o"]) if ready]
-    assert taken == [10, 11, 13, 17, 21]  # two that were kept, then one a period
-    assert played.beats("gate_passed") == taken
-
-
-def test_a_full_bucket_keeps_no_more_tokens_and_says_so(play):
-    played = play("token_bucket", {}, 20, period=4, burst=3)
-    assert played.count("tokens.tokens") == [0] * 5 + [1] * 4 + [2] * 4 + [3] * 7
-    assert played["saturated_o"] == [0] * 17 + [0b10] * 3

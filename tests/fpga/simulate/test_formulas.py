@@ -24,7 +24,7 @@ CONSTRUCTS = (
     "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
     "table",
 )  # fmt: skip
-REDUCTIONS = ("emit max", "emit min", "with index", "taken", "bound")
+REDUCTIONS = ("emit max", "emit min", "with index", "taken", "bound", "store")
 
 
 def beside(name):

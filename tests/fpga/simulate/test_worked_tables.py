@@ -192,6 +192,7 @@ def test_every_table_of_the_page_is_tested():
         "R15",
         "R16",
         "R17",
+        "R18",
     ]
 
 
@@ -279,6 +280,20 @@ def test_up_and_down():
     label = "v (the same without `at most`, target 3)"
     assert [each.value for each in free] == numbers(rows[label])
     assert [int(each.fires) for each in free] == fires(rows[label])
+
+
+def test_ends_of_packets():
+    pytest.importorskip("lark")
+    rows = table("R18")
+    text = """module m { inputs: { stream x of 8 bits with last }
+      counts: { packets: sum x.valid over cycles to none while x.last; place: sum x.valid over cycles to none;
+        first: sum x.valid over cycles to one while place == 0; end: sum x.valid over cycles to one while x.last }
+      targets: { none: never; one: 1 } actions: { on first: store x.data as kind; on end: clear place } }"""
+    driven = {f"x_{name}_i": numbers(rows[f"x.{name}"]) for name in ("valid", "last", "data")}
+    cycles = run(parse_text(text).datapath, **driven)
+    label = "packets: `sum x.valid over cycles while x.last`, base (target never)"
+    assert [cycle.counts[0].base for cycle in cycles] == numbers(rows[label])
+    assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])

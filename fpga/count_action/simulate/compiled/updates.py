@@ -161,6 +161,8 @@ class Updates:
         action, fire = drivers[0]
         if action.kind is ActionKind.PULSE:
             yield f"{name} = {fire}"
+        elif action.kind is ActionKind.STORE:
+            yield when(fire, [f"{name} = {unsigned(self._fitted(action.refs[0], action.width))}"])
         elif action.kind is ActionKind.ADVANCE:
             yield f"next_{name} = {name} + {fire}"
             yield f"{name} = next_{name} & ((next_{name} == {action.modulo}) - 1)"

@@ -78,7 +78,7 @@ class _NextState:
     def _effect(self, module: Module, action: Action) -> dict[Key, int]:
         """Return what an action whose count fires makes of its output."""
         key = (module.name, action.output)
-        if action.kind is ActionKind.STREAM:
+        if action.kind in {ActionKind.STREAM, ActionKind.STORE}:
             samples = (self._now.sample(ref) for ref in action.refs)
             return {key: packed((sample, action.width) for sample in samples)}
         if action.kind is ActionKind.EMIT:
