@@ -68,13 +68,17 @@ def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
         yield note(count.at, message, f"Let the target be {len(streams) + count.constant}.")
 
 
+def contradictions(count: Count) -> list[Ref]:
+    """Return what a count waits for to be 1 and 0 at once: it never counts."""
+    asked = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
+    positive = (each.ref for each in count.gate if not each.negated)
+    return [ref for ref in positive if (ref.module, ref.name, ref.index) in asked]
+
+
 def _contradictions(count: Count) -> Diagnostics:
-    asked = {(each.ref.module, each.ref.name, each.ref.index, each.negated) for each in count.gate}
-    for condition in count.gate:
-        ref = condition.ref
-        if not condition.negated and (ref.module, ref.name, ref.index, True) in asked:
-            message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
-            yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
+    for ref in contradictions(count):
+        message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
+        yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
 
 
 def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:

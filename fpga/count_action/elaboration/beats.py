@@ -88,15 +88,12 @@ class Beats:
         return beat
 
     def _new_beat(self, driven: Output, action: FlatAction) -> Beat:
-        if action.verb == "advance":
-            width = number_width(action.modulo) if action.width is None else action.width
-            return Beat(1, width, signed=False)
+        if action.verb in {"advance", "store"}:
+            return Beat(1, self._number_width(driven, action), signed=False)
         if action.verb in {"pulse", "set"}:
             return Beat(1, 1, signed=False)
         module = self._names.modules[driven.module]
         sources = [self._shape_of(module, operand) for operand in action.samples]
-        if action.verb == "store":
-            return Beat(1, self._stored_width(module, action, sources), signed=False)
         signed = beat_signed(source.signed for source in sources) if action.sign is None else action.sign
         if action.verb == "emit":
             lanes = 2 if action.with_index else 1
@@ -108,13 +105,16 @@ class Beats:
         width = beat_width(source.width for source in sources) if action.width is None else action.width
         return Beat(lanes, width, signed)
 
-    def _stored_width(self, module: FlatModule, action: FlatAction, sources: list[Beat]) -> int:
-        """Return the bits of a stored number: of kept lanes, the lanes of their stream (R18)."""
+    def _number_width(self, driven: Output, action: FlatAction) -> int:
+        """Return the bits of a number that an action drives: of kept lanes, the lanes of their stream (R18)."""
         if action.width is not None:
             return action.width
+        if action.verb == "advance":
+            return number_width(action.modulo)
         if action.part_of:
-            return self._beat(Output(module.name, action.part_of)).lanes
-        return beat_width(source.width for source in sources)
+            return self._beat(Output(driven.module, action.part_of)).lanes
+        module = self._names.modules[driven.module]
+        return beat_width(self._shape_of(module, operand).width for operand in action.samples)
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Beat:
         """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""

@@ -72,3 +72,15 @@ def test_the_assembler_numbers_packets_and_beats_and_marks_the_last(play):
     assert sent == [
         ([*head, result], int(head in {(0, 2), (1, 0)})) for head, result in zip(heads, results, strict=True)
     ]
+
+
+def test_the_arbiter_gives_turns_in_a_circle_to_those_who_ask(play):
+    requests = [{1, 3}, {1, 3}, {1, 3}, set(), {0, 1, 2, 3}, {0, 1, 2, 3}, {2}, {2}, {0, 2, 3}]
+    played = play("round_robin_arbiter", {"request_i": [sum(1 << i for i in each) for each in requests]}, 10)
+    assert played["round_robin_arbiter_owner_o"] == [0, 1, 3, 1, 1, 2, 3, 2, 2, 3]
+    assert played["round_robin_arbiter_granted_o"] == [0, 1, 1, 1, 0, 1, 1, 1, 1, 1]
+
+
+def test_the_arbiter_is_fair(play):
+    played = play("round_robin_arbiter", {"request_i": [0b10111] * 16}, 17, clients=5)
+    assert played["round_robin_arbiter_owner_o"][1:] == [1, 2, 4, 0] * 4
