@@ -14,6 +14,7 @@ from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, Property, properties_of, property_of
 from fpga.formal.specification import Specification
 from fpga.formal.waves import read_vcd, table
+from fpga.hdl.tools import ToolTimeout
 
 SHOWN = 8
 """Cycles of a counterexample that are shown, up to the one that fails."""
@@ -27,6 +28,8 @@ class Verdict(enum.Enum):
     """There is a counterexample that begins with a reset."""
     OPEN = "open"
     """Neither proven nor refuted: another property failed, and this one depends on what it says."""
+    TIMED_OUT = "timed out"
+    """The prover did not end in time: neither proven nor refuted."""
     VACUOUS = "vacuous"
     """Proven, because a count waits for a bit to be 1 and 0 at once: it says nothing."""
     NOT_APPLICABLE = "not applicable"
@@ -120,7 +123,12 @@ def _prove_specification(
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         vcd = Path(folder) / "trace.vcd"
         sources = specification.sources()
-        outcome = sby.run(sources, specification.top, cover=cover, vcd=vcd, depth=depth, timeout_s=timeout_s)
+        try:
+            outcome = sby.run(
+                sources, specification.top, cover=cover, vcd=vcd, depth=depth, timeout_s=timeout_s
+            )
+        except ToolTimeout:
+            return Proof(specification.datapath.name, tuple(_timed_out(specification)), ())
         trace = vcd.read_text() if vcd.exists() else ""
     return Proof(
         datapath=specification.datapath.name,
@@ -129,6 +137,12 @@ def _prove_specification(
         counterexample=tuple(_counterexample(specification, outcome, trace)),
         trace=trace,
     )
+
+
+def _timed_out(specification: Specification) -> Iterator[Result]:
+    for each in _results(specification, sby.NOTHING):
+        open_ = each.verdict is Verdict.OPEN
+        yield replace(each, verdict=Verdict.TIMED_OUT) if open_ else each
 
 
 def _results(specification: Specification, outcome: sby.SbyResult) -> Iterator[Result]:

@@ -179,9 +179,10 @@ def _largest(graph: Graph, term: Ref) -> int:
     source = graph.source(term)
     if source.kind is not SignalKind.NUMBER:
         return 1
-    if term.module is None:
+    driver = None if term.module is None else graph.drivers[term.module, term.name][0][1]
+    if driver is None or driver.kind is ActionKind.STORE:
         return int(2**source.width - 1)
-    return graph.drivers[term.module, term.name][0][1].modulo - 1
+    return driver.modulo - 1
 
 
 def _never_counting(graph: Graph) -> Diagnostics:

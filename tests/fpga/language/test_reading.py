@@ -11,6 +11,7 @@ from fpga.count_action import (
     Action,
     ActionKind,
     Count,
+    CountActionError,
     CountKind,
     Datapath,
     Module,
@@ -295,3 +296,12 @@ def test_new_words_are_names_where_names_stand():
         targets: { most: 1 } actions: { pulse at } }"""
     terms = parse_text(text).datapath.module("reader").counts[0].terms
     assert [str(each) for each in terms] == ["last.keep[0]", "last.last[0]", "store[0]", "keep[0]"]
+
+
+def test_a_stored_number_can_be_counted_as_large_as_it_is():
+    text = """module a { inputs: { stream x of 4 bits } counts: { sum x.valid over cycles } targets: { 1 }
+      actions: { store x.data as kept; pulse beat } }
+      module b { counts: { sum a.kept over cycles while a.beat width WIDTH } targets: { 15 } actions: { pulse p } }"""
+    assert parse_text(text.replace("WIDTH", "4")).datapath.module("b").counts[0].width == 4
+    with pytest.raises(CountActionError, match="has 3 bits and can go up by 15"):
+        parse_text(text.replace("WIDTH", "3").replace("{ 15 }", "{ 7 }"))
