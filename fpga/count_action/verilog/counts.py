@@ -28,6 +28,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
         yield from _up_and_down(wiring, module, count, target)
         return
     width = increment_width(wiring, count.constant, count.terms)
+    yield declared(f"{prefix}_increment", width)
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
     yield from _increment(wiring, f"{prefix}_increment", count, count.constant, count.terms, width)
@@ -58,6 +59,7 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
         "decrement": (max(-count.constant, 0), count.taken),
     }
     width = max(increment_width(wiring, *each) for each in parts.values())
+    yield from (declared(f"{prefix}_{name}", width) for name in parts)
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
@@ -109,7 +111,6 @@ def _increment(
     wiring: Wiring, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
     """Return what this cycle adds, or takes away: how many bits are 1, the numbers, and the constant."""
-    yield declared(name, width)
     terms = [term(wiring, count, ref) for ref in refs]
     bits = [each for each in terms if each.width == 1]
     parts = [extended(str(each), each.width, width) for each in terms if each.width > 1]
