@@ -14,7 +14,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance
+from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance, repeated
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
 
@@ -80,7 +80,7 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
-            "bound_i": str(bound) if bound else "'1",
+            "bound_i": str(bound) if bound else repeated(bit(1), count.width),
             **_shown(prefix),
         },
     )
