@@ -18,8 +18,8 @@ from fpga.count_action.simulate.port_values import row_of, values_of
 from fpga.hdl import why_missing
 from fpga.hdl.cosimulation import coverage, first_mismatch
 
-MODULES, CYCLES, TOPS = 6, 100, 28
-ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES = 15, 2000
+MODULES, CYCLES, TOPS = 6, 100, 32
+ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES = 20, 2000
 CONSTRUCTS = (
     "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
     "table",
