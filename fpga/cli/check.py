@@ -71,7 +71,7 @@ def _print(file: Path, document: dict[str, Any]) -> None:
         for each in found:
             print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
     for each in document["inferences"]:
-        if "parameter" in each["message"]:
+        if "unless it is given" in each["message"]:
             print(f"note: {Diagnostic(**each)}", file=sys.stderr)
     if document["ok"]:
         modules = _number(document["modules"], "module")
