@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+
+Strict = Annotated[bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")]
 
 if TYPE_CHECKING:
     from fpga.count_action import Checked, CountActionError, Diagnostic
@@ -20,14 +22,16 @@ def register(app: typer.Typer) -> None:
     app.command("check")(check)
 
 
-def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = False) -> int:
+def check(
+    file: SourceFile, parameters: Parameters = None, *, strict: Strict = False, as_json: AsJson = False
+) -> int:
     """Say what is wrong with a datapath, or that nothing is."""
     document = _check_document(file, parameters)
     if as_json:
         print(json.dumps(document))
     else:
         _print(file, document)
-    return 0 if document["ok"] else 1
+    return 1 if not document["ok"] or (strict and document["warnings"]) else 0
 
 
 def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
@@ -66,6 +70,9 @@ def _print(file: Path, document: dict[str, Any]) -> None:
     for kind, found in (("error", document["errors"]), ("warning", document["warnings"])):
         for each in found:
             print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
+    for each in document["inferences"]:
+        if "unless it is given" in each["message"]:
+            print(f"note: {Diagnostic(**each)}", file=sys.stderr)
     if document["ok"]:
         modules = _number(document["modules"], "module")
         print(f"{file}: {modules}, no errors: {', '.join(document['modules'])}")

@@ -19,6 +19,16 @@ Vcd = Annotated[
     Path | None, typer.Option("--vcd", metavar="FILE", help="Write a counterexample for a wave viewer.")
 ]
 
+Depth = Annotated[
+    int,
+    typer.Option(
+        "--depth", metavar="N", min=2, max=100, help="Cycles in which counterexamples are looked for."
+    ),
+]
+AllowVacuous = Annotated[
+    bool, typer.Option("--allow-vacuous", help="Accept counts whose conditions exclude each other.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -30,7 +40,9 @@ def _prove_file(
     parameters: Parameters = None,
     module: ModuleName = None,
     vcd: Vcd = None,
+    depth: Depth = 5,
     *,
+    allow_vacuous: AllowVacuous = False,
     as_json: AsJson = False,
 ) -> int:
     """Prove that the RTL of FILE does what the language says, for all inputs and all times."""
@@ -40,7 +52,7 @@ def _prove_file(
 
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
-        proof = prove(datapath, module)
+        proof = prove(datapath, module, depth=depth, allow_vacuous=allow_vacuous)
     except (HdlError, ValueError, KeyError) as error:
         message = str(error.args[0] if isinstance(error, KeyError) else error)
         return tell_message(message, as_json=as_json)
@@ -86,6 +98,7 @@ def _as_lines(proof: Proof) -> list[str]:
         for each in proof.results:
             if each.module == module:
                 where = f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
+                where = f" at {each.part}" if each.verdict is Verdict.VACUOUS else where
                 lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {says[each.property]}")
     reached = [each for each in proof.covered if each.reached]
     lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")

@@ -28,6 +28,7 @@ KIND_OF = {
     ActionKind.SET: SignalKind.FLAG,
     ActionKind.CLEAR_FLAG: SignalKind.FLAG,
     ActionKind.ADVANCE: SignalKind.NUMBER,
+    ActionKind.STORE: SignalKind.NUMBER,
 }
 """Kind of signal that an action drives. Clearing a count drives nothing."""
 STREAMS = frozenset({ActionKind.STREAM, ActionKind.EMIT})
@@ -143,7 +144,7 @@ class Graph:
         """Counts that take a stream, by what drives it, its name and its index."""
         found: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
         for module, count in self.datapath.counts():
-            for key in dict.fromkeys(stream_of(term) for term in count.terms if self.is_stream(term)):
+            for key in dict.fromkeys(stream_of(term) for term in count.counted if self.is_stream(term)):
                 found.setdefault(key, []).append((module, count))
         return found
 
@@ -155,7 +156,7 @@ class Graph:
     def _links(self) -> Iterator[Link]:
         for module in self.datapath.modules:
             for count in module.counts:
-                yield from self._linked(count.terms, module, count, "counts")
+                yield from self._linked(count.counted, module, count, "counts")
                 gate = (ref for each in count.gate for ref in signals_of(module, each.ref))
                 yield from self._linked(gate, module, count, "waits for")
             for action in module.actions:
@@ -182,9 +183,10 @@ def stream_of(ref: Ref) -> tuple[str | None, str, int]:
 def refs_of(module: Module) -> Iterator[Ref]:
     """Return everything that a module looks at."""
     for count in module.counts:
-        yield from count.terms
-        if count.aim is not None:
-            yield from signals_of(module, count.aim)
+        yield from count.counted
+        for formula in (count.aim, count.bound):
+            if formula is not None:
+                yield from signals_of(module, formula)
         for condition in count.gate:
             yield from signals_of(module, condition.ref)
     for action in module.actions:

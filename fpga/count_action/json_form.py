@@ -66,8 +66,12 @@ def _refs(data: list[dict[str, Any]]) -> tuple[Ref, ...]:
 def _count(data: dict[str, Any]) -> Count:
     gate = tuple(Condition(Ref(**each["ref"]), each["negated"]) for each in data["gate"])
     aim = Ref(**data["aim"]) if data.get("aim") else None
-    kind = CountKind(data["kind"])
-    return Count(**{**data, "kind": kind, "terms": _refs(data["terms"]), "gate": gate, "aim": aim})
+    bound = Ref(**data["bound"]) if data.get("bound") else None
+    read = {
+        "kind": CountKind(data["kind"]), "terms": _refs(data["terms"]), "gate": gate, "aim": aim, "bound": bound,
+        "taken": _refs(data.get("taken", [])),
+    }  # fmt: skip
+    return Count(**{**data, **read})
 
 
 def _action(data: dict[str, Any]) -> Action:

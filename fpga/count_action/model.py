@@ -15,9 +15,10 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from fpga.count_action.canonical import canonical
+from fpga.count_action.named import named
 
 MAX_WIDTH = 32
 """Bits of a count, a target, a number or a sample: what one register of the bus holds."""
@@ -64,6 +65,8 @@ class Signal:
     width: int = 1
     signed: bool = False
     at: Location | None = field(default=None, compare=False)
+    part_of: str = field(default="", metadata=ADDED)
+    """Of the flags that are ends and kept lanes of packets: their stream (R18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,20 @@ class Count:
     at: Location | None = field(default=None, compare=False)
     aim: Ref | None = field(default=None, metadata=ADDED)
     """A formula that says what is to be reached, in place of `target`, which is then the first that it looks at."""
+    taken: tuple[Ref, ...] = field(default=(), metadata=ADDED)
+    """Terms that are taken away: the count goes up and down, and never below 0 (R17)."""
+    bound: Ref | None = field(default=None, metadata=ADDED)
+    """A formula that says what the count never exceeds (R17)."""
+
+    @property
+    def counted(self) -> tuple[Ref, ...]:
+        """All terms."""
+        return self.terms + self.taken
+
+    @property
+    def goes_down(self) -> bool:
+        """True when it follows R17: something is taken away, or it has a bound."""
+        return bool(self.taken) or self.constant < 0 or self.bound is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +193,8 @@ class ActionKind(enum.Enum):
     """A count (`clears`) begins again (R5)."""
     ADVANCE = "advance"
     """A number goes up by one, and from `modulo` - 1 to 0."""
+    STORE = "store"
+    """A number becomes the one sample of `refs`, and keeps it (R18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +221,8 @@ class Action:
     """Of EMIT: the beat has the index of the largest or smallest sample, too."""
     wins: bool = field(default=False, metadata=ADDED)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
+    part_of: str = field(default="", metadata=ADDED)
+    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18)."""
     at: Location | None = field(default=None, compare=False)
 
 
@@ -219,11 +240,11 @@ class Module:
 
     def count(self, name: str) -> Count:
         """Return the count of that name. Raises KeyError."""
-        return _named(self.counts, name)
+        return named(self.counts, name)
 
     def target(self, name: str) -> Target:
         """Return the target of that name. Raises KeyError."""
-        return _named(self.targets, name)
+        return named(self.targets, name)
 
     def value(self, ref: Ref) -> Operand:
         """Return the formula that a reference stands for. Raises IndexError and ValueError when there is none."""
@@ -244,11 +265,11 @@ class Datapath:
 
     def module(self, name: str) -> Module:
         """Return the module of that name. Raises KeyError."""
-        return _named(self.modules, name)
+        return named(self.modules, name)
 
     def input(self, name: str) -> Signal:
         """Return the external input of that name. Raises KeyError."""
-        return _named(self.inputs, name)
+        return named(self.inputs, name)
 
     def counts(self) -> Iterator[tuple[Module, Count]]:
         """Return every count with its module, in the order in which status bits and registers stand."""
@@ -268,21 +289,6 @@ class Datapath:
         return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "big")
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-_T = TypeVar("_T", bound=_Named)
-
-
 def is_value(ref: Ref) -> bool:
     """Return whether a reference stands for a formula of its module."""
     return ref.name.startswith(VALUE)
-
-
-def _named(things: tuple[_T, ...], name: str) -> _T:
-    for thing in things:
-        if thing.name == name:
-            return thing
-    raise KeyError(f"no {name!r}; there are: {', '.join(thing.name for thing in things)}")

@@ -76,7 +76,7 @@ def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
     taken = {
         (term.module, term.name)
         for _, count in datapath.counts()
-        for term in count.terms
+        for term in count.counted
         if term.module is not None
     }
     return frozenset(driven & taken)
@@ -121,7 +121,7 @@ def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
             if action.kind in {ActionKind.STREAM, ActionKind.EMIT}:
                 yield f"{name}_valid_o", 1
                 yield f"{name}_data_o", samples_of(action) * action.width
-            elif action.kind in {ActionKind.PULSE, ActionKind.ADVANCE}:
+            elif action.kind in {ActionKind.PULSE, ActionKind.ADVANCE, ActionKind.STORE}:
                 yield f"{name}_o", action.width
             elif action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG} and name not in flags:
                 flags[name] = None

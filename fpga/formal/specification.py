@@ -7,41 +7,18 @@ and the proof would fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.formal.blocks import BEGINNING, checks_sources
+from fpga.formal.instances import CLOCKED, Check, bit, hidden
 from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
 from fpga.hdl.design import design_of
 
 _EXTREME = {"any": 1, "best": 0, "index": 0, "counted": 0}
 """Registers of an extreme sample with their bits; 0: those of the sample."""
-_CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One instance of checks: of which block they are, and of which part of which module.
-
-    `before` are lines that stand in front of it.
-    """
-
-    block: str
-    module: str
-    part: str
-    parameters: Mapping[str, object]
-    ports: Mapping[str, object]
-    before: tuple[str, ...] = ()
-
-    def lines(self, name: str) -> Iterator[str]:
-        """Return the instance, as text."""
-        yield from self.before
-        parameters = ", ".join(f".{key}({value})" for key, value in self.parameters.items())
-        yield f"{self.block}_checks {f'#({parameters}) ' if parameters else ''}{name} ("
-        yield ",\n".join(f"    .{port}({wire})" for port, wire in self.ports.items())
-        yield ");"
 
 
 @dataclass(frozen=True)
@@ -80,7 +57,7 @@ class Specification:
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", _hidden("target", width), *self.meaning.shared_lines()]
+        lines += [f"{self.datapath.name} dut (.*);", hidden("target", width), *self.meaning.shared_lines()]
         for name, check in self.checks.items():
             lines += check.lines(name)
         head = [
@@ -93,7 +70,7 @@ class Specification:
     def _of(self, module: Module) -> Iterator[Check]:
         for count in module.counts:
             yield self._count(module, count)
-            streams = [ref for ref in count.terms if ref.module is None and self.meaning.is_stream(ref)]
+            streams = [ref for ref in count.counted if ref.module is None and self.meaning.is_stream(ref)]
             if streams:
                 yield self._ready(module, count, streams)
         flags: set[str] = set()
@@ -105,6 +82,8 @@ class Specification:
                 yield self._beat(module, action)
             elif action.kind is ActionKind.ADVANCE:
                 yield self._number(module, action)
+            elif action.kind is ActionKind.STORE:
+                yield self._stored(module, action)
             elif action.kind is not ActionKind.CLEAR_COUNT and action.output not in flags:
                 flags.add(action.output)
                 yield self._flag(module, action)
@@ -115,15 +94,19 @@ class Specification:
         target = meaning.reached(module, count)
         increment = f"increment_{place}"
         parameters = {
-            "Accumulate": _bit(count.kind is CountKind.ACCUMULATE),
+            "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
             "TargetWidth": target.width,
-            "AtLeast": _bit(module.target(count.target).at_least),
-            "Carry": _bit(module.target(count.target).carry),
+            "AtLeast": bit(module.target(count.target).at_least),
+            "Carry": bit(module.target(count.target).carry),
         }
+        before = (
+            f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
+            f"assign {increment} = {meaning.increment(count)};",
+        )
         ports = {
-            **_CLOCKED,
+            **CLOCKED,
             "enable_i": meaning.enabled(count),
             "stall_i": f"stall_{module.name}",
             "clear_i": meaning.cleared(module, count),
@@ -135,11 +118,27 @@ class Specification:
             "overshoot_o": f"overshoot_o[{place}]",
             "saturated_o": f"saturated_o[{place}]",
         }
-        before = (
-            f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
-            f"assign {increment} = {meaning.increment(count)};",
-        )
+        if count.goes_down:
+            return self._up_and_down(module, count, Check("", "", "", parameters, ports, before))
         return Check("count_action", module.name, count.name, parameters, ports, before)
+
+    def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
+        """Return the checks of a count between bounds, made of what every count has (R17)."""
+        decrement = f"decrement_{self.meaning.place(module, count.name)}"
+        parameters = {**check.parameters, "BoundWidth": INCREMENT_WIDTH}
+        ports = {
+            **check.ports,
+            "up_i": check.ports["increment_i"],
+            "down_i": decrement,
+            "bound_i": self.meaning.bound(count),
+        }
+        del parameters["Accumulate"], ports["increment_i"]
+        before = (
+            *check.before,
+            f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",
+            f"assign {decrement} = {self.meaning.increment(count, down=True)};",
+        )
+        return Check("count_action_up_down", module.name, count.name, parameters, ports, before)
 
     def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
@@ -162,12 +161,12 @@ class Specification:
             "Samples": len(action.refs),
             "SampleWidth": action.width,
             "Width": action.width,
-            "Accumulate": _bit(not level),
+            "Accumulate": bit(not level),
             "Shift": action.shift,
-            "Signed": _bit(action.signed),
+            "Signed": bit(action.signed),
         }
         ports = {
-            **_CLOCKED,
+            **CLOCKED,
             "clear_i": f"{fire} || {meaning.cleared(module, count)}",
             "take_i": concatenated(f"({meaning.taken(module, count, ref)})" for ref in action.refs),
             "samples_i": concatenated(meaning.sample(ref).fitted(action.width) for ref in action.refs),
@@ -176,8 +175,8 @@ class Specification:
             "check_i": fire if level else ALWAYS,
             "expected_o": f"expected_{name}",
         }
-        before = [f"logic [{action.width - 1}:0] expected_{name};", _hidden(f"{name}_sum", action.width)]
-        before += [] if level else [_hidden(register, action.width)]
+        before = [f"logic [{action.width - 1}:0] expected_{name};", hidden(f"{name}_sum", action.width)]
+        before += [] if level else [hidden(register, action.width)]
         return Check("count_action_sum", module.name, action.output, parameters, ports, tuple(before))
 
     def _extreme(self, module: Module, action: Action) -> Check:
@@ -189,15 +188,15 @@ class Specification:
         parameters = {
             "Samples": len(action.refs),
             "Width": action.width,
-            "Accumulate": _bit(not level),
+            "Accumulate": bit(not level),
             "Shift": action.shift,
-            "Signed": _bit(action.signed),
-            "Minimum": _bit(action.reduction == "min"),
-            "WithIndex": _bit(action.with_index),
+            "Signed": bit(action.signed),
+            "Minimum": bit(action.reduction == "min"),
+            "WithIndex": bit(action.with_index),
         }
         fire = meaning.fire(module, count.name)
         ports: dict[str, object] = {
-            **_CLOCKED,
+            **CLOCKED,
             "clear_i": f"{fire} || {meaning.cleared(module, count)}",
             "take_i": concatenated(f"({meaning.taken(module, count, ref)})" for ref in action.refs),
             "samples_i": concatenated(meaning.sample(ref).fitted(action.width) for ref in action.refs),
@@ -205,19 +204,19 @@ class Specification:
             "check_i": fire if level else ALWAYS,
             "expected_o": f"expected_{name}",
         }
-        before = [f"logic [{width - 1}:0] expected_{name};", _hidden(f"{name}_extreme", width)]
+        before = [f"logic [{width - 1}:0] expected_{name};", hidden(f"{name}_extreme", width)]
         for port, bits in _EXTREME.items():
             register = f"u_{name}_extreme.gen_accumulate.{port}_q"
             ports[f"{port}_i"] = f"{bits or action.width}'d0" if level else f"\\dut.{register} "
-            before += [] if level else [_hidden(register, bits or action.width)]
+            before += [] if level else [hidden(register, bits or action.width)]
         return Check("count_action_extreme", module.name, action.output, parameters, ports, tuple(before))
 
     def _beat(self, module: Module, action: Action) -> Check:
         name = f"{module.name}_{action.output}"
         samples = concatenated(self.meaning.sample(ref).fitted(action.width) for ref in action.refs)
-        parameters = {"Width": self.meaning.ports.output(f"{name}_data_o").width, "Alone": _bit(False)}
+        parameters = {"Width": self.meaning.ports.output(f"{name}_data_o").width, "Alone": bit(False)}
         ports = {
-            **_CLOCKED,
+            **CLOCKED,
             "fire_i": self.meaning.fire(module, action.on),
             "data_i": f"expected_{name}" if action.kind is ActionKind.EMIT else samples,
             "ready_i": f"ready_{name}",
@@ -230,11 +229,20 @@ class Specification:
     def _number(self, module: Module, action: Action) -> Check:
         parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
         ports = {
-            **_CLOCKED,
+            **CLOCKED,
             "advance_i": self.meaning.fire(module, action.on),
             "number_o": f"{module.name}_{action.output}_o",
         }
         return Check("count_action_advance", module.name, action.output, parameters, ports)
+
+    def _stored(self, module: Module, action: Action) -> Check:
+        ports = {
+            **CLOCKED,
+            "fire_i": self.meaning.fire(module, action.on),
+            "data_i": self.meaning.sample(action.refs[0]).fitted(action.width),
+            "number_o": f"{module.name}_{action.output}_o",
+        }
+        return Check("count_action_store", module.name, action.output, {"Width": action.width}, ports)
 
     def _flag(self, module: Module, action: Action) -> Check:
         """Return a flag, or a pulse, which is cleared in every cycle."""
@@ -242,13 +250,13 @@ class Specification:
         clears = [(module, each) for each in driving if each.kind is ActionKind.CLEAR_FLAG]
         sets = [(module, each) for each in driving if each.kind is not ActionKind.CLEAR_FLAG]
         ports = {
-            **_CLOCKED,
+            **CLOCKED,
             "set_i": self.meaning.any_fire(sets),
             "clear_i": ALWAYS if action.kind is ActionKind.PULSE else self.meaning.any_fire(clears),
             "flag_o": f"{module.name}_{action.output}_o",
         }
         wins = any(each.wins for _, each in clears)
-        return Check("count_action_flag", module.name, action.output, {"ClearWins": _bit(wins)}, ports)
+        return Check("count_action_flag", module.name, action.output, {"ClearWins": bit(wins)}, ports)
 
 
 def _targets(datapath: Datapath) -> Check:
@@ -256,18 +264,9 @@ def _targets(datapath: Datapath) -> Check:
     reset = concatenated(f"{target.width}'d{target.reset}" for target in targets)
     parameters = {"Width": sum(target.width for target in targets), "Reset": reset}
     ports = {
-        **_CLOCKED,
+        **CLOCKED,
         "commit_i": "commit_i",
         "shadow_i": "target_shadow_i",
         "target_o": "\\dut.target ",
     }
     return Check("count_action_targets", "", "targets", parameters, ports)
-
-
-def _hidden(name: str, width: int) -> str:
-    """Return a wire of the top that no port shows."""
-    return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
-
-
-def _bit(value: bool) -> str:
-    return f"1'b{int(value)}"

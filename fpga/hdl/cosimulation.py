@@ -182,7 +182,7 @@ def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int
 
 def _counted(module: Module) -> set[str]:
     """Return the other modules of which a module counts something."""
-    refs = (ref.module for count in module.counts for ref in count.terms)
+    refs = (ref.module for count in module.counts for ref in count.counted)
     return {name for name in refs if name is not None} - {module.name}
 
 

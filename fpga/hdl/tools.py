@@ -40,6 +40,10 @@ class ToolFailed(HdlError):
     """A program refused what it was given."""
 
 
+class ToolTimeout(ToolFailed):
+    """A program did not end in time."""
+
+
 class BadOutput(HdlError):
     """A program ran, and what it gave cannot be right."""
 
@@ -73,7 +77,7 @@ class Tool:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise ToolFailed(f"{self.path.name} did not end within {timeout_s:g} s") from error
+            raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
         if done.returncode:
             printed = done.stdout.strip()[-_SHOWN:]
             raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{printed}")

@@ -44,9 +44,11 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
     _add_identity(builder, datapath, streams)
     _add_counts(builder, datapath)
     _add_targets(builder, datapath)
-    _add_levels(builder, datapath)
+    _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
     _add_effects(builder, datapath)
     if streams is Streams.REGISTERS:
+        # Ends of packets are ports of AXI-Stream, and flags beside streams that go through registers.
+        _add_levels(builder, [each for each in datapath.inputs if each.part_of])
         _add_portal(builder, datapath)
     return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
 
@@ -65,7 +67,7 @@ def effects(datapath: Datapath) -> Iterator[tuple[str, str, ActionKind, int]]:
     for module in datapath.modules:
         flags: set[str] = set()
         for action in module.drives(*ActionKind):
-            if action.kind in {ActionKind.PULSE, ActionKind.ADVANCE}:
+            if action.kind in {ActionKind.PULSE, ActionKind.ADVANCE, ActionKind.STORE}:
                 yield module.name, action.output, action.kind, action.width
             elif action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG} and action.output not in flags:
                 flags.add(action.output)
@@ -130,8 +132,8 @@ def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
         low += target.width
 
 
-def _add_levels(builder: MapBuilder, datapath: Datapath) -> None:
-    for signal in datapath.inputs:
+def _add_levels(builder: MapBuilder, inputs: list[Signal]) -> None:
+    for signal in inputs:
         if signal.kind is SignalKind.FLAG:
             builder.add_packed(
                 "IN",
@@ -156,6 +158,7 @@ _EFFECTS = {
     ActionKind.PULSE: "how many pulses there were since reset, modulo 2^32",
     ActionKind.SET: "the flag as it is now",
     ActionKind.ADVANCE: "the number as it is now",
+    ActionKind.STORE: "the number as it is now",
 }
 
 

@@ -96,7 +96,7 @@ class Plain:
     def takers(self, ref):
         wanted = (ref.module, ref.name, ref.index)
         for module, count in self.datapath.counts():
-            if any((t.module, t.name, t.index) == wanted and self.is_stream(t) for t in count.terms):
+            if any((t.module, t.name, t.index) == wanted and self.is_stream(t) for t in count.counted):
                 yield module, count
 
     def is_ready(self, ref):
@@ -123,9 +123,11 @@ class Plain:
         if module.name in self.stalled or not self.is_enabled(count):
             return 0
         seen = self.is_valid if count.kind is CountKind.LEVEL else self.moves
-        return count.constant + sum(
-            int(seen(t)) if self.is_stream(t) else self.sample(t) for t in count.terms
+        up, down = (
+            sum(int(seen(t)) if self.is_stream(t) else self.sample(t) for t in terms)
+            for terms in (count.terms, count.taken)
         )
+        return count.constant + up - down
 
     def goal(self, module, count):
         return self.target[module.name, count.target] if count.aim is None else self.sample(count.aim)
@@ -209,14 +211,18 @@ class Plain:
         rest = value
         if key in self.fires:
             rest = value - target if module.target(count.target).carry else 0
+        if count.bound is not None:
+            largest = min(largest, self.sample(count.bound))
         events = {
             "overshoot": keeps and step and target and value > target and key not in self.fires,
-            "saturated": keeps and rest > largest,
+            "saturated": keeps and step and not 0 <= rest <= largest,
         }
         for what, event in events.items():
             kept = self.sticky[(what, *key)] and not self.inputs["clear_status_i"]
             self.sticky[(what, *key)] = int(bool(event or kept))
-        return 0 if not keeps or key in cleared else min(rest, largest)
+        if not keeps or key in cleared:
+            return 0
+        return max(0, min(rest, largest)) if step else self.base[key]
 
     def next_driven(self, key):
         """Return what an output is in the next cycle (R6, R9, R11, R14)."""
@@ -228,7 +234,7 @@ class Plain:
         if not fired:
             return self.driven[key]
         module, action = fired[0]
-        if kind is ActionKind.STREAM:
+        if kind in {ActionKind.STREAM, ActionKind.STORE}:
             return side_by_side([self.sample(ref) for ref in action.refs], action.width)
         if kind is ActionKind.EMIT:
             return side_by_side(

@@ -11,7 +11,16 @@ from dataclasses import replace
 
 from fpga.count_action.expressions import COMPARISONS
 from fpga.count_action.graph import STREAMS, Graph
-from fpga.count_action.model import ActionKind, Condition, Datapath, Operation, Ref, is_value
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Condition,
+    CountKind,
+    Datapath,
+    Operation,
+    Ref,
+    is_value,
+)
 
 ARITHMETIC = ("+", "-", "max", "min")
 
@@ -27,6 +36,9 @@ def constructs(datapath: Datapath) -> Counter[str]:
     found: Counter[str] = Counter()
     for module in datapath.modules:
         found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update("store" for each in module.drives(ActionKind.STORE))
+        found.update("taken" for each in module.counts if each.taken)
+        found.update("bound" for each in module.counts if each.bound)
         found.update("wins" for each in module.actions if each.wins)
         found.update("at least" for each in module.targets if each.at_least)
         found.update("carry" for each in module.targets if each.carry)
@@ -50,9 +62,14 @@ class _Maker:
     def module(self, module):
         self.values = []
         self.here = module
-        self.streams = [t for count in module.counts for t in count.terms if self.graph.is_stream(t)]
-        counts = [replace(count, aim=self.aim(count), gate=self.gate(count)) for count in module.counts]
+        self.streams = [t for count in module.counts for t in count.counted if self.graph.is_stream(t)]
+        counts = [self.count(count) for count in module.counts]
         actions = [self.action(action) for action in module.actions]
+        if self.likely(0.5):
+            on = self.random.choice(module.counts).name
+            actions.append(
+                Action(ActionKind.STORE, on, "stored", (self.sample(),), self.random.randint(1, 20))
+            )
         targets = tuple(map(self.target, module.targets))
         return replace(
             module, targets=targets, counts=tuple(counts), actions=tuple(actions), values=tuple(self.values)
@@ -74,6 +91,24 @@ class _Maker:
         index = self.random.choice([0, Operation("count", (Ref(self.here.counts[-1].name, self.here.name),))])
         entries = [Operation("target", (Ref(name, self.here.name),)) for name in (own, other, own)]
         return self.kept(Operation("table", (index, *entries)))
+
+    def count(self, count):
+        """Return a count with formulas, in the order in which a text has them."""
+        aim = self.aim(count)
+        return replace(self.between(count), aim=aim, gate=self.gate(count))
+
+    def between(self, count):
+        """Return a count that goes up and down, now and then, mostly with a bound."""
+        if count.kind is CountKind.LEVEL or self.likely(0.6):
+            return count
+        most = len(count.terms) // 2 if len(count.terms) > 1 else 0
+        place = self.random.randint(0, most)
+        if self.likely(0.7):
+            own = Operation("target", (Ref(count.target, self.here.name),))
+            limit = self.kept(Operation("+", (own, self.random.randint(0, 2))))
+        else:
+            limit = None if place else self.kept(Operation("min", (self.random.randint(1, 9),)))
+        return replace(count, terms=count.terms[place:], taken=count.terms[:place], bound=limit)
 
     def gate(self, count):
         gate = list(count.gate)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.checks.formulas import (
-    aim_problems,
+    count_problems,
     decided_conditions,
     formula_problems,
+    stored_problems,
     value_problems,
 )
 from fpga.count_action.checks.rules import broken_rules
@@ -131,18 +132,17 @@ class _Parts:
         yield from _bad_name("count", count.name, count.at)
         yield from _in_range(f"width of count {quoted(count.name)}", count.width, 1, MAX_WIDTH, count.at)
         yield from _in_range(
-            f"constant of count {quoted(count.name)}", count.constant, 0, 2**MAX_WIDTH - 1, count.at
+            f"constant of count {quoted(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.at
         )
         names = [each.name for each in module.targets]
         if count.target not in names:
             message = f"count {quoted(count.name)} has the target {quoted(count.target)}, which is not there"
             yield note(count.at, message, did_you_mean(count.target, names))
-        if not count.terms and not count.constant:
+        if not count.counted and not count.constant:
             yield note(count.at, f"count {quoted(count.name)} adds nothing", "Name what is to be counted.")
-        for ref in count.terms:
+        for ref in count.counted:
             yield from self._signal(ref, count.at)
-        if count.aim is not None:
-            yield from aim_problems(self._graph, module, count)
+        yield from count_problems(self._graph, module, count)
         for condition in count.gate:
             yield from self._ref(module, condition.ref, count.at)
 
@@ -210,6 +210,7 @@ _WORDS = {
     ActionKind.CLEAR_FLAG: "flag",
     ActionKind.CLEAR_COUNT: "clear",
     ActionKind.ADVANCE: "number",
+    ActionKind.STORE: "number",
 }
 _BITS = frozenset({ActionKind.PULSE, ActionKind.SET, ActionKind.CLEAR_FLAG})
 
@@ -295,4 +296,5 @@ def _number(action: Action) -> Diagnostics:
 _SHAPES: dict[ActionKind, Callable[[Action], Diagnostics]] = {
     **dict.fromkeys(STREAMS, _stream),
     ActionKind.ADVANCE: _number,
+    ActionKind.STORE: stored_problems,
 }

@@ -14,7 +14,18 @@ from fpga.count_action.expressions import (
     leaves,
 )
 from fpga.count_action.graph import Graph
-from fpga.count_action.model import Count, Datapath, Location, Module, Operand, Operation, Ref, is_value
+from fpga.count_action.model import (
+    Action,
+    Count,
+    CountKind,
+    Datapath,
+    Location,
+    Module,
+    Operand,
+    Operation,
+    Ref,
+    is_value,
+)
 
 Diagnostics = Iterator[Diagnostic]
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
@@ -39,8 +50,20 @@ def value_problems(module: Module, ref: Ref, at: Location | None) -> Diagnostics
         )
 
 
-def aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Return what is wrong with a formula that says what a count is to reach."""
+def count_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    """Return what is wrong with the formulas of a count that stand for its target or its bound."""
+    yield from _aim_problems(graph, module, count)
+    yield from _bound_problems(graph, module, count)
+
+
+def stored_problems(action: Action) -> Diagnostics:
+    """Return what is wrong with a stored number (R18)."""
+    if len(action.refs) != 1:
+        message = f"{quoted(action.output)} stores {len(action.refs)} samples"
+        yield note(action.at, message, "Store one sample or formula.")
+
+
+def _aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
     aim = count.aim
     if aim is None or [*value_problems(module, aim, count.at)]:
         return
@@ -51,6 +74,16 @@ def aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
     elif min(graph.interval(module.value(aim))) < 0:
         message = f"what {quoted(count.name)} is to reach can be negative"
         yield note(aim.at or count.at, message, "Write max(..., 0).")
+
+
+def _bound_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    if count.goes_down and count.kind is CountKind.LEVEL:
+        yield note(count.at, f"level count {quoted(count.name)} has nothing to go down from", "Accumulate.")
+    if count.bound is None or [*value_problems(module, count.bound, count.at)]:
+        return
+    if min(graph.interval(module.value(count.bound))) < 0:
+        message = f"what {quoted(count.name)} never exceeds can be negative"
+        yield note(count.bound.at or count.at, message, "Write max(..., 0).")
 
 
 def _shapes(value: Operand) -> Diagnostics:

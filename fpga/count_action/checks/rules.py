@@ -111,7 +111,7 @@ def _lost_pulses(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         if not can_stall(module):
             continue
-        for term in dict.fromkeys(count.terms):
+        for term in dict.fromkeys(count.counted):
             if graph.is_pulse(term):
                 message = (
                     f"count {quoted(count.name)} counts the pulse {quoted(shown(term))}, and module"
@@ -132,7 +132,7 @@ def shown(ref: Ref) -> str:
 
 
 def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = largest_increment(graph, count)
+    most = max(largest_increment(graph, count), largest_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quoted(count.name)
     if most > capacity:
@@ -158,7 +158,7 @@ def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
     elif target.reset > 2**count.width - 1 + most:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
-    elif not count.terms and target.reset % count.constant and not target.at_least:
+    elif not count.counted and target.reset % count.constant and not target.at_least:
         message = (
             f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
         )
@@ -167,16 +167,22 @@ def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
 
 def largest_increment(graph: Graph, count: Count) -> int:
     """Return the most that a count can go up in a cycle."""
-    return count.constant + sum(_largest(graph, term) for term in count.terms)
+    return max(count.constant, 0) + sum(_largest(graph, term) for term in count.terms)
+
+
+def largest_decrement(graph: Graph, count: Count) -> int:
+    """Return the most that a count can go down in a cycle."""
+    return max(-count.constant, 0) + sum(_largest(graph, term) for term in count.taken)
 
 
 def _largest(graph: Graph, term: Ref) -> int:
     source = graph.source(term)
     if source.kind is not SignalKind.NUMBER:
         return 1
-    if term.module is None:
+    driver = None if term.module is None else graph.drivers[term.module, term.name][0][1]
+    if driver is None or driver.kind is ActionKind.STORE:
         return int(2**source.width - 1)
-    return graph.drivers[term.module, term.name][0][1].modulo - 1
+    return driver.modulo - 1
 
 
 def _never_counting(graph: Graph) -> Diagnostics:
@@ -203,9 +209,9 @@ def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str
     for condition in count.gate:
         if not condition.negated and not _can_be(graph, condition.ref, alive):
             return shown(condition.ref)
-    if count.constant or any(_can_be(graph, term, alive) for term in count.terms):
+    if count.constant or any(_can_be(graph, term, alive) for term in count.counted):
         return ""
-    return shown(count.terms[0])
+    return shown(count.counted[0])
 
 
 def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:

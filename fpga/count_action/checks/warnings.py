@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
 from fpga.count_action.diagnostics import note, quoted
-from fpga.count_action.expressions import leaves
+from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
-from fpga.count_action.model import ActionKind, Count, CountKind, Module
+from fpga.count_action.model import (
+    ActionKind,
+    Count,
+    CountKind,
+    Module,
+    Operand,
+    Operation,
+    Ref,
+    is_value,
+)
 
 
 def possible_mistakes(graph: Graph) -> Diagnostics:
@@ -57,18 +68,22 @@ def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
         yield note(count.at, message, f"Let the target be {len(streams) + count.constant}.")
 
 
+def contradictions(count: Count) -> list[Ref]:
+    """Return what a count waits for to be 1 and 0 at once: it never counts."""
+    asked = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
+    positive = (each.ref for each in count.gate if not each.negated)
+    return [ref for ref in positive if (ref.module, ref.name, ref.index) in asked]
+
+
 def _contradictions(count: Count) -> Diagnostics:
-    asked = {(each.ref.module, each.ref.name, each.ref.index, each.negated) for each in count.gate}
-    for condition in count.gate:
-        ref = condition.ref
-        if not condition.negated and (ref.module, ref.name, ref.index, True) in asked:
-            message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
-            yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
+    for ref in contradictions(count):
+        message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
+        yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
 
 
 def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
-        pulses = [ref for ref in graph.signals(condition.ref) if graph.is_pulse(ref)]
+        pulses = [ref for ref in _asked(graph, condition.ref) if graph.is_pulse(ref)]
         if can_stall(module) and pulses:
             message = (
                 f"count {quoted(count.name)} waits for the pulse {quoted(shown(pulses[0]))}, and module"
@@ -77,10 +92,21 @@ def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
             yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
 
 
+def _asked(graph: Graph, ref: Ref) -> Iterator[Ref]:
+    """Return the signals that a condition asks for; what it compares or adds is looked at, not waited for."""
+    todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
+    while todo:
+        operand = todo.pop()
+        if isinstance(operand, Ref):
+            yield operand
+        elif isinstance(operand, Operation) and operand.operator in LOGICAL:
+            todo += operand.operands
+
+
 def _uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.actions:
-            taken = {stream_of(term) for term in module.count(action.on).terms}
+            taken = {stream_of(term) for term in module.count(action.on).counted}
             for ref in (stream for each in action.refs for stream in graph.streams(each)):
                 if stream_of(ref) not in taken:
                     message = (

@@ -88,9 +88,8 @@ class Beats:
         return beat
 
     def _new_beat(self, driven: Output, action: FlatAction) -> Beat:
-        if action.verb == "advance":
-            width = number_width(action.modulo) if action.width is None else action.width
-            return Beat(1, width, signed=False)
+        if action.verb in {"advance", "store"}:
+            return Beat(1, self._number_width(driven, action), signed=False)
         if action.verb in {"pulse", "set"}:
             return Beat(1, 1, signed=False)
         module = self._names.modules[driven.module]
@@ -105,6 +104,17 @@ class Beats:
         )
         width = beat_width(source.width for source in sources) if action.width is None else action.width
         return Beat(lanes, width, signed)
+
+    def _number_width(self, driven: Output, action: FlatAction) -> int:
+        """Return the bits of a number that an action drives: of kept lanes, the lanes of their stream (R18)."""
+        if action.width is not None:
+            return action.width
+        if action.verb == "advance":
+            return number_width(action.modulo)
+        if action.part_of:
+            return self._beat(Output(driven.module, action.part_of)).lanes
+        module = self._names.modules[driven.module]
+        return beat_width(self._shape_of(module, operand).width for operand in action.samples)
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Beat:
         """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
@@ -122,6 +132,8 @@ class Beats:
             return interval_of_bits(_stored_width(self._names.modules[stored.module], stored), signed=False)
         if operand.suffix == "valid":
             return 0, 1
+        if lanes := self._names.kept_lanes(module, operand):
+            return interval_of_bits(lanes, signed=False)
         source = self._source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fpga.count_action.diagnostics import Refused, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
+    FlatFormula,
     FlatInput,
     FlatModule,
     FlatReference,
@@ -26,9 +27,9 @@ from fpga.count_action.elaboration.formulas import (
 from fpga.count_action.elaboration.instances import Instance
 from fpga.count_action.elaboration.targets import entries_of, tables_of
 from fpga.count_action.language.defaults import COUNT_WIDTH
-from fpga.count_action.language.operands import Number, Reference
+from fpga.count_action.language.operands import Number, Operand, Reference
 from fpga.count_action.language.syntax import ActionText, CountText, InputText, Label, TargetText, Term
-from fpga.count_action.model import CountKind
+from fpga.count_action.model import CountKind, SignalKind
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Elaborator(FormulaElaborator):
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):
-                    made.actions.append(self._action(action, inner))
+                    made.actions += self._action(action, inner)
         return made
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
@@ -68,44 +69,48 @@ class Elaborator(FormulaElaborator):
         made = []
         for text in declared:
             with self.report.part():
-                made.append(_input(text, values))
+                made += _input(text, values)
         return made
 
     def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
         self._spend(text.at)
-        references: list[FlatReference] = []
+        references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
             for inner in self._over(term, values):
                 if is_signal(term.value, inner):
-                    references.append(_added_reference(term, inner))
+                    assert isinstance(term.value, Reference)
+                    references[term.sign].append(flat_reference(term.value, inner))
                 else:
                     constant += term.sign * evaluate(term.value, inner)
-        if constant < 0:
-            raise Refused(
-                text.at, f"the sum has {constant} in it; a count cannot go down", "Add, do not subtract."
-            )
+        bound = self._bound(text, values)
+        if not text.accumulates and (constant < 0 or references[-1] or bound):
+            message = "a level count keeps nothing that could go down, or stay at a bound (R17)"
+            raise Refused(text.at, message, "Write `over cycles`, or leave `-` and `at most` away.")
         target, aim = self._reaches(text, values)
         return FlatCount(
             name=_label(text.label, values) or _numbered("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
-            terms=tuple(references),
+            terms=tuple(references[1]),
+            taken=tuple(references[-1]),
             constant=constant,
             gate=tuple(
                 (holds, each.negated) for each in text.gate for holds in self._operand(each.holds, values)
             ),
             width=_optional(text.width, values, COUNT_WIDTH),
+            bound=bound,
             target=target,
             aim=aim,
             target_at=text.target.at if text.target else text.at,
             at=text.label.at if text.label else text.at,
         )
 
-    def _action(self, text: ActionText, values: Values) -> FlatAction:
+    def _action(self, text: ActionText, values: Values) -> list[FlatAction]:
+        """Return an action, and those that store the ends of its packets (R18)."""
         self._spend(text.at)
         does = text.does
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
-        return FlatAction(
+        made = FlatAction(
             verb=does.verb,
             name=_label(does.name, values) or ("out" if does.verb in {"stream", "emit"} else ""),
             on=_label(text.on, values) or None,
@@ -121,18 +126,23 @@ class Elaborator(FormulaElaborator):
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )
+        ends = [self._end(made, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
+        return [made, *ends]
+
+    def _end(self, action: FlatAction, name: str, operand: Operand, values: Values) -> FlatAction:
+        """Return the action that stores the end of a packet, or its kept lanes; `max` of it alone is a formula."""
+        samples = tuple(self._operand(operand, values))
+        if not isinstance(samples[0], FlatFormula):
+            samples = (FlatFormula("max", samples, operand.at),)
+        return replace(
+            action, verb="store", name=f"{action.name}_{name}", samples=samples, part_of=action.name,
+            width=1 if name == "last" else None, sign=None,
+        )  # fmt: skip
 
     def _over(self, term: Term, values: Values) -> Iterator[Values]:
         for inner in values_of(term, values):
             self._spend(term.at)
             yield inner
-
-
-def _added_reference(term: Term, values: Values) -> FlatReference:
-    assert isinstance(term.value, Reference)
-    if term.sign < 0:
-        raise Refused(term.at, f"{quoted(str(term.value))} is subtracted; a count cannot go down", "Add it.")
-    return flat_reference(term.value, values)
 
 
 def _label(label: Label | None, values: Values) -> str:
@@ -168,8 +178,30 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
     return FlatTarget(name, reset, width, text.at, text.at_least, text.carry)
 
 
-def _input(text: InputText, values: Values) -> FlatInput:
+def _input(text: InputText, values: Values) -> list[FlatInput]:
+    """Return an input, and the flags of its packets."""
     span = span_of(text.range, values) if text.range else None
     lanes = _optional(text.lanes, values, 1)
     width = _optional(text.width, values, 1)
-    return FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at)
+    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at)
+    if text.ends and span is not None:
+        message = f"{quoted(text.name)} is several streams, and packets have one each"
+        raise Refused(text.at, message, "Declare each with a name of its own.")
+    if "keep" in text.ends and width % 8:
+        message = f"lanes of {width} bits are kept or not, and AXI-Stream keeps bytes"
+        raise Refused(text.at, message, "Make the samples 8, 16, 24 or 32 bits wide.")
+    spans = {"last": None, "keep": range(1, lanes + 1)}
+    flags = (
+        FlatInput(
+            f"{text.name}_{end}",
+            SignalKind.FLAG,
+            spans[end],
+            1,
+            1,
+            signed=False,
+            at=text.at,
+            part_of=text.name,
+        )
+        for end in text.ends
+    )
+    return [made, *flags]

@@ -155,7 +155,7 @@ def _declared_signal(known: _Known) -> Signal:
     else:
         given = {index for index in known.indices if index is not None}
         known.base, size = (1, 1) if given == {1} else (0, 1)
-    return Signal(text.name, text.kind, size, text.lanes, text.width, text.signed, text.at)
+    return Signal(text.name, text.kind, size, text.lanes, text.width, text.signed, text.at, text.part_of)
 
 
 def _inferred_signal(name: str, known: _Known) -> Signal:

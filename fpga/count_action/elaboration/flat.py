@@ -66,6 +66,7 @@ class FlatInput:
     width: int
     signed: bool
     at: Location
+    part_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,11 @@ class FlatCount:
     name: str
     kind: CountKind
     terms: tuple[FlatReference, ...]
+    taken: tuple[FlatReference, ...]
     constant: int
     gate: tuple[tuple[FlatOperand, bool], ...]
     width: int
+    bound: FlatFormula | None
     target: str | None
     aim: FlatFormula | None
     target_at: Location
@@ -115,6 +118,7 @@ class FlatAction:
     cleared: FlatReference | None
     wins: bool
     at: Location
+    part_of: str = ""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ from fpga.count_action.language.operands import (
 from fpga.count_action.language.syntax import CountText, Term
 from fpga.count_action.model import Location
 
+ENDS = frozenset({"last", "keep"})
+"""Parts of a beat of a packet besides its samples (R18)."""
 _MAX_ITEMS = 65_536
 """Terms, samples, counts and actions of a datapath when all ranges are written out."""
 
@@ -124,6 +126,13 @@ class FormulaElaborator:
             )
         return named[0].label, found
 
+    def _bound(self, text: CountText, values: Values) -> FlatFormula | None:
+        """Return what a count never exceeds: a number, a target, or a formula; `min` of it alone where it is short."""
+        if text.bound is None:
+            return None
+        (found,) = self._operand(text.bound, values)
+        return found if isinstance(found, FlatFormula) else FlatFormula("min", (found,), text.bound.at)
+
     def _is_target(self, reference: FlatReference) -> bool:
         return reference.module is None and not reference.suffix and reference.label in self._targets
 
@@ -150,6 +159,10 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
         raise Refused(
             reference.at, f"`valid[{lane}]`: a beat has one valid bit", "Write the index after the name."
         )
+    if len(parts) == 3 and parts[-1][0] in ENDS:
+        name, lane_of_end = parts.pop()
+        stream, _ = parts.pop()
+        parts.append((f"{stream}_{name}", lane_of_end))
     if len(parts) > 2 or parts[-1][0] in {"valid", "data"}:
         message = f"{quoted(str(reference))} is not a signal"
         raise Refused(reference.at, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream.")

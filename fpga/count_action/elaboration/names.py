@@ -17,6 +17,7 @@ from fpga.count_action.elaboration.flat import (
     FlatReference,
     references_in,
 )
+from fpga.count_action.elaboration.formulas import ENDS
 from fpga.count_action.model import Location, SignalKind
 
 KIND_OF_VERB = {
@@ -25,6 +26,7 @@ KIND_OF_VERB = {
     "pulse": SignalKind.FLAG,
     "set": SignalKind.FLAG,
     "advance": SignalKind.NUMBER,
+    "store": SignalKind.NUMBER,
 }
 
 
@@ -100,6 +102,9 @@ class Names:
                     raise Refused(each.at, message, "Leave one away.")
                 declared[each.name] = each
                 self._check_not_taken(module, each.name, each.at)
+                if each.part_of in module.wires:
+                    self._declare_wired_end(module, each)
+                    continue
                 if each.name not in module.wires:
                     self.externals.declare(each)
                     continue
@@ -109,6 +114,13 @@ class Names:
                         each, name=reference.name, span=each.span if reference.index is None else None
                     )
                     self.externals.declare(renamed, element=reference.index)
+
+    def _declare_wired_end(self, module: FlatModule, each: FlatInput) -> None:
+        """Note the flags of a stream of packets that is wired to an external one; a module drives its own."""
+        wired, _ = module.wires[each.part_of]
+        name = f"{wired.label}{each.name.removeprefix(each.part_of)}"
+        if wired.module is None:
+            self.externals.declare(replace(each, name=name, part_of=wired.label))
 
     def _check_not_taken(self, module: FlatModule, name: str, at: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
@@ -153,9 +165,10 @@ class Names:
     def _references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Return the references of a module that are signals."""
         for count in module.counts:
-            yield from count.terms
-            if count.aim is not None:
-                yield from self._signals_in(module, count.aim)
+            yield from (*count.terms, *count.taken)
+            for formula in (count.aim, count.bound):
+                if formula is not None:
+                    yield from self._signals_in(module, formula)
             for operand, _ in count.gate:
                 yield from self._signals_in(module, operand)
         for action in module.actions:
@@ -191,6 +204,8 @@ class Names:
 
     def meaning(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         """Return what drives a reference, or the external input that it is (with its name there)."""
+        if (end := self._end(module, reference)) is not None:
+            return end
         if reference.module is not None:
             return self.output(reference)
         own = Output(module.name, reference.label)
@@ -210,14 +225,36 @@ class Names:
             )
         return reference
 
+    def _end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
+        """Return the end or a kept lane of a packet: `x.last` of a stream that is so declared, or streamed (R18)."""
+        stream, name = reference.module, f"{reference.module}_{reference.name}"
+        if stream is None or stream in self.modules or reference.name not in ENDS:
+            return None
+        if Output(module.name, name) in self.drivers:
+            return Output(module.name, name)
+        if stream in module.wires:
+            wired, _ = module.wires[stream]
+            name = f"{wired.label}_{reference.name}"
+            if wired.module is not None:
+                return self.output(replace(reference, name=name, module=wired.module, index=None))
+            return replace(reference, name=name, module=None)
+        if name in self._declared[module.name]:
+            return replace(reference, name=name, module=None)
+        message = f"the beats of {quoted(stream)} have no `{reference.name}`"
+        hint = f"Declare it: stream {stream} of 4 lanes of 8 bits with last and keep."
+        raise Refused(reference.at, message, hint)
+
+    def kept_lanes(self, module: FlatModule, reference: FlatReference) -> int:
+        """Return how many lanes `x.keep` stands for, as a number of so many bits; 0 for anything else."""
+        if reference.module is None or reference.name != "keep" or reference.index is not None:
+            return 0
+        found = self.meaning(module, reference)
+        signal = None if isinstance(found, Output) else self.externals.signal(found.name)
+        return signal.size if signal is not None and signal.size > 1 else 0
+
     def output(self, reference: FlatReference) -> Output:
         """Return the output of another module that a reference names. Raises `Refused` when there is none."""
         assert reference.module is not None
-        if reference.module not in self.modules and reference.name in {"last", "keep"}:
-            message = f"`.{reference.name}` is not in the language: streams have no packet ends"
-            raise Refused(
-                reference.at, message, "Send the end of a packet as a sample of its beats, or as a flag."
-            )
         if reference.module not in self.modules:
             hint = did_you_mean(reference.module, self.modules)
             raise Refused(reference.at, f"there is no module {quoted(reference.module)}", hint)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
 from fpga.count_action.elaboration.beats import Beats, Context
 from fpga.count_action.elaboration.flat import (
@@ -34,6 +36,7 @@ _ACTIONS = {
     "pulse": ActionKind.PULSE,
     "set": ActionKind.SET,
     "advance": ActionKind.ADVANCE,
+    "store": ActionKind.STORE,
 }
 
 
@@ -70,8 +73,12 @@ class _Resolver:
         return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made)
 
     def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
-        terms = [ref for reference in count.terms for ref in self._beats.refs(module, reference, "sum")]
+        terms, taken = (
+            tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
+            for part in (count.terms, count.taken)
+        )
         aim = None if count.aim is None else self._refs(module, count.aim, "condition", values)[0]
+        bound = None if count.bound is None else self._refs(module, count.bound, "condition", values)[0]
         gate = [
             Condition(ref, negated)
             for operand, negated in count.gate
@@ -81,7 +88,9 @@ class _Resolver:
             name=count.name,
             kind=count.kind,
             target=target_of(module, count, place),
-            terms=tuple(terms),
+            terms=terms,
+            taken=taken,
+            bound=bound,
             constant=count.constant,
             gate=tuple(gate),
             width=count.width,
@@ -113,11 +122,22 @@ class _Resolver:
         if operand.suffix == "valid":
             refs = self._beats.refs(module, operand, "condition")
             return [Operation("valid", (ref,)) for ref in refs]
+        if lanes := self._names.kept_lanes(module, operand):
+            return [self._kept(module, operand, lanes)]
         found = list(self._beats.refs(module, operand, "sample"))
         if len(found) > 1 and not several:
             message = f"{quoted(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
         return list(found)
+
+    def _kept(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
+        """Return the kept lanes of a beat as a number, the first lane lowest (R18)."""
+        made: Operand = 0
+        for lane in range(lanes):
+            (ref,) = self._beats.refs(module, replace(reference, index=lane + 1), "condition")
+            bit = Operation("if", (ref, 1 << lane, 0))
+            made = Operation("+", (made, bit)) if lane else bit
+        return made
 
     def _action(self, module: FlatModule, action: FlatAction, place: int, values: list[Operand]) -> Action:
         on = _count_of(module, action, place)
@@ -136,6 +156,7 @@ class _Resolver:
             modulo=action.modulo,
             reduction=action.reduction,
             with_index=action.with_index,
+            part_of=action.part_of,
             at=action.at,
         )
 

@@ -117,7 +117,7 @@ def _from_outside(graph: Graph) -> list[Connection]:
     for module in graph.datapath.modules:
         for count in module.counts:
             found += [
-                Connection("", ref.name, module.name, "counts") for ref in count.terms if ref.module is None
+                Connection("", ref.name, module.name, "counts") for ref in count.counted if ref.module is None
             ]
             gate = [ref for each in count.gate for ref in graph.signals(each.ref)]
             found += [
@@ -143,7 +143,7 @@ def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
     found = {
         (module.name, count.name): 1
         for module, count in graph.datapath.counts()
-        if count.constant or any(term.module is None for term in count.terms)
+        if count.constant or any(term.module is None for term in count.counted)
     }
     links = [
         ((link.driver.name, link.action.on), (link.reader.name, link.count.name))

@@ -43,6 +43,8 @@ class InputText:
     width: Number | None
     signed: bool
     at: Location
+    ends: tuple[str, ...] = ()
+    """`last`, and `keep`: what the beats of packets have besides their samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class CountText:
     label: Label | None
     terms: tuple[Term, ...]
     accumulates: bool
+    bound: Operand | None
     target: Operand | None
     gate: tuple[ConditionText, ...]
     width: Number | None
@@ -98,7 +101,7 @@ class Sign:
     signed: bool
 
 
-Verb: TypeAlias = Literal["stream", "emit", "pulse", "set", "clear", "advance"]
+Verb: TypeAlias = Literal["stream", "emit", "pulse", "set", "clear", "advance", "store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class VerbText:
     modulo: Number | None = None
     cleared: Reference | None = None
     wins: bool = False
+    ends: tuple[Operand, ...] = ()
+    """Of a stream of packets: whether the beat is the last, and which lanes it keeps."""
 
 
 @dataclass(frozen=True, slots=True)

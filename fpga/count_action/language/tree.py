@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fpga.count_action.language.formulas import FormulaBuilder
+from fpga.count_action.language.actions import ActionBuilder
 from fpga.count_action.language.operands import (
     Formula,
     Index,
@@ -14,11 +14,9 @@ from fpga.count_action.language.operands import (
     Operand,
     Part,
     Range,
-    Ranged,
     Reference,
 )
 from fpga.count_action.language.syntax import (
-    ActionText,
     Argument,
     ConditionText,
     CountText,
@@ -34,7 +32,6 @@ from fpga.count_action.language.syntax import (
     TargetText,
     Term,
     Use,
-    VerbText,
     Wire,
 )
 from fpga.count_action.model import Location, SignalKind
@@ -42,7 +39,7 @@ from fpga.count_action.model import Location, SignalKind
 _MEANT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
 
 
-class TreeBuilder(FormulaBuilder):
+class TreeBuilder(ActionBuilder):
     """Makes the nodes of `syntax` of those of lark: one method for each rule of the grammar.
 
     A method gets the place of its first token, and its parts: nodes, names and None for what is left out.
@@ -121,10 +118,18 @@ class TreeBuilder(FormulaBuilder):
     # Inputs
 
     def _stream_input(
-        self, at: Location, name: Any, span: Any, lanes: Any, width: Any, signed: Any
+        self, at: Location, name: Any, span: Any, lanes: Any, width: Any, signed: Any, ends: Any
     ) -> InputText:
-        place = self._location(name)
-        return InputText(SignalKind.STREAM, self._name(name), span, lanes, width, signed is not None, place)
+        place, sign = self._location(name), signed is not None
+        return InputText(
+            SignalKind.STREAM, self._name(name), span, lanes, width, sign, place, ends=ends or ()
+        )
+
+    def _with_ends(self, at: Location, keep: Location | None) -> tuple[str, ...]:
+        return ("last",) if keep is None else ("last", "keep")
+
+    def _and_keep(self, at: Location) -> Location:
+        return at
 
     def _flag_input(self, at: Location, name: Any, span: Any) -> InputText:
         return InputText(
@@ -157,11 +162,12 @@ class TreeBuilder(FormulaBuilder):
         label: Label | None,
         terms: tuple[Term, ...],
         accumulates: Location | None,
+        bound: Operand | None,
         target: Operand | None,
         gate: tuple[ConditionText, ...] | None,
         width: Number | None,
     ) -> CountText:
-        return CountText(each, label, terms, accumulates is not None, target, gate or (), width, at)
+        return CountText(each, label, terms, accumulates is not None, bound, target, gate or (), width, at)
 
     def _own_label(self, at: Location, label: Label) -> Label:
         return label
@@ -183,6 +189,9 @@ class TreeBuilder(FormulaBuilder):
 
     def _over_cycles(self, at: Location) -> Location:
         return at
+
+    def _bound(self, at: Location, bound: Operand) -> Operand:
+        return bound
 
     def _reaches(self, at: Location, target: Operand) -> Operand:
         return target
@@ -213,72 +222,6 @@ class TreeBuilder(FormulaBuilder):
 
     def _never(self, at: Location) -> Location:
         return at
-
-    # Actions
-
-    def _action(self, at: Location, each: Index | None, on: Label | None, does: VerbText) -> ActionText:
-        return ActionText(each, on, does, at)
-
-    def _on(self, at: Location, label: Label) -> Label:
-        return label
-
-    def _stream(self, at: Location, *parts: Any) -> VerbText:
-        *samples, width, sign, name = parts
-        return VerbText("stream", at, name, tuple(samples), width=width, sign=sign and sign.signed)
-
-    def _emit(self, at: Location, *parts: Any) -> VerbText:
-        *samples, shift, width, sign, name = parts
-        return VerbText("emit", at, name, tuple(samples), shift=shift, width=width, sign=sign and sign.signed)
-
-    def _emit_extreme(self, at: Location, reduction: Any, *parts: Any) -> VerbText:
-        *samples, index, shift, width, sign, name = parts
-        return VerbText(
-            "emit", at, name, tuple(samples), reduction, index is not None, shift, width, sign and sign.signed
-        )
-
-    def _largest(self, at: Location) -> str:
-        return "max"
-
-    def _smallest(self, at: Location) -> str:
-        return "min"
-
-    def _with_index(self, at: Location) -> Location:
-        return at
-
-    def _addend(self, at: Location, value: Operand) -> Operand:
-        return value
-
-    def _added_sample(self, at: Location, value: Operand) -> Operand:
-        return value
-
-    def _taken_sample(self, at: Location, value: Operand) -> Operand:
-        if isinstance(value, Ranged):
-            return replace(value, value=self._opposite(at, value.value))
-        return self._opposite(at, value)
-
-    def _shift(self, at: Location, places: Number) -> Number:
-        return places
-
-    def _as_name(self, at: Location, name: Label) -> Label:
-        return name
-
-    def _pulse(self, at: Location, name: Label) -> VerbText:
-        return VerbText("pulse", at, name)
-
-    def _set(self, at: Location, name: Label) -> VerbText:
-        return VerbText("set", at, name)
-
-    def _clear(self, at: Location, cleared: Reference, wins: Location | None) -> VerbText:
-        return VerbText("clear", at, cleared=cleared, wins=wins is not None)
-
-    def _wins(self, at: Location) -> Location:
-        return at
-
-    def _advance(self, at: Location, name: Label, modulo: Number, width: Number | None) -> VerbText:
-        return VerbText("advance", at, name, modulo=modulo, width=width)
-
-    def _each(self, at: Location, index: Index) -> Index:
-        return index
 
 
 def _conditions(holds: Operand) -> Iterator[ConditionText]:

@@ -45,11 +45,20 @@ class Writer:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._sizes = {each.name: each.size for each in graph.datapath.inputs}
+        self._bases = {each.name: 1 for each in graph.datapath.inputs if each.part_of}
 
     def inputs(self) -> Iterator[str]:
         """Return the section of the external inputs, when there are any."""
         if self._graph.datapath.inputs:
-            yield from _section("", "inputs", [input_text(each) for each in self._graph.datapath.inputs])
+            every = self._graph.datapath.inputs
+            parts = {
+                each.part_of: each.name.removeprefix(f"{each.part_of}_") for each in every
+            }  # `keep` is later
+            ends = {"": "", "last": " with last", "keep": " with last and keep"}
+            texts = [
+                f"{input_text(each)}{ends[parts.get(each.name, '')]}" for each in every if not each.part_of
+            ]
+            yield from _section("", "inputs", texts)
 
     def module(self, module: Module) -> Iterator[str]:
         """Return a module, line by line."""
@@ -57,7 +66,8 @@ class Writer:
         yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
         yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
         if module.actions:
-            yield from _section("  ", "actions", [self._action(module, each) for each in module.actions])
+            written = [self._action(module, each) for each in module.actions if not each.part_of]
+            yield from _section("  ", "actions", written)
         yield "}"
 
     def _count(self, module: Module, count: Count) -> str:
@@ -65,9 +75,11 @@ class Writer:
 
     def sum(self, module: Module, count: Count) -> str:
         """Return what a count adds, and when."""
-        terms = [*self._runs(count.terms, ".valid"), *([str(count.constant)] if count.constant else [])]
-        words = [f"sum {' + '.join(terms)}"]
+        constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
+        down = [*self._runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
+        words = [" - ".join([f"sum {' + '.join([*self._runs(count.terms, '.valid'), *constant])}", *down])]
         words += ["over cycles"] if count.kind.value == "accumulate" else []
+        words += [f"at most {self._value(count.bound)}"] if count.bound else []
         if count.aim is not None:
             words += [f"to {self._value(count.aim)}"]
         else:
@@ -113,11 +125,14 @@ class Writer:
         if action.kind is ActionKind.ADVANCE:
             width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
             return f"advance {action.output} modulo {action.modulo}{width}"
+        if action.kind is ActionKind.STORE:
+            (ref,) = action.refs
+            return f"store {self._sample(ref)} width {action.width} as {action.output}"
         if action.kind in _SIMPLE:
             return f"{_SIMPLE[action.kind]} {action.output}{' wins' if action.wins else ''}"
-        return self._stream(action)
+        return self._stream(action, [each for each in module.actions if each.part_of == action.output])
 
-    def _stream(self, action: Action) -> str:
+    def _stream(self, action: Action, ends: list[Action]) -> str:
         sources = [self._graph.source(ref) for ref in action.refs]
         emits = action.kind is ActionKind.EMIT
         default = EMIT_WIDTH if emits else beat_width(source.width for source in sources)
@@ -130,6 +145,9 @@ class Writer:
         words += [f"width {action.width}"] if action.width != default else []
         if action.signed != beat_signed(source.signed for source in sources):
             words.append("signed" if action.signed else "unsigned")
+        words += [
+            f"{word} {self._value(end.refs[0])}" for word, end in zip(("last", "keep"), ends, strict=False)
+        ]
         words += [f"as {action.output}"] if action.output != "out" else []
         return " ".join(words)
 
@@ -160,7 +178,8 @@ class Writer:
         if length < _RUN:
             return 1, one
         end = suffix if self._graph.is_stream(first) else ""
-        return length, f"{first.name}[i]{end} (i = {first.index} to {first.index + length - 1})"
+        begin = first.index + self._bases.get(first.name, 0)
+        return length, f"{first.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
     def _whole_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return all lanes of the first beat, and of the elements that follow it."""
@@ -199,7 +218,8 @@ class Writer:
     def _name(self, ref: Ref) -> str:
         if ref.module is not None:
             return f"{ref.module}.{ref.name}"
-        return f"{ref.name}[{ref.index}]" if self._sizes[ref.name] > 1 else ref.name
+        index = ref.index + self._bases.get(ref.name, 0)
+        return f"{ref.name}[{index}]" if self._sizes[ref.name] > 1 else ref.name
 
 
 _FORMULAS = {"if": "({1} if {0} else {2})", "not": "(not {})"}

@@ -28,7 +28,21 @@ _WORDS = {
 }
 _OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 _ITEM_WORDS = frozenset(
-    {"SUM", "FOR", "ON", "STREAM", "EMIT", "PULSE", "SET", "CLEAR", "ADVANCE", "FLAG", "NUMBER", "NAME"}
+    {
+        "SUM",
+        "FOR",
+        "ON",
+        "STREAM",
+        "EMIT",
+        "STORE",
+        "PULSE",
+        "SET",
+        "CLEAR",
+        "ADVANCE",
+        "FLAG",
+        "NUMBER",
+        "NAME",
+    }
 )
 _SECTIONS = frozenset({"INPUTS", "COUNTS", "TARGETS", "ACTIONS"})
 

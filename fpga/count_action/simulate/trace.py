@@ -49,7 +49,8 @@ def _outcome(count: CountCycle) -> str:
     if count.overshoots:
         outcome += ": above its target, sets overshoot (R4)"
     if count.saturates:
-        outcome += ": does not fit, stays at the largest value and sets saturated (R10)"
+        bound = "the largest value" if count.rest else "0"
+        outcome += f": does not fit, stays at {bound} and sets saturated (R10)"
     if not outcome and count.increment == 0 and count.value == count.target:
         outcome = ": reached before; without an increment it does not fire (R2)"
     return outcome
@@ -73,5 +74,6 @@ def _effect(module: str, action: Action) -> str:
         ActionKind.PULSE: f"{name} is 1 for one cycle",
         ActionKind.SET: f"{name} becomes 1",
         ActionKind.CLEAR_FLAG: f"{name} becomes 0{'' if action.wins else ', unless it is set as well'} (R9)",
+        ActionKind.STORE: f"{name} keeps a sample (R18)",
         ActionKind.ADVANCE: f"{name} goes up by one, and from {action.modulo - 1} to 0",
     }[action.kind]

@@ -32,6 +32,8 @@ def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str
         yield from _emit(wiring, module, action)
     elif action.kind is ActionKind.ADVANCE:
         yield from _advance(module, action, fire)
+    elif action.kind is ActionKind.STORE:
+        yield from _stored(wiring, module, action, fire)
     elif action.kind is ActionKind.PULSE:
         yield from _flag(module, action, fire, bit(1))
     elif any(action is first for first in drivers(module, action.output)[:1]):
@@ -68,6 +70,16 @@ def _advance(module: Module, action: Action, fire: str) -> Iterator[str]:
         f"u_{name}_advance",
         {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"},
         {**CLOCKED, "advance_i": fire, "number_o": f"{name}_o"},
+    )
+
+
+def _stored(wiring: Wiring, module: Module, action: Action, fire: str) -> Iterator[str]:
+    name = f"{module.name}_{action.output}"
+    yield from instance(
+        "count_action_store",
+        f"u_{name}_store",
+        {"Width": action.width},
+        {**CLOCKED, "fire_i": fire, "data_i": _samples(wiring, action), "number_o": f"{name}_o"},
     )
 
 

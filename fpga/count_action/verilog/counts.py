@@ -14,7 +14,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance
+from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance, repeated
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
 
@@ -24,14 +24,14 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     target = target_in_force(wiring.datapath, module, count.target)
     if count.aim is not None:
         target = wiring.source(count.aim).value(0)
-    width = increment_width(wiring, count)
-    how = module.target(count.target)
-    flags = {"AtLeast": how.at_least, "Carry": how.carry}
-    reach = {name: bit(1) for name, wanted in flags.items() if wanted}
+    if count.goes_down:
+        yield from _up_and_down(wiring, module, count, target)
+        return
+    width = increment_width(wiring, count.constant, count.terms)
     yield declared(f"{prefix}_increment", width)
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
-    yield from _increment(wiring, prefix, count, width)
+    yield from _increment(wiring, f"{prefix}_increment", count, count.constant, count.terms, width)
     yield from instance(
         "count_action",
         f"u_{prefix}_count",
@@ -40,41 +40,96 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
-            **reach,
+            **_reach(module, count),
         },
         {
-            **CLOCKED,
-            "enable_i": enable(wiring, count),
-            "stall_i": wiring.stall(module.name),
-            "clear_i": clear(wiring, module, count),
-            "clear_status_i": "clear_status_i",
+            **_around(wiring, module, count),
             "increment_i": f"{prefix}_increment",
             "target_i": str(target),
-            **{f"{port}_o": f"{prefix}_{port}" for port in ("fire", "count", "overshoot", "saturated")},
+            **_shown(prefix),
         },
     )
 
 
-def _increment(wiring: Wiring, prefix: str, count: Count, width: int) -> Iterator[str]:
-    """Return what this cycle adds: how many bits are 1, the numbers, and the constant."""
-    terms = [term(wiring, count, ref) for ref in count.terms]
+def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
+    """Return the wires of a count between bounds, what is added and taken away, and its core (R17)."""
+    prefix = wiring.prefix(module.name, count.name)
+    parts = {
+        "increment": (max(count.constant, 0), count.terms),
+        "decrement": (max(-count.constant, 0), count.taken),
+    }
+    width = max(increment_width(wiring, *each) for each in parts.values())
+    yield from (declared(f"{prefix}_{name}", width) for name in parts)
+    yield declared(f"{prefix}_overshoot")
+    yield declared(f"{prefix}_saturated")
+    for name, (constant, refs) in parts.items():
+        yield from _increment(wiring, f"{prefix}_{name}", count, constant, refs, width)
+    bound = wiring.source(count.bound).value(0) if count.bound else None
+    yield from instance(
+        "count_action_up_down",
+        f"u_{prefix}_count",
+        {
+            "Width": count.width,
+            "IncrementWidth": width,
+            "TargetWidth": target.width,
+            "BoundWidth": bound.width if bound else count.width,
+            **_reach(module, count),
+        },
+        {
+            **_around(wiring, module, count),
+            "up_i": f"{prefix}_increment",
+            "down_i": f"{prefix}_decrement",
+            "target_i": str(target),
+            "bound_i": str(bound) if bound else repeated(bit(1), count.width),
+            **_shown(prefix),
+        },
+    )
+
+
+def _reach(module: Module, count: Count) -> dict[str, str]:
+    how = module.target(count.target)
+    flags = {"AtLeast": how.at_least, "Carry": how.carry}
+    return {name: bit(1) for name, wanted in flags.items() if wanted}
+
+
+def _around(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
+    """Return the connections that every kind of core has."""
+    return {
+        **CLOCKED,
+        "enable_i": enable(wiring, count),
+        "stall_i": wiring.stall(module.name),
+        "clear_i": clear(wiring, module, count),
+        "clear_status_i": "clear_status_i",
+    }
+
+
+def _shown(prefix: str) -> dict[str, str]:
+    return {f"{port}_o": f"{prefix}_{port}" for port in ("fire", "count", "overshoot", "saturated")}
+
+
+def _increment(
+    wiring: Wiring, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
+) -> Iterator[str]:
+    """Return what this cycle adds, or takes away: how many bits are 1, the numbers, and the constant."""
+    terms = [term(wiring, count, ref) for ref in refs]
     bits = [each for each in terms if each.width == 1]
     parts = [extended(str(each), each.width, width) for each in terms if each.width > 1]
-    if count.constant or not terms:
-        parts.append(f"{width}'d{count.constant}")
+    if constant or not terms:
+        parts.append(f"{width}'d{constant}")
     if len(bits) > 1:
-        ones = f"{prefix}_ones"
+        plain = name.removesuffix("_increment")
+        ones = f"{plain}_ones"
         yield declared(ones, width)
         yield from instance(
             "count_action_ones",
-            f"u_{prefix}_ones",
+            f"u_{plain}_ones",
             {"Bits": len(bits), "Width": width},
             {"bits_i": joined(bits), "ones_o": ones},
         )
         parts.insert(0, ones)
     elif bits:
         parts.insert(0, extended(str(bits[0]), 1, width))
-    yield f"assign {prefix}_increment = {' + '.join(parts)};"
+    yield f"assign {name} = {' + '.join(parts)};"
 
 
 def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
@@ -96,15 +151,14 @@ def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     if source.kind is not SignalKind.STREAM:
         return None
     own = any(
-        (each.module, each.name, each.index) == (ref.module, ref.name, ref.index) for each in count.terms
+        (each.module, each.name, each.index) == (ref.module, ref.name, ref.index) for each in count.counted
     )
     return source.valid(ref.index) if own and count.kind is CountKind.LEVEL else source.moves(ref.index)
 
 
-def increment_width(wiring: Wiring, count: Count) -> int:
-    """Return the bits of the largest increment."""
-    most = count.constant
-    for ref in count.terms:
+def increment_width(wiring: Wiring, most: int, refs: tuple[Ref, ...]) -> int:
+    """Return the bits of the largest increment: a constant and terms."""
+    for ref in refs:
         source = wiring.source(ref)
         most += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
     return max(1, most.bit_length())

@@ -167,7 +167,7 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
 
 def _watched(wiring: Wiring) -> frozenset[str]:
     """Return the wires of moving beats that a count or a sum looks at."""
-    wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.terms}
+    wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.counted}
     for module in wiring.datapath.modules:
         for action in module.drives(ActionKind.EMIT):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)

@@ -36,6 +36,7 @@ _KINDS = {
     ActionKind.SET: SignalKind.FLAG,
     ActionKind.CLEAR_FLAG: SignalKind.FLAG,
     ActionKind.ADVANCE: SignalKind.NUMBER,
+    ActionKind.STORE: SignalKind.NUMBER,
 }
 
 
@@ -140,7 +141,7 @@ class Wiring:
         """Counts that take a stream, by its reference (lane 0)."""
         takers: dict[Ref, dict[tuple[str, str], CountKind]] = {}
         for module, count in self.datapath.counts():
-            for term in count.terms:
+            for term in count.counted:
                 if self.source(term).kind is SignalKind.STREAM:
                     stream = Ref(term.name, term.module, term.index)
                     takers.setdefault(stream, {})[module.name, count.name] = count.kind

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -15,10 +16,11 @@ skip_without("typer", reason="needs typer: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
 from fpga.count_action import load, parse_text
-from fpga.formal import Verdict, prove, specification
+from fpga.formal import Verdict, prove, sby, specification
 from fpga.formal.properties import PROPERTIES
 from fpga.formal.waves import read_vcd, table
 from fpga.hdl.design import design_of
+from fpga.hdl.tools import ToolTimeout
 
 LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 NARROW = {
@@ -150,3 +152,25 @@ bx01x b
     series = read_vcd(dump, ["count_o", "absent"])
     assert series == {"count_o": (1, 2)}
     assert table(series, 3, 5) == ["cycle    3  4", "count_o  1  2"]
+
+
+VACUOUS = (
+    """module m { counts: { sum x over cycles while a and not a } targets: { 2 } actions: { pulse p } }"""
+)
+
+
+@pytest.mark.parametrize(("allowed", "verdict"), [(False, Verdict.VACUOUS), (True, Verdict.PROVEN)])
+def test_a_count_that_can_never_count_is_not_proven(allowed, verdict):
+    with mock.patch.object(sby, "run", return_value=replace(sby.NOTHING, proven=True)) as run:
+        proof = prove(parse_text(VACUOUS).datapath, depth=50, allow_vacuous=allowed)
+    assert run.call_args.kwargs["depth"] == 50
+    assert proof.of("m", "fires").verdict is verdict
+    assert proof.ok is allowed
+
+
+def test_a_prover_that_does_not_end_is_a_verdict():
+    with mock.patch.object(sby, "run", side_effect=ToolTimeout("sby did not end within 300 s")):
+        proof = prove(parse_text(VACUOUS).datapath)
+    assert proof.of("m", "fires").verdict is Verdict.TIMED_OUT
+    assert proof.of("m", "data").verdict is Verdict.NOT_APPLICABLE
+    assert not proof.ok

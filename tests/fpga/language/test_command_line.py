@@ -135,7 +135,10 @@ def test_usage_errors_are_sentences(capsys):
 def test_the_command_is_a_module_of_python(examples):
     command = [sys.executable, "-m", "fpga.cli", "check", str(examples / "streamer.ca")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    (noted,) = done.stderr.splitlines()
+    assert noted.startswith("note: ")
+    assert "`num_DACs` is taken to be a parameter" in noted
 
 
 @pytest.mark.process
@@ -166,3 +169,16 @@ def test_the_example_of_two_channels_uses_the_averager_twice(examples):
     assert left.actions[0].kind is ActionKind.EMIT
     assert (left.actions[0].width, left.actions[0].shift) == (10, 2)
     assert pair.counts[0].kind is CountKind.LEVEL
+
+
+def test_strict_takes_warnings_for_errors_and_parameters_are_noted(capsys, tmp_path):
+    path = tmp_path / "t.ca"
+    path.write_text(
+        "module m { counts: { sum x[i].valid (i = 1 to n) over cycles } targets: { n } actions: { pulse p } }"
+    )
+    assert run(capsys, "check", path)[0] == 0
+    code, _, err = run(capsys, "check", path, "--strict")
+    assert code == 1
+    assert "note: " in err
+    assert "`n` is taken to be a parameter" in err
+    assert "warning: " in err

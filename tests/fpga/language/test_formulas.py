@@ -120,7 +120,7 @@ M = "module m { inputs: { stream x of 2 lanes of 8 bits; flag f } counts: { n: s
     [
         (" while x.data == 3 } targets: { 1 } }", "`x.data` has 2 lanes; which one is meant?", "Write x.data[1]"),
         (" while relu(x.data[1]) > 1 } targets: { 1 } }", "`relu` is not a function", "max(x, 0)"),
-        (" while x.last } targets: { 1 } }", "`.last` is not in the language", "as a sample"),
+        (" while x.last } targets: { 1 } }", "the beats of `x` have no `last`", "with last and keep"),
         (" while abs(f) } targets: { 1 } }", "`abs` is not a function", "max(a, b, ...)"),
         (" while x == 3 } targets: { 1 } }", "`x` is a stream; its samples", "Write x.data"),
         (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` of nothing", "Give it one value"),

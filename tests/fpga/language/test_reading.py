@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from libraries import skip_without
 
 skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
@@ -10,6 +11,7 @@ from fpga.count_action import (
     Action,
     ActionKind,
     Count,
+    CountActionError,
     CountKind,
     Datapath,
     Module,
@@ -21,6 +23,7 @@ from fpga.count_action import (
     load,
     parse_text,
 )
+from fpga.count_action.language.unparse import unparse
 
 TALK = """// the module of the talk, as it stands
 module synchronized_data_streamer {
@@ -259,3 +262,46 @@ def test_the_datapath_is_called_like_its_file(tmp_path):
     assert parse_text(text).datapath.name == "datapath"
     assert parse_text(text, "some/2 lanes.ca").datapath.name == "_2_lanes"
     assert parse_text(text, "table.ca").datapath.name == "table_top"  # `table` is a word of SystemVerilog
+
+
+PACKETS = """module p { inputs: { stream x of 2 lanes of 8 bits with last and keep } counts: { sum x.valid over cycles }
+  targets: { 1 } actions: { stream x.data last x.last keep x.keep as y } }"""
+
+
+def test_packets_have_flags_beside_their_streams_and_can_be_written_and_read():
+    datapath = parse_text(PACKETS).datapath
+    assert [(each.name, each.size, each.part_of) for each in datapath.inputs] == [
+        ("x", 1, ""), ("x_last", 1, "x"), ("x_keep", 2, "x"),
+    ]  # fmt: skip
+    assert [(each.output, each.part_of, each.width) for each in datapath.modules[0].actions] == [
+        ("y", "", 8), ("y_last", "y", 1), ("y_keep", "y", 2),
+    ]  # fmt: skip
+    assert parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath
+
+
+@pytest.mark.parametrize(("wire", "meant"), [("a.y", Ref("y_last", "a")), ("w", Ref("w_last"))])
+def test_a_stream_of_packets_is_wired_with_its_ends(tmp_path, wire, meant):
+    ends = """module ends { inputs: { stream z of 8 bits with last } counts: { sum z.valid over cycles while z.last }
+      targets: { 1 } actions: { pulse done } }"""
+    (tmp_path / "ends.ca").write_text(ends)
+    text = f"""import "ends.ca"; use ends as e with z = {wire};
+      module a {{ counts: {{ sum x.valid }} targets: {{ 1 }} actions: {{ stream x.data width 8 last 1 as y }} }}"""
+    (tmp_path / "t.ca").write_text(text)
+    assert load(tmp_path / "t.ca").datapath.module("e").counts[0].gate[0].ref == meant
+
+
+def test_new_words_are_names_where_names_stand():
+    text = """module last { counts: { sum go } targets: { 1 } actions: { pulse keep; pulse last } }
+      module reader { inputs: { flag store; flag keep } counts: { sum last.keep + last.last + store + keep over cycles }
+        targets: { most: 1 } actions: { pulse at } }"""
+    terms = parse_text(text).datapath.module("reader").counts[0].terms
+    assert [str(each) for each in terms] == ["last.keep[0]", "last.last[0]", "store[0]", "keep[0]"]
+
+
+def test_a_stored_number_can_be_counted_as_large_as_it_is():
+    text = """module a { inputs: { stream x of 4 bits } counts: { sum x.valid over cycles } targets: { 1 }
+      actions: { store x.data as kept; pulse beat } }
+      module b { counts: { sum a.kept over cycles while a.beat width WIDTH } targets: { 15 } actions: { pulse p } }"""
+    assert parse_text(text.replace("WIDTH", "4")).datapath.module("b").counts[0].width == 4
+    with pytest.raises(CountActionError, match="has 3 bits and can go up by 15"):
+        parse_text(text.replace("WIDTH", "3").replace("{ 15 }", "{ 7 }"))

@@ -36,8 +36,9 @@ CASES = [
     (M + "counts: { sum x width n } targets: { 1 } }", 1, 34, "`n` is not a number", "Declare it: module NAME (n = 16)"),
     ("module m(n) { counts: { sum x } targets: { n } }", 1, 10, "`n` of module `m` has no value", "-P n=16"),
     (M + "counts: { sum x } targets: { 0 } }", 1, 41, "never reached (R3)", "Write `never`"),
-    (M + "counts: { sum x - 1 over cycles } targets: { 1 } }", 1, 22, "cannot go down", "Add"),
-    (M + "counts: { sum 2 - x over cycles } targets: { 1 } }", 1, 30, "`x` is subtracted", "Add it"),
+    (M + "counts: { sum x - 1 } targets: { 1 } }", 1, 22, "nothing that could go down", "Write `over cycles`"),
+    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "nothing that could go down", "`-` and `at most` away"),
+    (M + "counts: { sum x at most 3 } targets: { 1 } }", 1, 22, "stay at a bound (R17)", "Write `over cycles`"),
     # ranges
     (M + "counts: { sum x[i] (i = 4 to 1) } targets: { 1 } }", 1, 32, "from 4 to 1 is empty", "must not be before"),
     (M + "counts: { sum x[i] (i = 1 to 4294967295) } targets: { 1 } }", 1, 32, "at most 1024", "Split it"),

@@ -40,7 +40,7 @@ def table(rule):
 
 def numbers(cells):
     return [
-        int(re.search(r"\d+", cell)[0]) if re.search(r"\d", cell) else int("fire" in cell) for cell in cells
+        int(re.search(r"-?\d+", cell)[0]) if re.search(r"\d", cell) else int("fire" in cell) for cell in cells
     ]
 
 
@@ -191,6 +191,8 @@ def test_every_table_of_the_page_is_tested():
         "R14",
         "R15",
         "R16",
+        "R17",
+        "R18",
     ]
 
 
@@ -263,6 +265,35 @@ def test_at_least():
         assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
         assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
     assert port(cycles, "overshoot_o") == [0] * 4
+
+
+def test_up_and_down():
+    pytest.importorskip("lark")
+    rows = table("R17")
+    text = """module m { inputs: { number up of 2 bits; number down of 2 bits }
+      counts: { sum up - down over cycles at most 2; sum up - down over cycles } targets: { never; 3 } }"""
+    cycles = run(parse_text(text).datapath, up_i=numbers(rows["up"]), down_i=numbers(rows["down"]))
+    bounded, free = ([cycle.counts[place] for cycle in cycles] for place in (0, 1))
+    label = "base (`sum up - down over cycles at most 2`, target never)"
+    assert [each.base for each in bounded] == numbers(rows[label])
+    assert [each & 1 for each in port(cycles, "saturated_o")] == numbers(rows["saturated (register)"])
+    label = "v (the same without `at most`, target 3)"
+    assert [each.value for each in free] == numbers(rows[label])
+    assert [int(each.fires) for each in free] == fires(rows[label])
+
+
+def test_ends_of_packets():
+    pytest.importorskip("lark")
+    rows = table("R18")
+    text = """module m { inputs: { stream x of 8 bits with last }
+      counts: { packets: sum x.valid over cycles to none while x.last; place: sum x.valid over cycles to none;
+        first: sum x.valid over cycles to one while place == 0; end: sum x.valid over cycles to one while x.last }
+      targets: { none: never; one: 1 } actions: { on first: store x.data as kind; on end: clear place } }"""
+    driven = {f"x_{name}_i": numbers(rows[f"x.{name}"]) for name in ("valid", "last", "data")}
+    cycles = run(parse_text(text).datapath, **driven)
+    label = "packets: `sum x.valid over cycles while x.last`, base (target never)"
+    assert [cycle.counts[0].base for cycle in cycles] == numbers(rows[label])
+    assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])

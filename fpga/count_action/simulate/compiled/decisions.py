@@ -18,6 +18,7 @@ from fpga.count_action.simulate.compiled.expressions import (
     packed,
     spread,
     unsigned,
+    when,
     whole,
     zeros,
 )
@@ -111,6 +112,9 @@ class Decisions:
         yield f"p{place} = {increment}" if on == "1" else f"p{place} = ({increment}) & {negative(on)}"
         yield f"x{place} = c{place} + p{place}"
         reach, largest = module.target(count.target), (1 << count.width) - 1
+        if count.goes_down:
+            yield from self._up_and_down(module, count)
+            return
         if not reach.at_least:
             yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
             yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
@@ -122,6 +126,22 @@ class Decisions:
             yield f"s{place} = (x{place} > {largest}) & 1"
         else:
             yield f"s{place} = (x{place} > {largest}) & (f{place} ^ 1)"
+
+    def _up_and_down(self, module: Module, count: Count) -> Lines:
+        """Return the statements for a count between bounds (R17): `x` becomes what it holds."""
+        place, target = self._place_and_target(module, count)
+        reach, largest = module.target(count.target), (1 << count.width) - 1
+        moved, limit = f"(p{place} != 0)", f"l{place}"
+        yield f"{limit} = {largest}"
+        if count.bound is not None:
+            bound = self.names.value(count.bound)
+            yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
+        yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & {moved}"
+        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {moved} & (f{place} ^ 1)"
+        yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
+        yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {moved}"
+        yield when(f"(x{place} > {limit}) & {moved}", [f"x{place} = {limit}"])
+        yield when(f"0 > x{place}", [f"x{place} = 0"])
 
     def _reached(self, module: Module, count: Count) -> str:
         place, target = self._place_and_target(module, count)
@@ -136,17 +156,25 @@ class Decisions:
         )
 
     def _increment(self, count: Count) -> str:
-        """Return what a count adds; different bits of one word are counted together."""
-        parts = [str(count.constant)] if count.constant else []
+        """Return what a count adds, less what is taken away."""
+        added = [str(count.constant)] if count.constant else []
+        added += self._terms(count, count.terms)
+        taken = self._terms(count, count.taken)
+        text = " + ".join(added) or "0"
+        return f"{text} - ({' + '.join(taken)})" if taken else text
+
+    def _terms(self, count: Count, refs: tuple[Ref, ...]) -> list[str]:
+        """Return terms; different bits of one word are counted together."""
+        parts: list[str] = []
         masks: dict[str, int] = {}
-        for term in (self._term(count, ref) for ref in count.terms):
+        for term in (self._term(count, ref) for ref in refs):
             word, shift = divmod(term.low, WORD_BITS)
             name = term.words[word]
             if term.width > 1 or term.whole or masks.get(name, 0) >> shift & 1:
                 parts.append(unsigned(term))
             else:
                 masks[name] = masks.get(name, 0) | 1 << shift
-        return " + ".join(parts + [ones(name, mask) for name, mask in masks.items()])
+        return parts + [ones(name, mask) for name, mask in masks.items()]
 
     def _term(self, count: Count, ref: Ref) -> Field:
         """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""

@@ -4,7 +4,8 @@
 `v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
 enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
 overshoots, `s` saturates, `w` what a formula comes to. Of extreme samples: `h` there is one, `k` its index, `q` how
-many were counted. Bits are 0 or 1. The number after a letter is the place of the count, target, module or output.
+many were counted. Of counts that go up and down: `l` the bound. Bits are 0 or 1. The number after a letter is the
+place of the count, target, module or output.
 """
 
 from __future__ import annotations

@@ -161,6 +161,8 @@ class Updates:
         action, fire = drivers[0]
         if action.kind is ActionKind.PULSE:
             yield f"{name} = {fire}"
+        elif action.kind is ActionKind.STORE:
+            yield when(fire, [f"{name} = {unsigned(self._fitted(action.refs[0], action.width))}"])
         elif action.kind is ActionKind.ADVANCE:
             yield f"next_{name} = {name} + {fire}"
             yield f"{name} = next_{name} & ((next_{name} == {action.modulo}) - 1)"
@@ -184,7 +186,8 @@ class Updates:
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{place}"]
                 begins = any_of([*fires, *self.names.clears(module.name, count.name)])
-                yield f"c{place} = (x{place} | -s{place}) & {_mask(count.width)} & (({begins}) - 1)"
+                held = f"(x{place} | -s{place}) & {_mask(count.width)}"
+                yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
         yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):
             for word, events in enumerate(packed(bits)):

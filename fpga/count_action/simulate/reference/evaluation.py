@@ -79,13 +79,14 @@ class Evaluation:
         target = self.state.targets[module.name, count.target] if aimed is None else aimed
         value = base + increment
         how = module.target(count.target)
-        fires = increment != 0 and value == target
+        fires = increment != 0 and value == target != 0
         if how.at_least:
             fires = increment != 0 and 0 < target <= value
         accumulates = count.kind is CountKind.ACCUMULATE
         rest = value
         if fires:
             rest = value - target if how.carry else 0
+        held = min(max(rest, 0), self._limit(count)) if increment else base
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -96,10 +97,15 @@ class Evaluation:
             value=value,
             target=target,
             fires=fires,
-            rest=rest,
+            rest=held,
             overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and rest >= 1 << count.width,
+            saturates=accumulates and increment != 0 and held != rest,
         )
+
+    def _limit(self, count: Count) -> int:
+        """Return what a count cannot exceed: its register, and its bound (R10, R17)."""
+        largest = (1 << count.width) - 1
+        return largest if count.bound is None else min(largest, self.sample(count.bound))
 
     def _enabled(self, count: Count) -> bool:
         return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
@@ -108,7 +114,8 @@ class Evaluation:
         return self._valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
 
     def _increment(self, count: Count) -> int:
-        return count.constant + sum(self._term(count, ref) for ref in count.terms)
+        added = sum(self._term(count, ref) for ref in count.terms)
+        return count.constant + added - sum(self._term(count, ref) for ref in count.taken)
 
     def _term(self, count: Count, ref: Ref) -> int:
         """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""

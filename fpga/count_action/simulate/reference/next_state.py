@@ -51,7 +51,7 @@ class _NextState:
         count = self._now.wiring.datapath.module(key[0]).count(key[1])
         if count.kind is CountKind.LEVEL or self._cleared(key):
             return 0
-        return min(now.rest, (1 << count.width) - 1)
+        return now.rest
 
     def _next_targets(self) -> dict[Key, int]:
         if not self._now.inputs.get("commit_i", 0):
@@ -78,7 +78,7 @@ class _NextState:
     def _effect(self, module: Module, action: Action) -> dict[Key, int]:
         """Return what an action whose count fires makes of its output."""
         key = (module.name, action.output)
-        if action.kind is ActionKind.STREAM:
+        if action.kind in {ActionKind.STREAM, ActionKind.STORE}:
             samples = (self._now.sample(ref) for ref in action.refs)
             return {key: packed((sample, action.width) for sample in samples)}
         if action.kind is ActionKind.EMIT:

@@ -54,7 +54,7 @@ class CountCycle:
     """The target in force."""
     fires: bool
     rest: int
-    """What the count is after this cycle, were it not cleared and its register wide enough (R2, R16)."""
+    """What the count is after this cycle if it is not cleared (R2, R10, R16, R17)."""
     overshoots: bool
     saturates: bool
 

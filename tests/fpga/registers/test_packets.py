@@ -1,0 +1,42 @@
+"""Ends of packets at the tops: `tlast` and `tkeep` on AXI-Stream, flags beside streams that go through registers."""
+
+from libraries import skip_without
+
+skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+
+from fpga.count_action import parse_text
+from fpga.registers import Streams
+from fpga.registers.register_list import register_map
+from fpga.registers.top import emit_top
+
+TEXT = """module p { inputs: { stream x of 2 lanes of 16 bits with last and keep } counts: { sum x.valid over cycles }
+  targets: { 1 } actions: { stream x.data last x.last keep x.keep as y } }"""
+
+
+def lines(top: str) -> set[str]:
+    return {line.strip().rstrip(",;") for line in top.splitlines()}
+
+
+def test_axi_stream_ports_have_tlast_and_tkeep():
+    found = lines(emit_top(parse_text(TEXT, "p.ca").datapath, Streams.AXI_STREAM))
+    assert found >= {
+        "input  wire s_axis_x_tlast",
+        "input  wire [3:0] s_axis_x_tkeep",
+        "assign dp_x_last_i = s_axis_x_tlast",
+        "assign dp_x_keep_i = {s_axis_x_tkeep[2], s_axis_x_tkeep[0]}",
+        "output wire m_axis_p_y_tlast",
+        "output wire [3:0] m_axis_p_y_tkeep",
+        "assign m_axis_p_y_tlast = dp_p_y_last_o",
+        "assign m_axis_p_y_tkeep = {dp_p_y_keep_o[1], dp_p_y_keep_o[1], dp_p_y_keep_o[0], dp_p_y_keep_o[0]}",
+    }
+
+
+def test_only_the_top_with_registers_has_them_as_flags():
+    datapath = parse_text(TEXT, "p.ca").datapath
+    registers, axis = (
+        [each.name for each in register_map(datapath, streams)]
+        for streams in (Streams.REGISTERS, Streams.AXI_STREAM)
+    )
+    assert {"IN_x_last", "IN_x_keep"} <= set(registers)
+    assert not {"IN_x_last", "IN_x_keep"} & set(axis)
+    assert registers[: len(axis)] == axis  # what both have stands at the same offsets
