@@ -92,7 +92,9 @@ def _missing_interpreters(started: SimulatedLab) -> list[str]:
     if started.hosts == "model":
         return []
     absent = sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)})
-    remedy = "`ssh.python` of the lab file names it, relative to that file; until it is there no link is probed"
+    remedy = (
+        "`ssh.python` of the lab file names it, relative to that file; until it is there no link is probed"
+    )
     return [f"  the hosts' Python {python} is not there: {remedy}" for python in absent]
 
 

@@ -172,8 +172,8 @@ def _reasons(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> I
         yield f"workers give {upper:.4g} of {lower:.4g} that is missing: both sides end at the same time"
     if metrics.estimate(name) <= lthp:
         yield (
-            f"no gain is promised, {metrics.estimate(name):.4g} for {lthp:.4g}: sending costs the trainer what it saves;"
-            " take batch-wise offloading or faster workers"
+            f"no gain is promised, {metrics.estimate(name):.4g} for {lthp:.4g}: sending costs the trainer what it"
+            " saves; take batch-wise offloading or faster workers"
         )
 
 

@@ -126,4 +126,4 @@ def test_what_holds_for_any_metrics():
 
     hold()
     assert min(chosen.values()) >= 5, chosen
-    assert scaled >= 300
+    assert scaled >= 200
