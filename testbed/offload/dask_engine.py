@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -118,7 +120,11 @@ class DaskEngine:
         self._run = entry_point()
         self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
         self._client.register_plugin(_plugin(self._name, runner.pipeline), name=self._name)
-        self._shares.use(self._named())
+        try:
+            self._shares.use(self._named())
+        except OffloadError:
+            self.close()
+            raise
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
         """Return the future of a stage on a worker. Dask runs it again elsewhere when its worker is lost."""
@@ -128,7 +134,7 @@ class DaskEngine:
             self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **chosen
         )
         here: Future[Any] = Future()
-        here.set_running_or_notify_cancel()
+        here.add_done_callback(lambda asked: there.cancel() if asked.cancelled() else None)
         there.add_done_callback(lambda done: _hand_over(done, here))
         return here
 
@@ -212,6 +218,8 @@ def _plugin(name: str, pipeline: Any) -> Any:
 
 def _hand_over(done: Any, here: Future[Any]) -> None:
     """Give a result of Dask to who waits for it; runs in a thread of Dask's that may wait for the data."""
+    if not here.set_running_or_notify_cancel():
+        return
     try:
         here.set_result(done.result())
     except BaseException as error:  # noqa: BLE001 - it belongs to who waits
@@ -222,17 +230,25 @@ def _hand_over(done: Any, here: Future[Any]) -> None:
 
 
 def register_by_value(pipeline: Any) -> None:
-    """Let this package, and the modules of a script, travel as they are: workers cannot import them."""
+    """Let this package, and modules that are not installed, travel as they are: workers cannot import them."""
     import cloudpickle
 
     parts = (pipeline.dataset, pipeline.transform, pipeline.collate)
-    names = {"testbed.offload.stages", "testbed.offload.dask_engine"}
-    for part in parts:
-        for name in (getattr(part, "__module__", None), type(part).__module__):
-            if name is not None and (name.startswith("testbed.") or name == "offload_script"):
-                names.add(name)
-    for name in names & set(sys.modules):
-        cloudpickle.register_pickle_by_value(sys.modules[name])
+    names = {getattr(part, "__module__", None) for part in parts} | {type(part).__module__ for part in parts}
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    ours = [sys.modules["testbed.offload.stages"], sys.modules[__name__]]
+    for module in [*ours, *(each for each in modules if not _is_installed(each))]:
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Return whether workers have a module, too: one that is built in, or of an installed package that is not ours."""
+    if module.__name__ == "__main__":
+        return True  # it travels by value anyway
+    file = getattr(module, "__file__", None)
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+    is_there = file is None or any(file.startswith(f"{folder}{os.sep}") for folder in folders)
+    return is_there and not module.__name__.startswith("testbed.")
 
 
 def _security(tls: Tls | None) -> Any:

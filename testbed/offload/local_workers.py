@@ -1,4 +1,7 @@
-"""A scheduler and workers on this machine: processes of their own, bound to the loopback."""
+"""A scheduler and workers on this machine: processes of their own, bound to the loopback.
+
+They are of a session of their own, by which their processor time is told from that of the trainer's children.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,9 @@ def _started(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     log = Path(folder) / "log"
     with log.open("ab") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, env=environment)
+        process = subprocess.Popen(
+            command, stdout=said, stderr=said, cwd=folder, env=environment, start_new_session=True
+        )
     try:
         yield process
     finally:

@@ -245,13 +245,17 @@ def trainer_cpu_ns(engine: Engine | None = None) -> int:
 
 
 def _children_ns() -> int:
-    """Return the processor time of children that run, such as processes of a `DataLoader`; 0 where Linux is not."""
+    """Return the processor time of children that run, such as processes of a `DataLoader`; 0 where Linux is not.
+
+    Workers that were started here are children, too, of another session.
+    """
     total = 0
     for task in Path("/proc/self/task").glob("*/children"):
         for child in task.read_text(encoding="ascii").split():
-            for thread in Path(f"/proc/{child}/task").glob("*/schedstat"):
-                try:
-                    total += int(thread.read_text(encoding="ascii").split()[0])
-                except OSError:  # it has just ended
-                    continue
+            try:
+                if os.getsid(int(child)) == os.getsid(0):
+                    threads = Path(f"/proc/{child}/task").glob("*/schedstat")
+                    total += sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads)
+            except OSError:  # it has just ended
+                continue
     return total

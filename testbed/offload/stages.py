@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 MMAP_THRESHOLD_BYTES = 32 << 20
+TENSOR = "tensor of torch, as an array of numpy"
+"""Mark before an array that was a tensor. A class of ours would travel by value with every result."""
+
 TRIM_THRESHOLD_BYTES = 256 << 20
 
 
@@ -30,13 +33,6 @@ class Pipeline:
     transform: Callable[[Any], Any] | None = None
     collate: Callable[[list[Any]], Any] | None = None
     seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WireTensor:
-    """A tensor of torch as it travels: the numpy array with which it shares its memory."""
-
-    array: Any
 
 
 class Runner:
@@ -113,16 +109,16 @@ def to_wire(value: Any) -> Any:
     """Return a value in which tensors of torch are arrays of numpy, whose buffers travel without a copy."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor) and value.dtype is not torch.bfloat16:
-        return WireTensor(value.detach().cpu().numpy())
+        return TENSOR, value.detach().cpu().numpy()
     return _rebuilt(value, to_wire)
 
 
 def from_wire(value: Any) -> Any:
     """Return the value that `to_wire` was given."""
-    if isinstance(value, WireTensor) or type(value).__name__ == "WireTensor":
+    if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR:
         import torch
 
-        array = value.array
+        array = value[1]
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     return _rebuilt(value, from_wire)
 
