@@ -12,7 +12,44 @@ from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, narrate, print_answer
 
 if TYPE_CHECKING:
-    from testbed.offload.profile import Profile
+    from testbed.offload.store import Profile
+
+
+Script = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCRIPT",
+        help="File of Python with `dataset` and `step`, or a workload: digits, images, speech, text.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Dask scheduler that runs, e.g. tcp://10.0.0.1:8786."
+    ),
+]
+WorkersOfLab = Annotated[
+    Path | None,
+    typer.Option(
+        "--lab", metavar="LAB", help="Start workers on the hosts of a lab, on its management network."
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Workers to start: here, or on the first N hosts of --lab."
+    ),
+]
+InThisProcess = Annotated[
+    bool, typer.Option("--in-process", help="Workers as threads of this process: for trying a script.")
+]
+SettingsFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings in YAML, see the documentation.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where profile.json, report.html and rates.png go."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,41 +61,13 @@ def register(app: typer.Typer) -> None:
 
 
 def profile(
-    script: Annotated[
-        str,
-        typer.Argument(
-            metavar="SCRIPT",
-            help="File of Python with `dataset` and `step`, or a workload: digits, images, speech, text.",
-        ),
-    ],
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            "--scheduler", metavar="ADDRESS", help="Dask scheduler that runs, e.g. tcp://10.0.0.1:8786."
-        ),
-    ] = None,
-    lab: Annotated[
-        Path | None,
-        typer.Option(
-            "--lab", metavar="LAB", help="Start workers on the hosts of a lab, on its management network."
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", metavar="N", min=1, help="Workers to start: here, or on the first N hosts."
-        ),
-    ] = None,
-    in_process: Annotated[
-        bool, typer.Option("--in-process", help="Workers as threads of this process: for trying a script.")
-    ] = False,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings in YAML, see the documentation.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Where profile.json, report.html and rates.png go."),
-    ] = None,
+    script: Script,
+    scheduler: Scheduler = None,
+    lab: WorkersOfLab = None,
+    workers: Workers = None,
+    in_process: InThisProcess = False,
+    config: SettingsFile = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> int:
     """Measure a pipeline and its candidates, decide, and say how long the trainer waits before and after."""

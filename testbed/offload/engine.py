@@ -19,7 +19,7 @@ class Engine(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many stages run at the same time, 1 or more."""
+        """Number of stages that run at the same time, 1 or more."""
         ...
 
     def open(self, runner: Runner) -> None:

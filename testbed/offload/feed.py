@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who prepares what: the candidate and its ratio, and how far each side works ahead."""
+    """The share of the work: the candidate and its ratio, and how far each side works ahead."""
 
     candidate: str | None = None
     ratio: float = 0.0

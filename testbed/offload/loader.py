@@ -19,7 +19,8 @@ from testbed.offload.policy import Decision
 from testbed.offload.stages import Pipeline, Runner
 
 if TYPE_CHECKING:
-    from testbed.offload.profile import Profile, Settings
+    from testbed.offload.profile import Settings
+    from testbed.offload.store import Profile
 
 STATE_VERSION = 1
 
@@ -70,7 +71,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._done: set[int] = set()
         self._resumed: set[int] = set()
         self._running: Rule | None = None
-        self._forget()
+        self._sides: Sides | None = None
+        self._pid = 0
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -159,15 +161,11 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
                 self._sides.local.shutdown(wait=True, cancel_futures=True)
             if self._sides.remote is not None:
                 self._sides.remote.close()
-        self._forget()
+        self._sides = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process gets: neither threads nor connections."""
         return self.__dict__ | {"_sides": None, "_pid": 0}
-
-    def _forget(self) -> None:
-        self._sides: Sides | None = None
-        self._pid = 0
 
     def _order(self, share: Any = None) -> Order:
         seed = self._order_seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,7 @@ from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
 from testbed.offload.stages import set_allocator
-from testbed.offload.store import key_of, load_profile, save_profile
+from testbed.offload.store import Profile, key_of, load_profile, save_profile
 
 if TYPE_CHECKING:
     from testbed.offload.loader import OffloadedLoader
@@ -62,43 +62,6 @@ class Trial:
     rate: float
     stall: float
     cpu_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """Metrics, the decision, and what measuring cost; stalls are shares of the time, before and after."""
-
-    metrics: Metrics
-    decision: Decision
-    stall_before: float
-    stall_after: float
-    rate_after: float
-    profiling_s: float
-    profiling_share: float
-    key: str = ""
-    jobs: frozenset[str] = field(default_factory=frozenset)
-
-    def document(self) -> dict[str, Any]:
-        """Return the profile as programs get it. Rates are samples a second, processor times seconds a sample."""
-        metrics = self.metrics
-        return {
-            "gthp": metrics.gthp,
-            "lthp": metrics.lthp,
-            "pcycle": metrics.pcycle,
-            "candidates": {
-                name: {"rthp": candidate.rthp, "ocycle": candidate.ocycle}
-                for name, candidate in metrics.candidates.items()
-            },
-            "measured_workers": metrics.workers,
-            **self.decision.document(),
-            "stall_before": self.stall_before,
-            "stall_after": self.stall_after,
-            "rate_after": self.rate_after,
-            "profiling_s": self.profiling_s,
-            "profiling_share": self.profiling_share,
-            "key": self.key,
-            "jobs": sorted(self.jobs),
-        }
 
 
 def profile_loader(

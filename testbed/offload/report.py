@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from testbed.offload.policy import CANDIDATES
-from testbed.offload.profile import Profile
+from testbed.offload.store import Profile
 
 _PAGE = """<!doctype html>
 <meta charset="utf-8"><title>Offloading: {name}</title>

@@ -9,8 +9,9 @@ from pathlib import Path
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration
 from testbed.offload.engine import Engine, InProcess
-from testbed.offload.profile import Narrator, Profile, Settings
+from testbed.offload.profile import Narrator, Settings
 from testbed.offload.script import load_script
+from testbed.offload.store import Profile
 
 
 def profile_script(

@@ -78,7 +78,8 @@ class Runner:
     def run(self, stage: str, payload: Any, epoch: int) -> Any:
         """Return what a stage makes of what was sent: (index, raw) for `p1`, an index for `p2`, indices for `p3`."""
         if stage == "p1":
-            return self.finish(*payload, epoch)
+            index, raw = payload
+            return self.finish(index, raw, epoch)
         return self.element(payload, epoch) if stage == "p2" else self.batch(payload, epoch)
 
 

@@ -1,4 +1,4 @@
-"""Profiles on disk, under a hash of what they were measured with: pipeline, model, batch, workers, jobs."""
+"""Profiles, and files of them under a hash of what was measured: pipeline, model, batch, workers, jobs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,53 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.errors import OffloadError
 from testbed.offload.policy import Candidate, Decision, Metrics
 from testbed.offload.stages import Pipeline
 
-if TYPE_CHECKING:
-    from testbed.offload.profile import Profile
-
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Metrics, the decision, and what measuring cost; stalls are shares of the time, before and after."""
+
+    metrics: Metrics
+    decision: Decision
+    stall_before: float
+    stall_after: float
+    rate_after: float
+    profiling_s: float
+    profiling_share: float
+    key: str = ""
+    jobs: frozenset[str] = field(default_factory=frozenset)
+
+    def document(self) -> dict[str, Any]:
+        """Return the profile as programs get it. Rates are samples a second, processor times seconds a sample."""
+        metrics = self.metrics
+        return {
+            "gthp": metrics.gthp,
+            "lthp": metrics.lthp,
+            "pcycle": metrics.pcycle,
+            "candidates": {
+                name: {"rthp": candidate.rthp, "ocycle": candidate.ocycle}
+                for name, candidate in metrics.candidates.items()
+            },
+            "measured_workers": metrics.workers,
+            **self.decision.document(),
+            "stall_before": self.stall_before,
+            "stall_after": self.stall_after,
+            "rate_after": self.rate_after,
+            "profiling_s": self.profiling_s,
+            "profiling_share": self.profiling_share,
+            "key": self.key,
+            "jobs": sorted(self.jobs),
+        }
 
 
 def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: int) -> str:
@@ -69,8 +104,6 @@ def load_profile(folder: Path, key: str) -> Profile | None:
 
 def read_profile(path: Path) -> Profile:
     """Return the profile of a file. Raises `OffloadError` for a file that is not one."""
-    from testbed.offload.profile import Profile
-
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         candidates = {
@@ -80,11 +113,17 @@ def read_profile(path: Path) -> Profile:
             found["gthp"], found["lthp"], found["pcycle"], candidates, found["measured_workers"]
         )
         decision = Decision(found["choice"], found["ratio"], found["workers"], tuple(found["reasons"]))
-        spent = [
-            found[name]
-            for name in ("stall_before", "stall_after", "rate_after", "profiling_s", "profiling_share")
-        ]
-        return Profile(metrics, decision, *spent, key=found["key"], jobs=frozenset(found["jobs"]))
+        return Profile(
+            metrics,
+            decision,
+            stall_before=found["stall_before"],
+            stall_after=found["stall_after"],
+            rate_after=found["rate_after"],
+            profiling_s=found["profiling_s"],
+            profiling_share=found["profiling_share"],
+            key=found["key"],
+            jobs=frozenset(found["jobs"]),
+        )
     except OSError as error:
         raise OffloadError(
             f"{path} cannot be read ({error.strerror}): `testbed offload profile` writes it"
