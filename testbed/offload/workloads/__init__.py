@@ -13,8 +13,8 @@ from testbed.errors import OffloadError
 
 WORKLOADS = {
     "digits": "handwritten digits, turned, shifted and noisy: numpy",
-    "images": "photographs, cropped, flipped and recoloured: torchvision",
-    "speech": "log-mel features of tones and noise: torchaudio",
+    "images": "photographs, decoded, cropped, flipped and recoloured: Pillow",
+    "speech": "log-mel features of tones and noise: librosa",
     "text": "tokens of documents, by a vocabulary trained on the spot: tokenizers",
 }
 """Workloads, and what they do with which library."""
@@ -25,6 +25,4 @@ def load_workload(name: str) -> ModuleType:
     try:
         return import_module(f"{__name__}.{name}")
     except ImportError as error:
-        raise OffloadError(
-            f"the workload {name} needs {error.name}: pip install {error.name}, in the build that fits your torch"
-        ) from error
+        raise OffloadError(f"the workload {name} needs {error.name}: pip install {error.name}") from error

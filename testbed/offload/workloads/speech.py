@@ -1,17 +1,18 @@
-"""Log-mel features of two seconds of speech-like sound, with two masks as SpecAugment has them."""
+"""Log-mel features of two seconds of speech-like sound by librosa, with two masks as SpecAugment has them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-import torchaudio  # type: ignore[import-not-found, unused-ignore]
+import librosa
+import numpy as np
 
 from testbed.offload.workloads.timed import TimedStep
 
 RATE_HZ = 16000
 SECONDS = 2
 COUNT = 512
+BANDS = 80
 
 
 class Utterances:
@@ -23,33 +24,29 @@ class Utterances:
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """Return the samples of an utterance and its class."""
-        times = torch.arange(RATE_HZ * SECONDS) / RATE_HZ
-        pitch = 100 + 10 * (index % 10) + 8 * torch.sin(2 * torch.pi * 3 * times)
-        phase = 2 * torch.pi * torch.cumsum(pitch, 0) / RATE_HZ
-        sound = sum(torch.sin(number * phase) / number for number in range(1, 6))
-        generator = torch.Generator().manual_seed(index)
-        return sound + 0.05 * torch.randn(len(times), generator=generator), index % 10
+        times = np.arange(RATE_HZ * SECONDS) / RATE_HZ
+        pitch = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times)
+        phase = 2 * np.pi * np.cumsum(pitch) / RATE_HZ
+        sound = sum(np.sin(number * phase) / number for number in range(1, 6))
+        noise = np.random.default_rng(index).normal(0, 0.05, len(times))
+        return (sound + noise).astype(np.float32), index % 10
 
 
-class Features:
-    """80 log-mel bands every 10 ms, normalised, with a band and a span of time masked."""
-
-    def __init__(self) -> None:
-        self.mel = torchaudio.transforms.MelSpectrogram(RATE_HZ, n_fft=512, hop_length=160, n_mels=80)
-        self.masks = torch.nn.Sequential(
-            torchaudio.transforms.FrequencyMasking(20), torchaudio.transforms.TimeMasking(30)
-        )
-
-    def __call__(self, element: tuple[Any, int]) -> tuple[Any, int]:
-        """Return the features of an utterance and its class."""
-        sound, label = element
-        bands = torch.log(self.mel(sound) + 1e-6)
-        bands = (bands - bands.mean()) / bands.std()
-        return self.masks(bands[None]), label
+def features(element: tuple[Any, int]) -> tuple[Any, int]:
+    """Return 80 log-mel bands every 10 ms, normalised, with a band and a span of time masked, and the class."""
+    sound, label = element
+    mel = librosa.feature.melspectrogram(y=sound, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
+    bands = librosa.power_to_db(mel)
+    bands = (bands - bands.mean()) / bands.std()
+    band = np.random.randint(0, BANDS - 20)  # noqa: NPY002 - the generator that a loader seeds
+    span = np.random.randint(0, bands.shape[1] - 30)  # noqa: NPY002
+    bands[band : band + np.random.randint(0, 20)] = 0  # noqa: NPY002
+    bands[:, span : span + np.random.randint(0, 30)] = 0  # noqa: NPY002
+    return bands.astype(np.float32), label
 
 
 dataset = Utterances()
-transform = Features()
+transform = features
 batch_size = 16
 step = TimedStep(0.02)
 simulated = True

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import inspect
-import sys
+from importlib import import_module
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # type: ignore[import-not-found, unused-ignore]
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from testbed.offload.workloads.timed import TimedStep
 
 VOCABULARY = 4000
 LENGTH = 256
 COUNT = 2048
+MODULES = (
+    "argparse",
+    "collections",
+    "csv",
+    "decimal",
+    "inspect",
+    "json",
+    "logging",
+    "os",
+    "random",
+    "statistics",
+)
 
 
 class Documents:
     """Parts of what the modules of Python's standard library say of themselves."""
 
     def __init__(self) -> None:
-        modules = [sys.modules[name] for name in sorted(sys.modules) if name in sys.stdlib_module_names]
+        modules = [import_module(name) for name in MODULES]
         texts = [
             text for module in modules for each in vars(module).values() if (text := inspect.getdoc(each))
         ]
