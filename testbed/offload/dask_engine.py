@@ -84,6 +84,8 @@ class DaskEngine:
             raise OffloadError(
                 "workers on other machines need Dask: pip install 'lightbed[offload]'"
             ) from error
+        if address.startswith("tls:") and tls is None:
+            raise OffloadError(f"{address} takes connections with certificates only: name them, key `tls`")
         try:
             self._client = Client(
                 address,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from needs import needs
 distributed = pytest.importorskip("distributed", reason="needs lightbed[offload]")
 
 from testbed.errors import OffloadError
-from testbed.offload.configuration import Choice, Configuration
+from testbed.offload.configuration import Choice, Configuration, Tls
 from testbed.offload.dask_engine import DaskEngine, Shares
 from testbed.offload.epoch import Order, order_of
 from testbed.offload.feed import Feed, Rule, Sides
@@ -181,3 +183,24 @@ def test_turns_by_weight():
     assert Shares({}).next() is None
     with pytest.raises(OffloadError, match="the weight of a is 0"):
         Shares({"a": 0})
+
+
+@pytest.mark.process
+@pytest.mark.socket
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_with_certificates_all_connections_are_tls(tmp_path):
+    """A trainer that names none is told so before it asks."""
+    tls = Tls(tmp_path / "certificate.pem", tmp_path / "certificate.pem", tmp_path / "key.pem")
+    names = ["-subj", "/CN=offload", "-days", "1", "-keyout", str(tls.key), "-out", str(tls.certificate)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names], check=True, capture_output=True
+    )
+    with workers_here(2, tls) as address:
+        assert address.startswith("tls://127.0.0.1:")
+        engine, runner = opened(address, double, tls=tls)
+        found, counts = epoch_of(engine, runner, "p3", 1.0)
+        engine.close()
+        assert sorted(found) == [2 * number for number in range(64)]
+        assert counts.remote == 16
+        with pytest.raises(OffloadError, match="takes connections with certificates only"):
+            DaskEngine(address)
