@@ -8,6 +8,7 @@
     │   └── StrategyError     a strategy that does not fit its workload
     │       └── OutOfMemory   a server's memory does not hold what the strategy puts there
     ├── SearchError           a search, its checkpoint or its workers                  (user)
+    ├── OffloadError          a pipeline that cannot be offloaded, its script, workers (user)
     ├── PlanFileError         a plan file cannot be read, or is for another lab        (user)
     ├── IntentError           a stored topology that is not there or does not fit      (user)
     ├── RefusedToMove         a real lab, and `--really-move NAME` was not given       (user)
@@ -97,6 +98,13 @@ class SearchError(TestbedError):
     """A search cannot be begun or gone on with: its options, its checkpoint, its workers."""
 
     code = "search"
+    who = "user"
+
+
+class OffloadError(TestbedError):
+    """A pipeline cannot be run elsewhere: its metrics, its script, its configuration, its workers."""
+
+    code = "offload"
     who = "user"
 
 

@@ -101,7 +101,7 @@ VIOLATIONS = [
     ),
     ("testbed knows neither inference nor modules", "testbed/measure/model.py", "import lightning"),
     (
-        "inside testbed: cli over measure over operate over lab over design over errors",
+        "inside testbed: cli over measure and offload over operate over lab over design over errors",
         "testbed/design/model.py",
         "import testbed.lab.model",
     ),
@@ -139,6 +139,11 @@ VIOLATIONS = [
         "inside testbed.measure: results at the bottom, whole jobs at the top",
         "testbed/measure/results/run.py",
         "import testbed.measure.report.page",
+    ),
+    (
+        "inside testbed.offload: the policy at the bottom, sessions at the top",
+        "testbed/offload/policy.py",
+        "import testbed.offload.feed",
     ),
     ("testbed.design drives no device", "testbed/design/model.py", "import ocs_drivers.model"),
     ("only testbed.design asks the models", "testbed/operate/model.py", "import sim.models"),

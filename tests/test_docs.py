@@ -66,7 +66,8 @@ def command_line():
 
 def commands_of(words: list[str], known) -> list[str]:
     """`sim up`, `switch read` (the address between is left out), or a single word; `read|ports` are two."""
-    named = {"sim": words[1:2], "lease": words[1:2], "switch": words[2:3]}.get(words[0], [""])
+    groups = {"sim": words[1:2], "lease": words[1:2], "offload": words[1:2], "switch": words[2:3]}
+    named = groups.get(words[0], [""])
     names = [f"{words[0]} {name}".strip() for name in " ".join(named).split("|")]
     for name in names:
         assert name in known, f"no command `testbed {name}`"

@@ -85,6 +85,10 @@ COMMANDS = {
         "reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
+    "offload": (
+        "offload",
+        "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
+    ),
     "runs": ("runs", "List the runs of a results directory, the newest first."),
     "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
     "lease": ("lease", "Leases of parts of a lab."),

@@ -22,6 +22,7 @@ PUBLIC = {
     "lightning.serving": "answers over HTTP and UDP",
     "lightning.costs": "latency and energy",
     "testbed.errors": "errors of the testbed",
+    "testbed.offload": "input pipelines that run partly on other hosts",
     "testbed.design.matching": "heaviest matchings",
     "testbed.design.repair": "plans for lost fibres",
     "testbed.design.search": "strategy and topology found together",

@@ -1,0 +1,266 @@
+"""Workers of a Dask scheduler. Stages travel by value, so that workers need Dask and what the transforms import."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import FunctionType, ModuleType
+from typing import Any
+
+from testbed.errors import OffloadError
+from testbed.offload.configuration import Tls
+from testbed.offload.engine import WorkerLost
+from testbed.offload.stages import Runner, set_allocator, to_wire
+
+CLIENT = "offload"
+"""Part of the id of every client of ours, by which a scheduler counts the jobs that share its workers."""
+
+ENTRY_MODULE = "lightbed_offload_entry"
+RETRIES = 5
+_CONNECT_S = 15.0
+_LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
+
+
+class StageWorker:
+    """The pipeline on a worker: a plugin of Dask, set up once on each, also on those that join later."""
+
+    def __init__(self, name: str, pipeline: Any) -> None:
+        self.name = name
+        self.pipeline = pipeline
+
+    def setup(self, worker: Any) -> None:
+        """Make the runner in the worker's process, with the allocator settings of the trainer."""
+        set_allocator()
+        self.runner = Runner(self.pipeline)
+        entry_point()
+
+    def teardown(self, worker: Any) -> None:
+        """Do nothing: the process ends."""
+
+
+def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
+    """Return what a stage makes of a payload, on a worker."""
+    from distributed import get_worker
+
+    plugin = get_worker().plugins[name]
+    return to_wire(plugin.runner.run(stage, payload, epoch))
+
+
+def entry_point() -> Any:
+    """Return `run_stage` as the function of a module that trainer and workers have, so that tasks name it alone.
+
+    To send a function by value with every task takes milliseconds of the trainer's processor time.
+    """
+    module = sys.modules.setdefault(ENTRY_MODULE, ModuleType(ENTRY_MODULE))
+    if not hasattr(module, "run_stage"):
+        entry = FunctionType(run_stage.__code__, run_stage.__globals__, "run_stage")
+        entry.__module__ = ENTRY_MODULE
+        module.run_stage = entry  # type: ignore[attr-defined]
+    return module.run_stage
+
+
+class DaskEngine:
+    """Workers of a scheduler that runs. Results come from the workers directly, never through the scheduler.
+
+    `weights` gives addresses of workers, or their names, a share of the work; without, all get the same. Raises
+    `OffloadError` when no scheduler answers, and on `open` when no worker has come.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: Tls | None = None,
+        weights: Mapping[str, float] | None = None,
+        job: str = "",
+    ) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise OffloadError(
+                "workers on other machines need Dask: pip install 'lightbed[offload]'"
+            ) from error
+        if address.startswith("tls:") and tls is None:
+            raise OffloadError(f"{address} takes connections with certificates only: name them, key `tls`")
+        try:
+            self._client = Client(
+                address,
+                timeout=_CONNECT_S,
+                name=f"{CLIENT}-{job or uuid.uuid4().hex[:8]}",
+                security=_security(tls),
+                direct_to_workers=True,
+                set_as_default=False,
+            )
+        except (OSError, ValueError) as error:
+            raise OffloadError(
+                f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and"
+                f" `dask worker {address} --nthreads 1` on the hosts that shall prepare data"
+            ) from error
+        self._address = address
+        self._name = f"offload-{uuid.uuid4().hex}"
+        self._shares = Shares(weights or {})
+        self._run: Any = None
+
+    @property
+    def slots(self) -> int:
+        """Threads of all workers."""
+        return max(1, sum(self._workers().values()))
+
+    def open(self, runner: Runner) -> None:
+        """Send the pipeline to all workers, and to those that will come."""
+        try:
+            self._client.wait_for_workers(1, timeout=_CONNECT_S)
+        except TimeoutError as error:
+            raise OffloadError(
+                f"the scheduler {self._address} has no workers: start `dask worker {self._address} --nthreads 1`"
+            ) from error
+        register_by_value(runner.pipeline)
+        self._run = entry_point()
+        self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
+        self._client.register_plugin(_plugin(self._name, runner.pipeline), name=self._name)
+        try:
+            self._shares.use(self._named())
+        except OffloadError:
+            self.close()
+            raise
+
+    def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
+        """Return the future of a stage on a worker. Dask runs it again elsewhere when its worker is lost."""
+        target = self._shares.next()
+        chosen = {} if target is None else {"workers": [target], "allow_other_workers": True}
+        there = self._client.submit(
+            self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **chosen
+        )
+        here: Future[Any] = Future()
+        here.add_done_callback(lambda asked: there.cancel() if asked.cancelled() else None)
+        there.add_done_callback(lambda done: _hand_over(done, here))
+        return here
+
+    def cpu_ns(self) -> int:
+        """Return 0: workers are processes of their own."""
+        return 0
+
+    def jobs(self) -> frozenset[str]:
+        """Return the clients of ours that are connected to the scheduler."""
+        clients = self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients))
+        return frozenset(each for each in clients if f"-{CLIENT}-" in each)
+
+    def close(self) -> None:
+        """Disconnect; the workers stay."""
+        try:
+            self._client.unregister_worker_plugin(self._name)
+        except (OSError, KeyError, TimeoutError, ValueError):  # the scheduler or its workers are gone already
+            pass
+        finally:
+            self._client.close()
+
+    def _workers(self) -> dict[str, int]:
+        found: dict[str, int] = self._client.nthreads()
+        return found
+
+    def _named(self) -> dict[str, str]:
+        """Return the addresses of the workers, by address and by name."""
+        known = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {name: address for address, about in known.items() for name in (address, str(about["name"]))}
+
+
+class Shares:
+    """Turns by weight: who is furthest behind its share comes next.
+
+    >>> shares = Shares({"a": 2, "b": 1})
+    >>> shares.use({"a": "a", "b": "b"})
+    >>> [shares.next() for _ in range(6)]
+    ['a', 'b', 'a', 'a', 'b', 'a']
+    """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        for name, weight in weights.items():
+            if not weight > 0:
+                raise OffloadError(
+                    f"the weight of {name} is {weight}: give more than 0, or leave the worker out"
+                )
+        self._weights = dict(weights)
+        self._behind: dict[str, float] = {}
+        self._by_address: dict[str, float] = {}
+
+    def use(self, addresses: Mapping[str, str]) -> None:
+        """Take the addresses of named workers. Raises `OffloadError` for a name that nobody has."""
+        for name, weight in self._weights.items():
+            if name not in addresses:
+                raise OffloadError(
+                    f"no worker is named {name}, to give it a weight: there are {', '.join(addresses)}"
+                )
+            self._by_address[addresses[name]] = weight
+        self._behind = dict.fromkeys(self._by_address, 0.0)
+
+    def next(self) -> str | None:
+        """Return the address whose turn it is, None when nobody has a weight."""
+        if not self._behind:
+            return None
+        for address, weight in self._by_address.items():
+            self._behind[address] += weight
+        first = max(self._behind, key=lambda address: self._behind[address])
+        self._behind[first] -= sum(self._by_address.values())
+        return first
+
+
+def _plugin(name: str, pipeline: Any) -> Any:
+    """Return the plugin as a class of Dask's, made here since Dask is an extra."""
+    from distributed import WorkerPlugin
+
+    class Offload(StageWorker, WorkerPlugin):  # type: ignore[misc]  # Dask is Any here
+        pass
+
+    return Offload(name, pipeline)
+
+
+def _hand_over(done: Any, here: Future[Any]) -> None:
+    """Give a result of Dask to who waits for it; runs in a thread of Dask's that may wait for the data."""
+    if not here.set_running_or_notify_cancel():
+        return
+    try:
+        here.set_result(done.result())
+    except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+        is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
+        here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
+    finally:
+        done.release()
+
+
+def register_by_value(pipeline: Any) -> None:
+    """Let this package, and modules that are not installed, travel as they are: workers cannot import them."""
+    import cloudpickle
+
+    parts = (pipeline.dataset, pipeline.transform, pipeline.collate)
+    names = {getattr(part, "__module__", None) for part in parts} | {type(part).__module__ for part in parts}
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    ours = [sys.modules["testbed.offload.stages"], sys.modules[__name__]]
+    for module in [*ours, *(each for each in modules if not _is_installed(each))]:
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Return whether workers have a module, too: one that is built in, or of an installed package that is not ours."""
+    if module.__name__ == "__main__":
+        return True  # it travels by value anyway
+    file = getattr(module, "__file__", None)
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+    is_there = file is None or any(file.startswith(f"{folder}{os.sep}") for folder in folders)
+    return is_there and not module.__name__.startswith("testbed.")
+
+
+def _security(tls: Tls | None) -> Any:
+    if tls is None:
+        return None
+    from distributed import Security
+
+    return Security(
+        tls_ca_file=str(tls.ca_file),
+        tls_client_cert=str(tls.certificate),
+        tls_client_key=str(tls.key),
+        require_encryption=True,
+    )

@@ -1,0 +1,200 @@
+"""The conditional operator: batches of an order, each prepared here or by workers, as a ratio says.
+
+Both sides work ahead of the trainer by two batches (of every worker), so that neither waits for the other, and the
+trainer takes what is next. A worker that is lost is asked again, and at last the trainer does it itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.errors import OffloadError
+from testbed.offload.engine import Engine, WorkerLost
+from testbed.offload.epoch import Order, is_remote
+from testbed.offload.policy import CANDIDATES
+from testbed.offload.stages import Runner, from_wire
+
+LOOK_AHEAD = 2
+ATTEMPTS = 3
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The share of the work: the candidate and its ratio, and how far each side works ahead."""
+
+    candidate: str | None = None
+    ratio: float = 0.0
+    ordered: bool = True
+    look_ahead: int = LOOK_AHEAD
+    patience_s: float = PATIENCE_S
+
+    def __post_init__(self) -> None:
+        """Raise `OffloadError` for a rule that cannot be."""
+        if self.candidate is not None and self.candidate not in CANDIDATES:
+            raise OffloadError(f"unknown candidate {self.candidate!r}: there are {', '.join(CANDIDATES)}")
+        if not 0 <= self.ratio <= 1:
+            raise OffloadError(f"ratio {self.ratio}: give a share of the data between 0 and 1")
+        if self.look_ahead < 1:
+            raise OffloadError(f"look_ahead {self.look_ahead}: give 1 batch or more")
+
+    def is_remote(self, unit: int) -> bool:
+        """Return whether a unit goes to workers."""
+        return self.candidate is not None and is_remote(unit, self.ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The trainer's own threads (None: it prepares when it asks) and the workers (None: there are none)."""
+
+    runner: Runner
+    local: Executor | None = None
+    remote: Engine | None = None
+
+
+@dataclass
+class Counts:
+    """Units that each side has prepared, those that were asked for again, and those taken back by the trainer."""
+
+    local: int = 0
+    remote: int = 0
+    lost: int = 0
+    taken_back: int = 0
+
+
+@dataclass(slots=True)
+class _Work:
+    """A unit on its way: its numbers and indices, and how many workers were lost over it."""
+
+    unit: int
+    indices: tuple[int, ...]
+    future: Future[Any] | None = None
+    attempts: int = 1
+
+
+class Feed:
+    """An iterator over (numbers of the batches or elements, batch). `close` lets go of what is on its way."""
+
+    def __init__(
+        self, sides: Sides, order: Order, rule: Rule, epoch: int = 0, done: Iterable[int] = ()
+    ) -> None:
+        self._sides, self._order, self._rule, self._epoch = sides, order, rule, epoch
+        self._is_batchwise = rule.candidate in {None, "p3"}
+        size = 1 if self._is_batchwise else order.batch_size
+        count = order.batches if self._is_batchwise else len(order.indices)
+        left = set(done)
+        units = [unit for unit in range(count) if unit not in left]
+        self._position = deque(units)
+        slots = sides.remote.slots if sides.remote else 1
+        self._ahead = {False: rule.look_ahead * size, True: rule.look_ahead * size * slots}
+        self._left = {
+            side: deque(unit for unit in units if self._side(unit) == side) for side in (False, True)
+        }
+        self._going: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[tuple[list[int], Any]]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> tuple[list[int], Any]:
+        """Return the next batch, and the numbers of its units."""
+        if not self._position:
+            raise StopIteration
+        if self._is_batchwise:
+            work, value = self._take()
+            return [work.unit], value
+        count = min(self._order.batch_size, len(self._position))
+        taken = [self._take() for _ in range(count)]
+        return [work.unit for work, _ in taken], self._sides.runner.collate([value for _, value in taken])
+
+    def close(self) -> None:
+        """Cancel what is on its way."""
+        self._position.clear()
+        for going in self._going.values():
+            for work in going:
+                if work.future is not None:
+                    work.future.cancel()
+            going.clear()
+
+    def _side(self, unit: int) -> bool:
+        return self._sides.remote is not None and self._rule.is_remote(unit)
+
+    def _fill(self) -> None:
+        for side in (True, False):
+            while self._left[side] and len(self._going[side]) < self._ahead[side]:
+                work = self._work(self._left[side].popleft())
+                self._start(work, side=side)
+                self._going[side].append(work)
+
+    def _work(self, unit: int) -> _Work:
+        if self._is_batchwise:
+            return _Work(unit, self._order.batch(unit))
+        return _Work(unit, (self._order.indices[unit],))
+
+    def _start(self, work: _Work, *, side: bool) -> None:
+        if side:
+            work.future = self._submit(work)
+        elif self._sides.local is not None:
+            work.future = self._sides.local.submit(self._prepare, work.indices)
+
+    def _submit(self, work: _Work) -> Future[Any]:
+        assert self._sides.remote is not None
+        assert self._rule.candidate is not None
+        payload: Any = work.indices
+        if not self._is_batchwise:
+            (payload,) = work.indices
+        if self._rule.candidate == "p1":
+            payload = (payload, self._sides.runner.read(payload))
+        return self._sides.remote.submit(self._rule.candidate, payload, self._epoch)
+
+    def _prepare(self, indices: Sequence[int]) -> Any:
+        if self._is_batchwise:
+            return self._sides.runner.batch(indices, self._epoch)
+        (index,) = indices
+        return self._sides.runner.element(index, self._epoch)
+
+    def _take(self) -> tuple[_Work, Any]:
+        self._fill()
+        side = self._side(self._position.popleft())
+        if not side:
+            work = self._going[side].popleft()
+            value = self._prepare(work.indices) if work.future is None else work.future.result()
+            self.counts.local += 1
+        else:
+            work, value = self._take_remote()
+        self._fill()
+        return work, value
+
+    def _take_remote(self) -> tuple[_Work, Any]:
+        """Return what a worker prepared; the trainer prepares it when workers are lost again and again, or silent."""
+        going = self._going[True]
+        while True:
+            work = going[0] if self._rule.ordered else self._first_ready(going)
+            assert work.future is not None
+            try:
+                value = from_wire(work.future.result(self._rule.patience_s))
+                self.counts.remote += 1
+                break
+            except WorkerLost:
+                self.counts.lost += 1
+                work.attempts += 1
+                if work.attempts <= ATTEMPTS:
+                    work.future = self._submit(work)
+                    continue
+            except TimeoutError:
+                work.future.cancel()
+            value = self._prepare(work.indices)
+            self.counts.taken_back += 1
+            break
+        going.remove(work)
+        return work, value
+
+    def _first_ready(self, going: deque[_Work]) -> _Work:
+        futures: dict[Future[Any], _Work] = {work.future: work for work in going if work.future is not None}
+        ready, _ = wait(futures, self._rule.patience_s, FIRST_COMPLETED)
+        return next((work for future, work in futures.items() if future in ready), going[0])

@@ -1,0 +1,189 @@
+"""The loader of a training: an `IterableDataset` of torch whose batches are prepared here and elsewhere."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from testbed.errors import OffloadError
+from testbed.offload.engine import Engine
+from testbed.offload.epoch import Order, from_ranges, order_of, to_ranges
+from testbed.offload.feed import Counts, Feed, Rule, Sides
+from testbed.offload.policy import Decision
+from testbed.offload.stages import Pipeline, Runner
+
+if TYPE_CHECKING:
+    from testbed.offload.profile import Settings
+    from testbed.offload.store import Profile
+
+STATE_VERSION = 1
+
+
+class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any here
+    """Batches of a dataset, some of them prepared by workers: three lines around what a training has.
+
+        loader = OffloadedLoader(dataset, transform, batch_size=64, scheduler="tcp://10.0.0.1:8786")
+        loader.tune(step)
+        for batch in loader: step(batch)
+
+    Each index comes exactly once an epoch, at any ratio, also when workers are lost. With `seed` order and draws of the
+    transform are the same every time, and the trainer prepares in the thread that asks, since the generators of
+    Python, numpy and torch belong to the whole process; without, in `threads` of its own. `engine` takes the place of
+    `scheduler` in tests. `DataLoader(loader, batch_size=None)` iterates it, too; with `num_workers` each process
+    connects for itself and takes its share of the batches.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        transform: Callable[[Any], Any] | None = None,
+        *,
+        batch_size: int,
+        collate: Callable[[list[Any]], Any] | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int | None = None,
+        threads: int = 1,
+        scheduler: str | None = None,
+        engine: Engine | Callable[[], Engine] | None = None,
+        rule: Rule | None = None,
+    ) -> None:
+        super().__init__()
+        if batch_size < 1:
+            raise OffloadError(f"batch_size {batch_size}: give 1 or more")
+        if scheduler is not None and engine is not None:
+            raise OffloadError("give a scheduler or an engine, not both")
+        self.pipeline = Pipeline(dataset, transform, collate, seed)
+        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.rule = rule or Rule()
+        self.profile: Profile | None = None
+        self.counts = Counts()
+        self._threads = threads
+        self._source = engine if scheduler is None else _scheduler_engine(scheduler)
+        self._order_seed = random.getrandbits(63) if seed is None else seed
+        self._epoch = 0
+        self._done: set[int] = set()
+        self._resumed: set[int] = set()
+        self._running: Rule | None = None
+        self._sides: Sides | None = None
+        self._pid = 0
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return self._order().batches
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of an epoch, or of what a loaded state has left of one."""
+        share = get_worker_info()
+        self._running, self._done, self._resumed = self.rule, self._resumed, set()
+        order = self._order(share)
+        feed = Feed(self.sides(is_child=share is not None), order, self.rule, self._epoch, self._done)
+        self.counts = feed.counts
+        try:
+            for units, batch in feed:
+                self._done.update(units)
+                yield batch
+        finally:
+            feed.close()
+        self._epoch, self._done, self._running = self._epoch + 1, set(), None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin this epoch next: for `DataLoader` with processes, which count none."""
+        self._epoch, self._done, self._resumed = epoch, set(), set()
+
+    def apply(self, decision: Decision) -> None:
+        """Run as a decision says, from the next epoch on."""
+        self.rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
+
+    def tune(self, step: Callable[[Any], Any], settings: Settings | None = None) -> Profile:
+        """Measure the pipeline with the model's step, decide, apply the decision, and return the profile."""
+        from testbed.offload.profile import profile_loader
+
+        self.profile = profile_loader(self, step, settings)
+        self.apply(self.profile.decision)
+        return self.profile
+
+    def retune_if_shared(self, step: Callable[[Any], Any], settings: Settings | None = None) -> bool:
+        """Measure again when the set of jobs that share the workers has changed since; return whether it has."""
+        engine = self.sides().remote
+        if self.profile is None or engine is None or engine.jobs() == self.profile.jobs:
+            return False
+        self.tune(step, settings)
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the training stands: numbers and ranges, for JSON or `torch.save`."""
+        rule = self._running or self.rule
+        return {
+            "version": STATE_VERSION,
+            "epoch": self._epoch,
+            "seed": self._order_seed,
+            "batch_size": self.batch_size,
+            "candidate": rule.candidate,
+            "ratio": rule.ratio,
+            "done": to_ranges(self._done),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a state was saved. Raises `OffloadError` for a state of another loader."""
+        if state.get("version") != STATE_VERSION or state.get("batch_size") != self.batch_size:
+            raise OffloadError(
+                f"this state is of version {state.get('version')} with batches of {state.get('batch_size')}: the loader"
+                f" takes version {STATE_VERSION} with {self.batch_size}"
+            )
+        self.rule = replace(self.rule, candidate=state["candidate"], ratio=state["ratio"])
+        self._epoch, self._order_seed = state["epoch"], state["seed"]
+        self._resumed = set(from_ranges(state["done"]))
+        self._done, self._running = set(self._resumed), None
+
+    def sides(self, *, is_child: bool = False) -> Sides:
+        """Return the two sides, made for this process when it has none."""
+        if self._sides is None or self._pid != os.getpid():
+            runner = Runner(self.pipeline)
+            engine = self._source() if callable(self._source) else self._source
+            if engine is not None:
+                engine.open(runner)
+            own = not is_child and self.pipeline.seed is None
+            threads = ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if own else None
+            self._sides, self._pid = Sides(runner, threads, engine), os.getpid()
+        return self._sides
+
+    def close(self) -> None:
+        """Let go of threads and workers."""
+        if self._sides is not None and self._pid == os.getpid():
+            if isinstance(self._sides.local, ThreadPoolExecutor):
+                self._sides.local.shutdown(wait=True, cancel_futures=True)
+            if self._sides.remote is not None:
+                self._sides.remote.close()
+        self._sides = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process gets: neither threads nor connections."""
+        return self.__dict__ | {"_sides": None, "_pid": 0}
+
+    def _order(self, share: Any = None) -> Order:
+        seed = self._order_seed
+        if share is not None and self.pipeline.seed is None:
+            seed = share.seed - share.id  # torch draws it for every epoch, the same in all processes
+        shuffle_by = f"{seed}/{self._epoch}" if self.shuffle else None
+        count = len(self.pipeline.dataset)
+        order = order_of(count, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
+        if share is None or share.num_workers == 1:
+            return order
+        mine = range(share.id, order.batches, share.num_workers)
+        return Order([index for number in mine for index in order.batch(number)], self.batch_size)
+
+
+def _scheduler_engine(address: str) -> Callable[[], Engine]:
+    def connect() -> Engine:
+        from testbed.offload.dask_engine import DaskEngine
+
+        return DaskEngine(address)
+
+    return connect

@@ -1,0 +1,224 @@
+"""The five metrics of a loader and a model's step, measured in turns, and the decision that follows from them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Protocol
+
+from testbed.errors import OffloadError
+from testbed.offload.engine import Engine
+from testbed.offload.epoch import Order
+from testbed.offload.feed import Feed, Rule, Sides
+from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
+from testbed.offload.stages import set_allocator
+from testbed.offload.store import Profile, key_of, load_profile, save_profile
+
+if TYPE_CHECKING:
+    from testbed.offload.loader import OffloadedLoader
+
+MODEL, LOCAL = "model", "local"
+LEAST_CYCLES_S = 1e-9
+
+
+class Narrator(Protocol):
+    """Progress, as the command line shows it."""
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """Note that one of many like steps is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Batches of a measurement in all and before each round, rounds, least speed-up, epochs of the training to come."""
+
+    batches: int = 60
+    rounds: int = 3
+    warm_up: int = 3
+    threshold: float = THRESHOLD
+    epochs: int = 10
+    store: Path | None = None
+    model: str = ""
+    narrator: Narrator | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `OffloadError` for less than one of what is counted."""
+        for name in ("batches", "rounds", "epochs"):
+            if getattr(self, name) < 1:
+                raise OffloadError(f"{name} {getattr(self, name)}: give 1 or more")
+        if self.warm_up < 0:
+            raise OffloadError(f"warm_up {self.warm_up}: give 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One measurement: samples a second, share of the time in which the model waited, processor time of a sample."""
+
+    rate: float
+    stall: float
+    cpu_s: float
+
+
+def profile_loader(
+    loader: OffloadedLoader, step: Callable[[Any], Any], settings: Settings | None = None
+) -> Profile:
+    """Return the profile of a loader whose batches `step` takes; from the store when it holds one of the same kind."""
+    settings = settings or Settings()
+    set_allocator()
+    sides = loader.sides()
+    jobs = sides.remote.jobs() if sides.remote else frozenset()
+    slots = sides.remote.slots if sides.remote else 0
+    key = key_of(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
+    if settings.store is not None:
+        known = load_profile(settings.store, key)
+        if known is not None:
+            return replace(known, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
+    began = time.perf_counter()
+    bench = Bench(sides, loader.batch_size, len(loader.pipeline.dataset), step, settings, loader.rule)
+    profile = bench.profile()
+    spent = time.perf_counter() - began
+    training_s = settings.epochs * len(loader.pipeline.dataset) / profile.rate_after
+    profile = replace(
+        profile, profiling_s=spent, profiling_share=spent / (spent + training_s), key=key, jobs=jobs
+    )
+    if settings.store is not None:
+        save_profile(settings.store, profile.document(), key)
+    return profile
+
+
+@dataclass
+class Bench:
+    """Measures variants of one pipeline in turns, so that other load of the machine meets all of them."""
+
+    sides: Sides
+    batch_size: int
+    count: int
+    step: Callable[[Any], Any]
+    settings: Settings
+    rule: Rule
+    _cursor: int = 0
+    _ticks: int = 0
+
+    def profile(self) -> Profile:
+        """Measure, decide, and measure what was decided."""
+        names = list(CANDIDATES) if self.sides.remote else []
+        if self.sides.runner.pipeline.transform is None and names:
+            names.remove("p1")
+        found = self.measure({MODEL: None, LOCAL: Rule()} | {name: self._all_remote(name) for name in names})
+        model_s = found[MODEL].cpu_s
+        metrics = Metrics(
+            gthp=found[MODEL].rate,
+            lthp=found[LOCAL].rate,
+            pcycle=max(found[LOCAL].cpu_s - model_s, LEAST_CYCLES_S),
+            candidates={
+                name: Candidate(found[name].rate, max(found[name].cpu_s - model_s, 0.0)) for name in names
+            },
+            workers=self.sides.remote.slots if self.sides.remote else 1,
+        )
+        decision = decide(metrics, self.settings.threshold)
+        before, after = found[LOCAL], found[LOCAL]
+        if decision.candidate is not None:
+            rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
+            found = self.measure({LOCAL: Rule(), decision.candidate: rule})
+            after = found[decision.candidate]
+            if after.rate < found[LOCAL].rate:
+                decision = _all_here(decision, after.rate, found[LOCAL].rate)
+                after = found[LOCAL]
+        return Profile(metrics, decision, before.stall, after.stall, after.rate, 0.0, 0.0)
+
+    def measure(self, variants: dict[str, Rule | None]) -> dict[str, Trial]:
+        """Return the medians of each variant over the rounds; None is the model alone, with one batch."""
+        trials: dict[str, list[Trial]] = {name: [] for name in variants}
+        for _ in range(self.settings.rounds):
+            for name, rule in variants.items():
+                trials[name].append(self.trial(rule))
+                self._tick(len(variants), name)
+        return {
+            name: Trial(*(median(getattr(trial, part) for trial in found) for part in Trial.__slots__))
+            for name, found in trials.items()
+        }
+
+    def trial(self, rule: Rule | None) -> Trial:
+        """Return one measurement of a variant, behind some batches that do not count."""
+        batches = -(-self.settings.batches // self.settings.rounds)
+        if rule is None:
+            return self._run(self._cached(batches + self.settings.warm_up))
+        feed = Feed(self.sides, self._order(batches + self.settings.warm_up), rule)
+        try:
+            return self._run(batch for _, batch in feed)
+        finally:
+            feed.close()
+
+    def _run(self, batches: Iterator[Any]) -> Trial:
+        for _ in range(self.settings.warm_up):
+            self.step(next(batches))
+        taken, waited, began, cpu = 0, 0.0, time.perf_counter(), trainer_cpu_ns(self.sides.remote)
+        while True:
+            asked = time.perf_counter()
+            batch = next(batches, None)
+            if batch is None:
+                break
+            waited += time.perf_counter() - asked
+            self.step(batch)
+            taken += self.batch_size
+        seconds = time.perf_counter() - began
+        cpu_s = (trainer_cpu_ns(self.sides.remote) - cpu) / 1e9
+        return Trial(taken / seconds, min(1.0, waited / seconds), cpu_s / taken)
+
+    def _cached(self, count: int) -> Iterator[Any]:
+        batch = self.sides.runner.batch(self._order(1).batch(0), 0)
+        for _ in range(count):
+            yield batch
+
+    def _all_remote(self, name: str) -> Rule:
+        return replace(self.rule, candidate=name, ratio=1.0)
+
+    def _order(self, batches: int) -> Order:
+        """Return the next indices of the dataset, over and over: what was read lately may be in a cache."""
+        first, samples = self._cursor, batches * self.batch_size
+        self._cursor = (first + samples) % self.count
+        return Order([number % self.count for number in range(first, first + samples)], self.batch_size)
+
+    def _tick(self, variants: int, text: str) -> None:
+        self._ticks += 1
+        if self.settings.narrator:
+            total = max(self._ticks, variants * self.settings.rounds)
+            self.settings.narrator.tick(self._ticks, total, f"measured: {text}")
+
+
+def _all_here(decision: Decision, rate: float, rate_here: float) -> Decision:
+    """Return the decision that what was promised has not come, which only a measurement of it can tell."""
+    found = (
+        f"measured, {decision.candidate} at ratio {decision.ratio:.2f} gives {rate:.4g} and all here {rate_here:.4g}:"
+        " no offload"
+    )
+    return Decision(None, 0.0, 0, (*decision.reasons, found))
+
+
+def trainer_cpu_ns(engine: Engine | None = None) -> int:
+    """Return the processor time of this process, all threads, and its children, without that of an engine in it."""
+    own = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
+    ended = os.times()
+    return own + int((ended.children_user + ended.children_system) * 1e9) + _children_ns()
+
+
+def _children_ns() -> int:
+    """Return the processor time of children that run, such as processes of a `DataLoader`; 0 where Linux is not.
+
+    Workers that were started here are children, too, of another session.
+    """
+    total = 0
+    for task in Path("/proc/self/task").glob("*/children"):
+        for child in task.read_text(encoding="ascii").split():
+            try:
+                if os.getsid(int(child)) == os.getsid(0):
+                    threads = Path(f"/proc/{child}/task").glob("*/schedstat")
+                    total += sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads)
+            except OSError:  # it has just ended
+                continue
+    return total

@@ -1,0 +1,134 @@
+"""Profiles, and files of them under a hash of what was measured: pipeline, model, batch, workers, jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from testbed.errors import OffloadError
+from testbed.offload.policy import Candidate, Decision, Metrics
+from testbed.offload.stages import Pipeline
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Metrics, the decision, and what measuring cost; stalls are shares of the time, before and after."""
+
+    metrics: Metrics
+    decision: Decision
+    stall_before: float
+    stall_after: float
+    rate_after: float
+    profiling_s: float
+    profiling_share: float
+    key: str = ""
+    jobs: frozenset[str] = field(default_factory=frozenset)
+
+    def document(self) -> dict[str, Any]:
+        """Return the profile as programs get it. Rates are samples a second, processor times seconds a sample."""
+        metrics = self.metrics
+        return {
+            "gthp": metrics.gthp,
+            "lthp": metrics.lthp,
+            "pcycle": metrics.pcycle,
+            "candidates": {
+                name: {"rthp": candidate.rthp, "ocycle": candidate.ocycle}
+                for name, candidate in metrics.candidates.items()
+            },
+            "measured_workers": metrics.workers,
+            **self.decision.document(),
+            "stall_before": self.stall_before,
+            "stall_after": self.stall_after,
+            "rate_after": self.rate_after,
+            "profiling_s": self.profiling_s,
+            "profiling_share": self.profiling_share,
+            "key": self.key,
+            "jobs": sorted(self.jobs),
+        }
+
+
+def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: int) -> str:
+    """Return the key of a measurement. `model` is a name of the caller's, or the function that takes a batch."""
+    parts = [
+        fingerprint(type(pipeline.dataset)),
+        len(pipeline.dataset),
+        *(fingerprint(part) for part in (pipeline.transform, pipeline.collate, model)),
+        *(batch_size, workers, jobs),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def fingerprint(thing: Any) -> str:
+    """Return a text that changes when a function's code, or what an object says of itself, does."""
+    function = getattr(thing, "__func__", thing)
+    code = getattr(function, "__code__", None)
+    if isinstance(code, CodeType):
+        return f"{function.__qualname__} {_code(code)} {function.__defaults__!r}"
+    if isinstance(thing, type):
+        methods = (thing.__dict__[name] for name in sorted(thing.__dict__))
+        codes = [_code(method.__code__) for method in methods if hasattr(method, "__code__")]
+        return f"{thing.__module__}.{thing.__qualname__} {' '.join(codes)}"
+    called = vars(type(thing)).get("__call__")
+    inner = fingerprint(called) if hasattr(called, "__code__") else ""
+    return f"{type(thing).__qualname__} {_ADDRESS.sub('', repr(thing))} {inner}"
+
+
+def _code(code: CodeType) -> str:
+    constants = [_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+def save_profile(folder: Path, document: dict[str, Any], key: str) -> Path:
+    """Write a profile, whole or not at all, and return its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{key}.json"
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def load_profile(folder: Path, key: str) -> Profile | None:
+    """Return the stored profile of a key, or None."""
+    path = folder / f"{key}.json"
+    return read_profile(path) if path.exists() else None
+
+
+def read_profile(path: Path) -> Profile:
+    """Return the profile of a file. Raises `OffloadError` for a file that is not one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        candidates = {
+            name: Candidate(each["rthp"], each["ocycle"]) for name, each in found["candidates"].items()
+        }
+        metrics = Metrics(
+            found["gthp"], found["lthp"], found["pcycle"], candidates, found["measured_workers"]
+        )
+        decision = Decision(found["choice"], found["ratio"], found["workers"], tuple(found["reasons"]))
+        return Profile(
+            metrics,
+            decision,
+            stall_before=found["stall_before"],
+            stall_after=found["stall_after"],
+            rate_after=found["rate_after"],
+            profiling_s=found["profiling_s"],
+            profiling_share=found["profiling_share"],
+            key=found["key"],
+            jobs=frozenset(found["jobs"]),
+        )
+    except OSError as error:
+        raise OffloadError(
+            f"{path} cannot be read ({error.strerror}): `testbed offload profile` writes it"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OffloadError(
+            f"{path} is not a profile ({error}): `testbed offload profile` writes one"
+        ) from error

@@ -1,0 +1,72 @@
+"""Documents of the standard library's own docstrings, as tokens of a vocabulary that is trained on the spot."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from testbed.offload.workloads.timed import TimedStep
+
+VOCABULARY = 4000
+LENGTH = 256
+COUNT = 2048
+MODULES = (
+    "argparse",
+    "collections",
+    "csv",
+    "decimal",
+    "inspect",
+    "json",
+    "logging",
+    "os",
+    "random",
+    "statistics",
+)
+
+
+class Documents:
+    """Parts of what the modules of Python's standard library say of themselves."""
+
+    def __init__(self) -> None:
+        modules = [import_module(name) for name in MODULES]
+        texts = [
+            text for module in modules for each in vars(module).values() if (text := inspect.getdoc(each))
+        ]
+        self.text = "\n".join(texts)
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return COUNT
+
+    def __getitem__(self, index: int) -> str:
+        """Return a document of 4,000 characters."""
+        first = index * 997 % max(1, len(self.text) - 4000)
+        return self.text[first : first + 4000]
+
+
+class Tokens:
+    """Byte-pair tokens of a document, cut or filled to one length."""
+
+    def __init__(self, documents: Documents) -> None:
+        tokenizer = Tokenizer(models.BPE(unk_token="?"))  # noqa: S106 - a mark, no password
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+        trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=["?", "."], show_progress=False)
+        tokenizer.train_from_iterator([documents[number] for number in range(100)], trainer)
+        tokenizer.enable_truncation(LENGTH)
+        tokenizer.enable_padding(length=LENGTH)
+        self.tokenizer = tokenizer
+
+    def __call__(self, document: str) -> Any:
+        """Return the numbers of the tokens."""
+        return torch.tensor(self.tokenizer.encode(document).ids)
+
+
+dataset = Documents()
+transform = Tokens(dataset)
+batch_size = 64
+step = TimedStep(0.02)
+simulated = True

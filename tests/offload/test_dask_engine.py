@@ -1,0 +1,206 @@
+"""Workers of Dask as processes over TCP: the loader on them, workers that are killed, weights, certificates."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs
+
+distributed = pytest.importorskip("distributed", reason="needs lightbed[offload]")
+
+from testbed.errors import OffloadError
+from testbed.offload.configuration import Choice, Configuration, Tls
+from testbed.offload.dask_engine import DaskEngine, Shares
+from testbed.offload.epoch import Order, order_of
+from testbed.offload.feed import Feed, Rule, Sides
+from testbed.offload.local_workers import workers_here
+from testbed.offload.session import open_workers
+from testbed.offload.stages import Pipeline, Runner
+
+CLIENTS = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
+
+if sys.platform != "linux":
+    pytest.skip("processor time and sessions are those of Linux", allow_module_level=True)
+
+
+def double(number):
+    return 2 * number
+
+
+def who(_number):
+    return os.getpid()
+
+
+def nobody_has_lightbed(number):
+    """Say whether the worker could import us; it shall not have to."""
+    try:
+        import testbed
+    except ImportError:
+        return number
+    return testbed.__file__
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def pool():
+    """Provide a scheduler with two workers of this machine."""
+    with workers_here(2) as address:
+        yield address
+
+
+def opened(address, transform, **options):
+    engine = DaskEngine(address, **options)
+    runner = Runner(Pipeline(list(range(64)), transform, list))
+    engine._client.wait_for_workers(2, timeout=60)
+    engine.open(runner)
+    return engine, runner
+
+
+def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
+    feed = Feed(Sides(runner, None, engine), order_of(64, size, shuffle_by="1"), Rule(candidate, ratio))
+    return [value for _, batch in feed for value in batch], feed.counts
+
+
+@pytest.mark.parametrize("candidate", ["p1", "p2", "p3"])
+def test_each_candidate_prepares_half_on_workers(pool, candidate):
+    engine, runner = opened(pool, double)
+    assert engine.slots == 2
+    found, counts = epoch_of(engine, runner, candidate)
+    engine.close()
+    assert sorted(found) == [2 * number for number in range(64)]
+    assert counts.remote == counts.local
+    assert (counts.lost, counts.taken_back) == (0, 0)
+
+
+def test_an_error_of_the_transform_comes_from_the_worker(pool):
+    def fails(_number):
+        raise ValueError("a broken element")
+
+    engine, runner = opened(pool, fails)
+    with pytest.raises(ValueError, match="a broken element"):
+        epoch_of(engine, runner, "p3", 1.0)
+    engine.close()
+
+
+def test_weights_share_the_work(pool):
+    """Three units of four go to the first worker."""
+    engine, runner = opened(pool, who, weights={"worker-0": 3, "worker-1": 1})
+    found, _ = epoch_of(engine, runner, "p2", 1.0)
+    engine.close()
+    shares = sorted(found.count(process) for process in set(found))
+    assert shares[-1] >= 40, "a worker that has nothing to do may help: 48 is the plan"
+    with pytest.raises(OffloadError, match="no worker is named worker-7"):
+        opened(pool, who, weights={"worker-7": 1})
+
+
+def test_jobs_that_share_the_workers_are_counted(pool):
+    first, _ = opened(pool, double, job="first")
+    assert len(first.jobs()) == 1
+    second, _ = opened(pool, double, job="second")
+    assert {name.split("-")[2] for name in first.jobs()} == {"first", "second"}
+    second.close()
+    first.close()
+
+
+@pytest.mark.socket
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 0.2)
+    with pytest.raises(OffloadError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        DaskEngine("tcp://127.0.0.1:9")
+
+
+def kill_some(engine, epochs, kills):
+    """Return how many were killed: a worker ends in the middle of epochs, and another takes its place."""
+    engine, runner = engine
+    killed = 0
+    for epoch in range(epochs):
+        feed = Feed(Sides(runner, None, engine), Order(range(64), 4), Rule("p3", 0.75), epoch)
+        seen = []
+        for number, (_, batch) in enumerate(feed):
+            seen += batch
+            if number == 5 and epoch in kills:
+                victim = min(engine._client.run(os.getpid).values())
+                os.kill(victim, signal.SIGKILL)
+                killed += 1
+        assert sorted(seen) == [2 * number for number in range(64)]
+    return killed
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_an_epoch_whose_worker_is_killed_is_whole():
+    with workers_here(2) as address:
+        engine = opened(address, double)
+        assert kill_some(engine, 2, {0}) == 1
+        engine[0].close()
+
+
+@pytest.mark.long
+@pytest.mark.process
+@pytest.mark.socket
+def test_fifty_epochs_with_five_workers_killed():
+    with workers_here(7) as address:
+        engine = opened(address, double)
+        assert kill_some(engine, 50, {3, 12, 21, 30, 39}) == 5
+        engine[0].close()
+
+
+@pytest.mark.process
+@pytest.mark.socket
+@pytest.mark.skipif(not CLIENTS.exists(), reason="`make install-test` makes .venv-clients, with dask in it")
+def test_workers_need_dask_and_nothing_of_ours():
+    """An interpreter that has Dask alone, started where our folder is not."""
+    with workers_here(2, python=str(CLIENTS)) as address:
+        engine, runner = opened(address, nobody_has_lightbed)
+        found, counts = epoch_of(engine, runner, "p3", 1.0)
+        engine.close()
+    assert sorted(found) == list(range(64))
+    assert counts.remote == 16
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_workers_of_the_command_end_with_it():
+    with open_workers(Choice(workers=1), Configuration()) as engine:
+        engine.open(Runner(Pipeline([1, 2], double, list)))
+        (process,) = engine._client.run(os.getpid).values()
+        assert engine.submit("p2", 1, 0).result(30) == 4
+        engine.close()
+    assert not Path(f"/proc/{process}").exists()
+
+
+def test_turns_by_weight():
+    shares = Shares({"a": 5, "b": 1, "c": 1})
+    shares.use({"a": "A", "b": "B", "c": "C"})
+    turns = [shares.next() for _ in range(70)]
+    assert [turns.count(name) for name in "ABC"] == [50, 10, 10]
+    assert Shares({}).next() is None
+    with pytest.raises(OffloadError, match="the weight of a is 0"):
+        Shares({"a": 0})
+
+
+@pytest.mark.process
+@pytest.mark.socket
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_with_certificates_all_connections_are_tls(tmp_path):
+    """A trainer that names none is told so before it asks."""
+    tls = Tls(tmp_path / "certificate.pem", tmp_path / "certificate.pem", tmp_path / "key.pem")
+    names = ["-subj", "/CN=offload", "-days", "1", "-keyout", str(tls.key), "-out", str(tls.certificate)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names], check=True, capture_output=True
+    )
+    with workers_here(2, tls) as address:
+        assert address.startswith("tls://127.0.0.1:")
+        engine, runner = opened(address, double, tls=tls)
+        found, counts = epoch_of(engine, runner, "p3", 1.0)
+        engine.close()
+        assert sorted(found) == [2 * number for number in range(64)]
+        assert counts.remote == 16
+        with pytest.raises(OffloadError, match="takes connections with certificates only"):
+            DaskEngine(address)

@@ -1,0 +1,238 @@
+"""The loader as torch sees it: epochs, state, seeds, processes of a `DataLoader`, profiles and decisions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from libraries import skip_without
+
+torch = pytest.importorskip("torch", reason="needs lightbed[offload]")
+
+from torch.utils.data import DataLoader, TensorDataset
+
+from testbed.errors import OffloadError
+from testbed.offload import Candidate, Metrics, OffloadedLoader, decide
+from testbed.offload.engine import InProcess
+from testbed.offload.feed import Rule
+from testbed.offload.profile import Bench, Settings, Trial, trainer_cpu_ns
+
+pytestmark = pytest.mark.torch
+NUMBERS = TensorDataset(torch.arange(50))
+
+
+def plus_noise(element):
+    (number,) = element
+    return number, torch.rand(3)
+
+
+def first_of(element):
+    return element[0]
+
+
+def loader_of(rule=None, **options):
+    options = {"batch_size": 8, "engine": InProcess(2), "rule": rule or Rule("p3", 0.5)} | options
+    return OffloadedLoader(NUMBERS, options.pop("transform", first_of), **options)
+
+
+def flat(batches):
+    return [int(number) for batch in batches for number in batch]
+
+
+@pytest.mark.parametrize("candidate", ["p1", "p2", "p3", None])
+def test_every_index_once_an_epoch_and_each_epoch_in_another_order(candidate):
+    loader = loader_of(Rule(candidate, 0.6), seed=1)
+    first, second = flat(loader), flat(loader)
+    loader.close()
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert first != second
+    assert len(loader) == 7
+
+
+def test_a_seed_makes_order_and_draws_the_same_wherever_they_are_made():
+    def epoch(rule):
+        loader = loader_of(rule, transform=plus_noise, seed=4)
+        torch.manual_seed(9)
+        found = [torch.cat([numbers[:, None], noise], 1) for numbers, noise in loader]
+        loader.close()
+        return torch.cat(found), torch.rand(1)
+
+    here, drawn = epoch(Rule())
+    for candidate in ("p1", "p2", "p3"):
+        found, after = epoch(Rule(candidate, 0.7))
+        assert torch.equal(found, here)
+        assert torch.equal(after, drawn), "the trainer's own generator is where it would be"
+
+
+@pytest.mark.parametrize("candidate", ["p2", "p3"])
+def test_a_training_goes_on_where_its_state_was_saved(candidate):
+    whole = loader_of(Rule(candidate, 0.5), seed=2)
+    batches = [flat([batch]) for _ in range(2) for batch in whole]
+    whole.close()
+    broken_off = loader_of(Rule(candidate, 0.5), seed=2)
+    list(broken_off)
+    running = iter(broken_off)
+    seen = [flat([next(running)]) for _ in range(3)]
+    state = json.loads(json.dumps(broken_off.state_dict()))
+    running.close()
+    broken_off.close()
+    resumed = loader_of(seed=2)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    rest = [flat([batch]) for batch in resumed]
+    assert seen + rest == batches[7:]
+    assert sorted(flat(resumed)) == list(range(50)), "the next epoch is whole"
+    resumed.close()
+
+
+def test_an_epoch_that_is_left_begins_again():
+    loader = loader_of(seed=3)
+    for _ in loader:
+        break
+    assert sorted(flat(loader)) == list(range(50))
+    loader.close()
+
+
+def test_a_state_of_another_loader_is_refused():
+    loader = loader_of()
+    with pytest.raises(OffloadError, match="batches of 4: the loader takes version 1 with 8"):
+        loader.load_state_dict({"version": 1, "batch_size": 4})
+    loader.close()
+
+
+def test_the_last_batch_may_be_dropped():
+    loader = loader_of(drop_last=True, shuffle=False)
+    assert flat(loader) == list(range(48))
+    loader.close()
+
+
+def test_torchs_own_loader_iterates_it():
+    loader = loader_of()
+    assert sorted(flat(DataLoader(loader, batch_size=None))) == list(range(50))
+    loader.close()
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_processes_of_torchs_loader_take_their_shares():
+    loader = loader_of(engine=lambda: InProcess(1))
+    for _ in range(2):
+        found = flat(DataLoader(loader, batch_size=None, num_workers=2))
+        assert sorted(found) == list(range(50))
+    loader.close()
+
+
+def test_options_that_exclude_each_other():
+    with pytest.raises(OffloadError, match="a scheduler or an engine, not both"):
+        OffloadedLoader(NUMBERS, batch_size=8, scheduler="tcp://127.0.0.1:1", engine=InProcess())
+    with pytest.raises(OffloadError, match="batch_size 0"):
+        OffloadedLoader(NUMBERS, batch_size=0)
+
+
+# ------------------------------------------------------------------------------------------ profiles
+def planned(monkeypatch, rates, cpu=None):
+    """Let measurements find these rates: of None (the model alone), of each candidate, of a rule by its ratio."""
+    cpu = cpu or {}
+
+    def trial(_bench, rule):
+        name = "model" if rule is None else rule.candidate or "local"
+        name = f"{name}@" if rule and 0 < rule.ratio < 1 else name
+        return Trial(rates[name], 0.5 if name == "local" else 0.1, cpu.get(name, 0.0))
+
+    monkeypatch.setattr(Bench, "trial", trial)
+
+
+RATES = {"model": 100.0, "local": 50.0, "p1": 40.0, "p2": 70.0, "p3": 65.0, "p2@": 95.0}
+CPU = {"model": 0.001, "local": 0.021, "p1": 0.009, "p2": 0.005, "p3": 0.003}
+
+
+def test_tune_measures_decides_and_applies(monkeypatch, tmp_path):
+    """The second vector of the algorithm: p2 at 0.7; processor time of the step itself is taken off."""
+    planned(monkeypatch, RATES, CPU)
+    loader = loader_of()
+    profile = loader.tune(print, Settings(store=tmp_path))
+    assert (loader.rule.candidate, loader.rule.ratio) == ("p2", 0.7)
+    assert profile.metrics.pcycle == pytest.approx(0.02)
+    assert profile.metrics.overhead("p1") == pytest.approx(0.4)
+    document = profile.document()
+    assert {
+        key: document[key] for key in ("gthp", "lthp", "choice", "ratio", "stall_before", "stall_after")
+    } == {
+        "gthp": 100.0,
+        "lthp": 50.0,
+        "choice": "p2",
+        "ratio": 0.7,
+        "stall_before": 0.5,
+        "stall_after": 0.1,
+    }
+    assert 0 < document["profiling_share"] < 1
+    loader.close()
+    stored = loader_of()
+    monkeypatch.setattr(Bench, "trial", lambda *_: pytest.fail("measured again"))
+    again = stored.tune(print, Settings(store=tmp_path))
+    assert (again.decision, again.profiling_share) == (profile.decision, 0.0)
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        stored.tune(len, Settings(store=tmp_path))  # another model
+    stored.close()
+
+
+def test_a_promise_that_does_not_come_true_is_taken_back(monkeypatch):
+    planned(monkeypatch, RATES | {"p2@": 45.0}, CPU)
+    loader = loader_of()
+    found = loader.tune(print)
+    assert (found.decision.candidate, loader.rule.candidate, found.rate_after) == (None, None, 50.0)
+    assert found.decision.reasons[-1] == ("measured, p2 at ratio 0.70 gives 45 and all here 50: no offload")
+    loader.close()
+
+
+def test_other_jobs_on_the_workers_call_for_another_profile(monkeypatch):
+    planned(monkeypatch, RATES, CPU)
+    engine = InProcess(2)
+    loader = loader_of(engine=engine)
+    assert not loader.retune_if_shared(print), "nothing is measured yet"
+    loader.tune(print)
+    assert not loader.retune_if_shared(print)
+    monkeypatch.setattr(engine, "jobs", lambda: frozenset({"this", "another"}))
+    assert loader.retune_if_shared(print)
+    assert not loader.retune_if_shared(print)
+    loader.close()
+
+
+def test_a_pipeline_is_measured_and_what_the_algorithm_says_is_run():
+    """With real threads, and a step that takes no time: whatever is decided follows from the metrics."""
+    loader = loader_of(batch_size=4)
+    ticks = []
+
+    class Narrator:
+        def tick(self, done, total, text):
+            ticks.append((done, total, text))
+
+    profile = loader.tune(lambda _batch: None, Settings(batches=6, rounds=2, warm_up=1, narrator=Narrator()))
+    assert set(profile.metrics.candidates) == {"p1", "p2", "p3"}
+    assert profile.metrics.workers == 2
+    expected = decide(profile.metrics)
+    assert profile.decision.candidate in {expected.candidate, None}
+    assert loader.rule.candidate == profile.decision.candidate
+    assert ticks[4] == (5, 10, "measured: p3")
+    assert sorted(flat(loader)) == list(range(50))
+    loader.close()
+
+
+def test_without_a_transform_there_is_nothing_between_reading_and_sending():
+    loader = OffloadedLoader(NUMBERS, batch_size=4, engine=InProcess())
+    profile = loader.tune(lambda _batch: None, Settings(batches=3, rounds=1, warm_up=0))
+    assert set(profile.metrics.candidates) == {"p2", "p3"}
+    loader.close()
+
+
+def test_processor_time_of_workers_in_this_process_is_not_the_trainers():
+    engine = InProcess()
+    before = trainer_cpu_ns(engine)
+    engine._cpu_ns.append(10**15)
+    assert trainer_cpu_ns(engine) < before
+    engine.close()
+
+
+def test_the_policy_is_imported_without_the_loader():
+    assert Metrics(1, 1, 1, {"p1": Candidate(1, 1)}).overhead("p1") == 1
+    skip_without("torch")

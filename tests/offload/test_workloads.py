@@ -1,0 +1,38 @@
+"""The pipelines that are shipped: their elements, the same for the same seed, and a library that is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs lightbed[offload]")
+
+from testbed.errors import OffloadError
+from testbed.offload.script import load_script
+from testbed.offload.stages import Pipeline, Runner
+
+pytestmark = pytest.mark.torch
+LIBRARIES = {"digits": "sklearn", "images": "PIL", "speech": "librosa", "text": "tokenizers"}
+SHAPES = {"digits": (1, 64, 64), "images": (3, 224, 224), "speech": (80, 201), "text": (256,)}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_elements_of_a_workload(name):
+    pytest.importorskip(LIBRARIES[name], reason="needs lightbed[offload-workloads]")
+    script = load_script(name)
+    assert script.is_simulated
+    runner = Runner(Pipeline(script.dataset, script.transform, None, seed=1))
+    batch, again = runner.batch((3, 4), epoch=0), runner.batch((3, 4), epoch=0)
+    values, same = (each if name == "text" else each[0] for each in (batch, again))
+    assert tuple(values.shape) == (2, *SHAPES[name])
+    assert torch.equal(values, same)
+    assert len(torch.unique(values)) > 10
+    assert not torch.equal(values[0], values[1])
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "testbed.offload.workloads.text", raising=False)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(OffloadError, match=r"the workload text needs tokenizers: pip install tokenizers"):
+        load_script("text")
