@@ -138,7 +138,7 @@ def damaged(path: str, value: object) -> dict:
         ("strategy.operators.2.grid", [[9]], ["there is no node 9"]),
         ("workload.zero", "all", ["workload.zero: 'all' is no whole number"]),
         ("workload.recompute", 1, ["workload.recompute: 1 is neither true nor false"]),
-        ("workload.device", "tpu", ["workload.device: there is no 'tpu'", "a100-80gb"]),
+        ("workload.device", "tpu", ["workload.device: no device 'tpu'", "a100-80gb"]),
         ("workload.settings", {"batch": 3}, ["workload.settings.batch: 3 is no text"]),
     ],
 )
