@@ -54,7 +54,10 @@ Out = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Input pipelines that run partly on other hosts.")
+    group = typer.Typer(
+        no_args_is_help=True,
+        help="Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
+    )
     group.command("profile")(profile)
     group.command("explain")(explain)
     app.add_typer(group, name="offload")

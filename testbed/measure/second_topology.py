@@ -61,6 +61,8 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
         steps=_STEPS,
         finalists=_FINALISTS,
         alpha=_ALPHA,
+        polish_work=0,
+        plan_routes=False,
     )
     if found.finding.topology.edges == first.edges:
         return None

@@ -114,6 +114,7 @@ def optimise(
     alpha: float = 0.2,
     alpha_per: AlphaUnit = "ms",
     latency: Latency | None = None,
+    plan_routes: bool = True,
 ) -> Found:
     """Return the best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
 
@@ -124,6 +125,7 @@ def optimise(
     `alpha_per="permille"`, per thousandth of what the start takes.
     What was found is then polished by simulation, see `annealing`, for `polish_work` tasks and messages a step; the
     number of `microbatches` is searched, too, unless it is not 1.
+    Times are those on the routes that a plan holds; without `plan_routes`, on routes found quickly.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
 
     `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
@@ -160,7 +162,7 @@ def optimise(
         ranking = _ranking(objective, _best(states, rules), Here() if stop.lost else executor, stop)
     budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
     ranking = _polished(objective, ranking, seed, budget, stop)
-    found = _conclude(objective, ranking, states, rules, stop)
+    found = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
     return replace(found, cpu_s=process_time() - begin_s)
 
 
@@ -228,14 +230,17 @@ def _conclude(
     states: Sequence[ChainState],
     rules: Rules,
     stop: Stop,
+    *,
+    plan_routes: bool,
 ) -> Found:
     """Return the fastest with the links for pairs that serve it best, and the reasons for it."""
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
     wired = wirings(objective, ranking[0], stop)
-    with stop:
-        wired = (on_plan_routes(problem, wired[0]), *wired[1:])
+    if plan_routes:
+        with stop:
+            wired = (on_plan_routes(problem, wired[0]), *wired[1:])
     chosen = wired[0]
     ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
