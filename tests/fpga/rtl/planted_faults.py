@@ -249,7 +249,7 @@ def _always_valid(sound: Callable[..., Slice | None]) -> Callable[..., Slice | N
 
 
 def _narrow(sound: Callable[..., int]) -> Callable[..., int]:
-    return lambda wiring_, count: max(1, sound(wiring_, count) - 1)
+    return lambda *given: max(1, sound(*given) - 1)
 
 
 def _first_target(sound: Callable[..., Slice]) -> Callable[..., Slice]:
