@@ -95,6 +95,7 @@ def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
         forward_reduce_bytes=_ACTIVATION_BYTES,
         backward_reduce_bytes=_ACTIVATION_BYTES,
         ways=("tensor",),
+        most_shards=group,
         evenly_spaced=True,
     )
     adapters = Operator(

@@ -119,7 +119,10 @@ KINDS: dict[str, Kind] = {
         "a neighbour entry is missing, has another MAC address or is not permanent", "run `testbed apply`"
     ),
     "missing_route": Kind("planned routes are missing", "run `testbed apply`"),
-    "wrong_route": Kind("routes lead over another link than planned", "run `testbed apply`"),
+    "wrong_route": Kind(
+        "routes lead over another link than planned, or one to a part of a host's addresses is taken instead",
+        "run `testbed apply`",
+    ),
     "extra_route": Kind(
         "routes of ours lead to addresses that are not planned", "run `testbed apply`", stops_packets=False
     ),

@@ -316,6 +316,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
     assert "cannot be read" in told.detail
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("log", [True, False], ids=["commits in the log", "all in the file"])
 def test_what_only_the_log_holds_is_read_where_sqlite_cannot_share_it(tmp_path, monkeypatch, log):
     """As on a disk that is mounted read-only: no file of shared memory can be made there."""
