@@ -237,10 +237,7 @@ def _conclude(
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
-    wired = wirings(objective, ranking[0], stop)
-    if plan_routes:
-        with stop:
-            wired = (on_plan_routes(problem, wired[0]), *wired[1:])
+    wired = _wired(objective, ranking[0], stop, plan_routes=plan_routes)
     chosen = wired[0]
     ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
@@ -265,6 +262,17 @@ def _conclude(
         steps=steps,
         stopped=bool(stop) or steps < budget,
     )
+
+
+def _wired(
+    objective: StrategyObjective, best: Ranked, stop: Stop, *, plan_routes: bool
+) -> tuple[Ranked, ...]:
+    """Return a strategy on links that serve it, the best first, that one timed on the routes of its plan if asked."""
+    chosen, *others = wirings(objective, best, stop)
+    if plan_routes:
+        with stop:
+            chosen = on_plan_routes(objective.problem, chosen)
+    return chosen, *others
 
 
 def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:

@@ -75,18 +75,7 @@ class StepLog:
     ) -> None:
         """Write what became of steps: status and what was read of each; `refused` where nothing was sent."""
         with self._transaction() as connection:
-            for key, (status, read_back) in judged.items():
-                state = _state(connection, operation, key)
-                events = [StepEvent.REFUSE] if refused else [_OF_STATUS[status]]
-                if state is StepState.INTENT and not refused:
-                    events.insert(0, StepEvent.SEND)
-                if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
-                    continue
-                _advance(connection, operation, key, events)
-                known = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
-                if reason:
-                    known["reason"] = reason
-                connection.execute(sa.update(steps).where(_is(operation, key)).values(known))
+            _close(connection, operation, judged, refused=refused, reason=reason)
 
     def record(self, operation: str, device: str, ordinal: int, outcome: Outcome) -> None:
         """Write what a switch was read to hold after a step."""
@@ -101,7 +90,7 @@ class StepLog:
         """Write that nobody knows what becomes of the steps that are under way."""
         with self._transaction() as connection:
             open_keys = _keys(connection, operation, OPEN)
-        self.close(operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
+            _close(connection, operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
     def for_all(self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = "") -> int:
         """Let all steps of an operation in these states have one event, in one commit; return how many there were."""
@@ -123,6 +112,28 @@ class StepLog:
             for key in _keys(connection, operation, [StepState.PLANNED]):
                 told.setdefault(key, [])
         return {key: replayed(events) for key, events in told.items()}
+
+
+def _close(
+    connection: sa.Connection,
+    operation: str,
+    judged: Mapping[Key, tuple[Status, str | None]],
+    *,
+    refused: bool = False,
+    reason: str = "",
+) -> None:
+    for key, (status, read_back) in judged.items():
+        state = _state(connection, operation, key)
+        events = [StepEvent.REFUSE] if refused else [_OF_STATUS[status]]
+        if state is StepState.INTENT and not refused:
+            events.insert(0, StepEvent.SEND)
+        if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
+            continue
+        _advance(connection, operation, key, events)
+        known = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
+        if reason:
+            known["reason"] = reason
+        connection.execute(sa.update(steps).where(_is(operation, key)).values(known))
 
 
 def _insert(connection: sa.Connection, operation: str, step: PlannedStep) -> None:
