@@ -115,7 +115,7 @@ def twin(shared_twin) -> Any:
 @pytest.fixture
 @needs("socket")
 def switch(twin, front) -> Any:
-    with open_switch(twin.urls[front], timeout_s=0.5) as switch:
+    with open_switch(twin.urls[front], timeout_s=1.5) as switch:
         yield switch
 
 

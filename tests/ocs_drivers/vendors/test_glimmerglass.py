@@ -557,7 +557,7 @@ REAL = [
 
 @pytest.mark.parametrize(("fault", "error"), REAL, ids=lambda value: str(value)[:60])
 def test_faults_over_tcp(twin, fault, error):
-    with open_switch(twin.urls["tl1"], timeout_s=0.5) as switch:
+    with open_switch(twin.urls["tl1"], timeout_s=1.5) as switch:
         try:
             report = switch.apply(CrossConnects({1: 9}), guard=armed_once(twin, **fault))
         except OcsError as raised:

@@ -111,7 +111,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "status"), FAULTS, ids=lambda value: str(value)[:70])
 def test_what_is_reported_of_a_selection_is_so(twin, fault, status):
-    with open_switch(twin.urls["scpi"], timeout_s=0.5) as switch:
+    with open_switch(twin.urls["scpi"], timeout_s=1.5) as switch:
         try:
             report = switch.apply(CrossConnects({1: 7}), scope=[1], guard=armed_once(twin, **fault))
         except OcsError as error:
