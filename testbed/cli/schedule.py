@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli import options
+from testbed.cli import options, schedule_run
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, note_compilation, print_json, print_lines, print_table
+from testbed.cli.output import DONE, narrate, note_compilation, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule, Scheduler
+    from testbed.design.sharing.jobs import Burst
     from testbed.lab.model import Lab
+    from testbed.measure.sharing.measurement import MeasuredJob
 
 JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="File of jobs (YAML).")]
 Lab_ = Annotated[
@@ -68,28 +71,69 @@ def schedule(
     time_limit_s: TimeLimit = 2.0,
     out: Out = None,
     picture: Picture = "svg",
+    is_run: schedule_run.Run_ = False,
+    policies: schedule_run.Policies = None,
+    iterations: schedule_run.Iterations = 100,
+    transport: schedule_run.Transport = "tcp",
+    control: schedule_run.Control = "reno",
+    weights: schedule_run.Weight = None,
+    slope: schedule_run.Slope = 1.75,
+    intercept: schedule_run.Intercept = 0.25,
+    most_alignments: schedule_run.MostAlignments = 100,
+    stagger_ms: schedule_run.StaggerMs = -1.0,
+    queue: schedule_run.QueuePackets = 0,
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Say where jobs that share a lab run and when each starts, and predict what that brings."""
+    """Say where jobs that share a lab run and when each starts, and predict what that brings; with --run measure it."""
     from testbed.design.sharing import placement
     from testbed.design.sharing.cassini.circle import Rounding
     from testbed.design.sharing.cassini.schedule import Scheduler
     from testbed.lab.inventory import load_bare_lab
-    from testbed.lab.jobs_file import read_jobs
+    from testbed.lab.jobs_file import Sources, read_jobs
 
-    jobs, lab = read_jobs(jobs_file), load_bare_lab(lab_file)
+    lab = load_bare_lab(lab_file)
     note_compilation("contention")
+    jobs = read_jobs(jobs_file, Sources(lab.link.represents_gbps, partial(_measured_phases, runs_dir)))
     links = _links(lab, spread=spread)
     request = placement.PlacementRequest(jobs, links, candidates, jobs_per_host)
     scheduler = Scheduler(jobs, links, Rounding(quantum_ms, bins, most_ticks), time_limit_s, 8 * time_limit_s)
     found = scheduler.schedule(placement.candidates(host_scheduler, request))
     pictures = _draw(scheduler, found, out, picture) if out else []
     document = schedule_json(found) | {"pictures": [str(path) for path in pictures]}
+    rows: list[MeasuredJob] = []
+    if is_run:
+        from testbed.measure.sharing.policies import Conditions
+
+        conditions = Conditions(
+            iterations=iterations,
+            transport=transport,
+            control=control,
+            weights=schedule_run.parse_weights(weights, jobs),
+            slope=slope,
+            intercept=intercept,
+            most_alignments=most_alignments,
+            stagger_ms=stagger_ms,
+            queue=queue,
+        )
+        asked = schedule_run.host_run(jobs, found, policies, conditions, spread=spread)
+        with narrate() as narrator:
+            run_id, rows = schedule_run.run_on_hosts(lab_file, asked, runs_dir, really_move, narrator.note)
+        document |= schedule_run.document_of(run_id, rows)
     if as_json:
         print_json(document)
     else:
         _show(found, pictures)
+        schedule_run.show(rows)
     return DONE
+
+
+def _measured_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+    from testbed.measure.results.store import RunStore
+    from testbed.measure.sharing.record import phases_of_run
+
+    return phases_of_run(RunStore(runs_dir), run_id, job)
 
 
 def _links(lab: Lab, *, spread: bool) -> Any:
