@@ -3,8 +3,8 @@
     python3 periodic_job.py
 
 reads two lines. The first, `{"members": [{"job": "x", "listen": "10.100.2.1", "transport": "tcp"}, ...]}`, names the
-jobs that run here; `listen` is null where nothing arrives. The answer is `{"event": "ready", "ports": {"x": 40123}}`. The
-second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
+jobs that run here; `listen` is null where nothing arrives. The answer is `{"event": "ready", "ports": {"x": 40123}}`.
+The second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
 
     next, port        address and port of the member that it sends to, null where it only receives
     source, mark      own address of what it sends, and priority of its packets
@@ -28,6 +28,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     )
 
 FAILED = 1
-LATE_S = 1e-6
+PRIORITY = 1
 
 
 def say(event: str, **details: object) -> None:
@@ -176,6 +177,8 @@ def _child(job: dict[str, Any], into: Incoming | None, epoch: float, far: int) -
 
 def main() -> int:
     """Run the jobs of this host; gives the exit status."""
+    with suppress(OSError):  # an agent that waits for a processor measures the others of the machine
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED

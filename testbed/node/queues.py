@@ -28,6 +28,7 @@ WHOLE = 0xFFFF
 STATE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
+BURST_PACKETS = 10
 FAILED, HELD = 1, 2
 
 
@@ -78,7 +79,7 @@ def restoring(nic: str, root: dict[str, Any]) -> list[str]:
 def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
     """Return the commands that give a NIC its queues."""
     rate_kbit, shares = round(wanted["rate_mbps"] * 1000), wanted["shares"] or [1.0]
-    short = ["burst", f"{2 * PACKET_BYTES}b", "cburst", f"{2 * PACKET_BYTES}b", "quantum", str(PACKET_BYTES)]
+    short = ["burst", f"{BURST_PACKETS * PACKET_BYTES}b", "cburst", f"{BURST_PACKETS * PACKET_BYTES}b", "quantum", str(PACKET_BYTES)]
     whole = f"{HANDLE:x}:{WHOLE:x}"
     limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *short]
     commands = [

@@ -26,6 +26,8 @@ SEGMENT = 1448
 """Payload of a TCP segment with time stamps in a packet of 1500 bytes: MTUs of laboratories are larger."""
 CONNECT_S = 10.0
 IDLE_S = 0.25
+TOGETHER = 8
+"""Packets that one acknowledgement answers at most."""
 CHUNK = 1 << 16
 _ZEROS = bytes(CHUNK)
 _TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
@@ -246,13 +248,22 @@ class UdpIn:
         return None
 
     def read(self) -> None:
-        """Acknowledge what has arrived."""
+        """Acknowledge what has arrived: several packets at once where they have waited for us."""
+        acknowledgement, waiting = None, 0
         with suppress(BlockingIOError):
             while True:
                 packet, sender_address = self.connection.recvfrom(2048)
-                if (acknowledgement := self.receiver.on_packet(packet)) is not None:
-                    with suppress(OSError):
-                        self.connection.sendto(acknowledgement, sender_address)
+                acknowledgement = self.receiver.on_packet(packet) or acknowledgement
+                waiting += 1
+                if waiting == TOGETHER and acknowledgement:
+                    self._answer(acknowledgement, sender_address)
+                    acknowledgement, waiting = None, 0
+        if acknowledgement:
+            self._answer(acknowledgement, sender_address)
+
+    def _answer(self, acknowledgement: bytes, sender_address: Any) -> None:
+        with suppress(OSError):
+            self.connection.sendto(acknowledgement, sender_address)
 
     def close(self) -> None:
         """Close the socket."""

@@ -31,6 +31,7 @@ DATA = struct.Struct("!BxxxQQd")
 ACK = struct.Struct("!BxxxQQd")
 _DATA, _ACK = 1, 2
 PAYLOAD = 1400
+_ZEROS = bytes(PAYLOAD)
 LATER = 3
 MIN_RTO_S = 0.02
 MAX_RTO_S = 1.0
@@ -131,7 +132,7 @@ class Sender:
 
     def _packet(self, chunk: int, now: float) -> bytes:
         self._flying[self._number] = (chunk, now)
-        packet = DATA.pack(_DATA, self._number, chunk, now) + bytes(PAYLOAD)
+        packet = DATA.pack(_DATA, self._number, chunk, now) + _ZEROS
         self._number += 1
         return packet
 
@@ -146,24 +147,29 @@ class Sender:
         _, largest, earlier, sent = ACK.unpack_from(packet)
         if largest in self._flying:
             self._round_trip.measure(now - sent)
-        numbers = [largest, *(largest - 1 - bit for bit in range(64) if earlier >> bit & 1)]
-        for number in numbers:
-            if number in self._flying:
-                self._done.add(self._flying.pop(number)[0])
-                ratio = len(self._done) / self._chunks
-                if number >= self._recovery:
-                    self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
+        seen = earlier << 1 | 1  # bit i: number largest - i
         before = sent - self._round_trip.smoothed_s / 4
-        lost = [
-            number
-            for number, (_, at) in self._flying.items()
-            if number <= largest - LATER or (number < largest and at < before)
-        ]
+        lost = []
+        for number in list(self._flying):
+            behind = largest - number
+            if behind < 0:
+                continue
+            if seen >> behind & 1:
+                self._take(number, now)
+            elif behind >= LATER or self._flying[number][1] < before:
+                lost.append(number)
         self._lose(lost, now)
         if self._flying:
             self._wait(now)
         else:
             self._deadline = None
+
+    def _take(self, number: int, now: float) -> None:
+        """Note that a packet has arrived."""
+        self._done.add(self._flying.pop(number)[0])
+        if number >= self._recovery:
+            ratio = len(self._done) / self._chunks
+            self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
         """Return a probe if the line is silent; take all that is under way for lost if the probe got no answer."""

@@ -17,8 +17,12 @@ SHORT_QUEUE, CLASS_QUEUE = 16, 50
 """Packets that a link's queue holds: one for all jobs, and one for each job where HTB shares the link."""
 STAGGER = 0.01
 """Jobs without a schedule start one after another, by this part of the shortest period."""
-SLACK = 0.02
+SLACK = 0.03
 """Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
+
+TOLERANCE = 0.25
+"""Part of its slot by which an iteration may be late before it waits for the next: below a third a slot costs more than
+the overlap does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Conditions:
     slope: float = 1.75
     intercept: float = 0.25
     most_alignments: int = 100
-    tolerance: float = 0.05
+    tolerance: float = TOLERANCE
     slack: float = SLACK
     stagger_ms: float = -1.0
     queue: int = 0
