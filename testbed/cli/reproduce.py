@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.options import AsJson
+from testbed.cli.options import DEFAULT_RUNS, AsJson, ReallyMove, RunsDirectory
 from testbed.cli.output import (
     DONE,
     PlainNarrator,
@@ -18,6 +19,7 @@ from testbed.cli.output import (
     print_json,
     print_table,
 )
+from testbed.cli.sharing_on_hosts import SharingOnHosts, with_hosts
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     paper: Annotated[
-        Literal["topoopt", "unfairness"], typer.Argument(metavar="PAPER", help="topoopt or unfairness")
+        Literal["topoopt", "unfairness", "sharing"],
+        typer.Argument(metavar="PAPER", help="topoopt, unfairness or sharing"),
     ],
     numbers: Annotated[
         list[int] | None,
@@ -45,6 +48,15 @@ def reproduce(
         "reproductions"
     ),
     plot: Annotated[Literal["svg", "png"], typer.Option("--picture", help="Format of plots.")] = "svg",
+    lab_file: Annotated[
+        Path | None,
+        typer.Option("--lab", metavar="LAB", help="Of sharing: run the jobs on two hosts of this lab, too."),
+    ] = None,
+    iterations: Annotated[
+        int, typer.Option("--iterations", metavar="N", min=1, help="Of a job on the hosts.")
+    ] = 100,
+    really_move: ReallyMove = None,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Make figures of a paper again: CSV, plot, and a table of published and own numbers."""
@@ -59,10 +71,14 @@ def reproduce(
     folder = out / paper
     folder.mkdir(parents=True, exist_ok=True)
     documents = []
-    with narrate() as narrator:
+    with narrate() as narrator, ExitStack() as stack:
+        scale = setup.QUICK if quick else setup.PAPER
+        if lab_file is not None:
+            asked = SharingOnHosts(lab_file, runs_dir, really_move, iterations, narrator.note)
+            scale = stack.enter_context(with_hosts(scale, paper, asked))
         for wanted in figures:
             narrator.phase(f"figure {wanted.number}: {wanted.title}")
-            table = wanted.make(setup.QUICK if quick else setup.PAPER, narrator.tick)
+            table = wanted.make(scale, narrator.tick)
             documents.append(_write(wanted, table, folder, plot, narrator, quick=quick))
     if as_json:
         print_json({"paper": paper, "quick": quick, "figures": documents})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -58,7 +59,9 @@ MostAlignments = Annotated[
 StaggerMs = Annotated[
     float,
     typer.Option(
-        "--stagger-ms", metavar="MS", help="With --run: between starts of jobs without shifts; default 1 %."
+        "--stagger-ms",
+        metavar="MS",
+        help="With --run: between starts without shifts; default 0, of mltcp 1 %.",
     ),
 ]
 QueuePackets = Annotated[
@@ -165,12 +168,15 @@ def lab_in_hand(
 
 
 def _part(lab: Lab, placement: Placement) -> Lab:
-    """Return the hosts of a lab that jobs run on: their links keep the rate of the file, since few carry anything."""
+    """Return the hosts of a lab that jobs run on, under a name of their own: the lab itself may be started meanwhile.
+
+    Their links keep the rate of the file, since few carry anything.
+    """
     from testbed.lab.inventory import with_rate
 
     used = {host for hosts in placement.values() for host in hosts}
     hosts = tuple(host for host in lab.hosts if host.name in used)
-    return with_rate(replace(lab, hosts=hosts), lab.link.rate_mbps)
+    return with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
 
 
 def run_on_hosts(
@@ -197,12 +203,13 @@ def run_on_hosts(
                 asked.conditions,
                 spread=asked.spread,
                 note=note,
-                done=lambda found: _keep(run, lab, found),
+                done=lambda found: keep(run, lab, found),
             )
     return run.run_id, rows
 
 
-def _keep(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
+def keep(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
+    """Put rows on record as soon as they are measured."""
     from testbed.measure.sharing.record import PHASE, to_json
 
     run.add_phase(PHASE, to_json(rows, lab.link.represents_gbps))

@@ -17,7 +17,8 @@ The second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
 `start_s` counts from `epoch`, seconds since 1970: clocks of the hosts agree to a millisecond. With a `slot_s` above 0,
 iteration k begins at `start_s + k * slot_s`; one that is late by more than `tolerance` of the slot waits for the next.
 
-Prints `ready`; a `row` for each job (`job`, `begins_s`, `computed_s`, `alignments`, `retransmits`); `done` or `error`.
+Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `retransmits`); `done`
+or `error`.
 Each job has a process of its own. Standard library only: this file is copied to the hosts.
 """
 
@@ -71,7 +72,7 @@ class Slots:
         if self.slot_s <= 0:
             return 0.0
         self.slot += 1
-        wait = self.began_s + self.slot * self.slot_s - now_s
+        wait: float = self.began_s + self.slot * self.slot_s - now_s
         if -wait > self.tolerance * self.slot_s and self.alignments < self.most:
             skipped = math.ceil(-wait / self.slot_s)
             self.slot += skipped
@@ -97,7 +98,7 @@ class PeriodicJob:
             self.loop.until(time.monotonic() + slots.wait_s(time.monotonic()))
             begins.append(time.monotonic())
         return {
-            "begins_s": begins,
+            "begins_s": [begin - began_s + self.job["start_s"] for begin in begins],
             "computed_s": self.computed_s,
             "alignments": slots.alignments,
             "retransmits": self.out.retransmits if self.out else 0,

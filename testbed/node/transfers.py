@@ -17,17 +17,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 try:
-    from testbed.node.transport import PAYLOAD, Receiver, sender
+    from testbed.node.udp_ends import UdpIn, UdpOut, prepare
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from transport import PAYLOAD, Receiver, sender  # type: ignore[import-not-found,no-redef]
+    from udp_ends import UdpIn, UdpOut, prepare  # type: ignore[import-not-found,no-redef]
 
 SEGMENT = 1448
 """Payload of a TCP segment with time stamps in a packet of 1500 bytes: MTUs of laboratories are larger."""
 CONNECT_S = 10.0
 IDLE_S = 0.25
-TOGETHER = 8
-"""Packets that one acknowledgement answers at most."""
 CHUNK = 1 << 16
 _ZEROS = bytes(CHUNK)
 _TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
@@ -60,7 +58,10 @@ class End(Protocol):
 class Outgoing(End, Protocol):
     """The sending end."""
 
-    retransmits: int
+    @property
+    def retransmits(self) -> int:
+        """Packets that were sent again."""
+        ...
 
     def begin(self, size: int, pace: float) -> None:
         """Begin a part of so many bytes, of `pace` bytes a second at most; 0 is as fast as it goes."""
@@ -85,7 +86,7 @@ class TcpOut:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, job["control"].encode())
-        _prepare(self.connection, job)
+        prepare(self.connection, job)
         self.connection.settimeout(CONNECT_S)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
@@ -171,105 +172,6 @@ class TcpIn:
         self.server.close()
 
 
-class UdpOut:
-    """A part as packets of our transport."""
-
-    def __init__(self, job: dict[str, Any]) -> None:
-        self.connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        _prepare(self.connection, job)
-        self.connection.connect((job["next"], job["port"]))
-        self.connection.setblocking(False)
-        self.sending = sender(job["control"], job["slope"], job["intercept"])
-        self.began_s = self.pace = 0.0
-        self.sent = 0
-
-    @property
-    def is_done(self) -> bool:
-        """True when all packets are acknowledged."""
-        return self.sending.is_done
-
-    @property
-    def retransmits(self) -> int:
-        """Packets that were sent again."""
-        return self.sending.retransmits
-
-    def begin(self, size: int, pace: float) -> None:
-        """Begin a part."""
-        self.sending.begin(max(1, round(size / PAYLOAD)))
-        self.began_s, self.pace, self.sent = time.monotonic(), pace, 0
-
-    def write(self) -> float | None:
-        """Send what window and pace allow."""
-        now = time.monotonic()
-        room = int((now - self.began_s) * self.pace / PAYLOAD) + 1 - self.sent if self.pace else None
-        for packet in [*self.sending.on_time(now), *self.sending.poll(now, room)]:
-            self.sent += 1
-            with suppress(OSError):  # a full socket buffer loses a packet as a full link does
-                self.connection.send(packet)
-        due = self.sending.deadline
-        if self.pace and self.sending.has_waiting:
-            next_s = self.began_s + self.sent * PAYLOAD / self.pace
-            return min(due or next_s, next_s)
-        return due
-
-    def read(self) -> None:
-        """Take acknowledgements, as many as are here."""
-        with suppress(OSError):
-            while True:
-                self.sending.on_packet(self.connection.recv(2048), time.monotonic())
-
-    def close(self) -> None:
-        """Close the socket."""
-        self.connection.close()
-
-
-class UdpIn:
-    """The end that acknowledges packets."""
-
-    def __init__(self, address: str) -> None:
-        self.connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        self.connection.bind((address, 0))
-        self.connection.setblocking(False)
-        self.port = int(self.connection.getsockname()[1])
-        self.receiver, self.expected = Receiver(), 0
-
-    @property
-    def is_done(self) -> bool:
-        """True when as many packets as were expected are here."""
-        return self.receiver.received >= self.expected
-
-    def expect(self, size: int) -> None:
-        """Expect a part."""
-        self.expected += max(1, round(size / PAYLOAD))
-
-    def write(self) -> float | None:
-        """Send nothing of its own accord."""
-        return None
-
-    def read(self) -> None:
-        """Acknowledge what has arrived: several packets at once where they have waited for us."""
-        acknowledgement, waiting = None, 0
-        with suppress(BlockingIOError):
-            while True:
-                packet, sender_address = self.connection.recvfrom(2048)
-                acknowledgement = self.receiver.on_packet(packet) or acknowledgement
-                waiting += 1
-                if waiting == TOGETHER and acknowledgement:
-                    self._answer(acknowledgement, sender_address)
-                    acknowledgement, waiting = None, 0
-        if acknowledgement:
-            self._answer(acknowledgement, sender_address)
-
-    def _answer(self, acknowledgement: bytes, sender_address: Any) -> None:
-        with suppress(OSError):
-            self.connection.sendto(acknowledgement, sender_address)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self.connection.close()
-
-
 def outgoing(job: dict[str, Any]) -> Outgoing:
     """Return the sending end of a job. Raises `OSError`."""
     return TcpOut(job) if job["transport"] == "tcp" else UdpOut(job)
@@ -280,12 +182,6 @@ def incoming(member: dict[str, Any]) -> Incoming | None:
     if member["listen"] is None:
         return None
     return TcpIn(member["listen"]) if member["transport"] == "tcp" else UdpIn(member["listen"])
-
-
-def _prepare(connection: socket.socket, job: dict[str, Any]) -> None:
-    if job["mark"]:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
-    connection.bind((job["source"], 0))
 
 
 class Loop:

@@ -19,7 +19,7 @@ from testbed.measure.collectives.rank_reports import RankReports
 from testbed.measure.sharing.links import JobLinks
 from testbed.measure.sharing.policies import Conditions, Policy, Schedule, Transport
 
-PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "transport.py", "congestion.py")
+PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "transport.py", "congestion.py")
 HANDLE = 0x1B
 """Handle of the queues that `testbed.node.queues` sets."""
 BEGIN_S = 2.0
@@ -31,7 +31,7 @@ EFFICIENCY: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """Iterations of a job as its first host measured them: times, alignments; packets that all its hosts sent again."""
+    """Iterations of a job by its first host: times, alignments; and packets that all its hosts sent again."""
 
     job: str
     iterations_ms: tuple[float, ...]
@@ -69,7 +69,9 @@ def run_agents(
         if len(reports.done) < len(hosts):
             launch.close_input()
             raise _failure(reports, list(commands), deadline_s)
-    return [_row(lab, one, reports) for one in placed]
+    first = [_first_row(lab, one, reports) for one in placed]
+    until_s = min(row["begins_s"][-1] for row in first)
+    return [_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
 
 
 def _program(name: str) -> bytes:
@@ -195,15 +197,23 @@ def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> C
     )
 
 
-def _row(lab: Lab, one: JobLinks, reports: RankReports) -> AgentRow:
-    """Return the times of the job's first host, and what all its hosts sent again."""
-    rows: list[Mapping[str, Any]] = [row for row in reports.rows if row["job"] == one.job.name]
-    first = next(row for row in rows if row["host"] == lab.hosts[one.hosts[0]].name)
-    times = tuple((after - before) * 1e3 for before, after in pairwise(first["begins_s"]))
+def _first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, Any]:
+    """Return the row of the job's first host."""
+    host = lab.hosts[one.hosts[0]].name
+    return next(row for row in reports.rows if row["job"] == one.job.name and row["host"] == host)
+
+
+def _row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:
+    """Return the iterations that ended while all jobs ran: who goes on alone is disturbed by nobody.
+
+    At least the first counts. All hosts of the job may have sent packets again.
+    """
+    spans = list(pairwise(row["begins_s"]))
+    kept = [span for span in spans if span[1] <= until_s] or spans[:1]
     return AgentRow(
         job=one.job.name,
-        iterations_ms=times,
-        computed_ms=first["computed_s"] * 1e3 / max(1, len(times)),
-        alignments=first["alignments"],
-        retransmits=sum(row["retransmits"] for row in rows),
+        iterations_ms=tuple((after - before) * 1e3 for before, after in kept),
+        computed_ms=row["computed_s"] * 1e3 / len(spans),
+        alignments=row["alignments"],
+        retransmits=sum(other["retransmits"] for other in reports.rows if other["job"] == one.job.name),
     )

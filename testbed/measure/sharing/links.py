@@ -46,7 +46,7 @@ def links_of_jobs(
     Raises `TopologyError` for hosts that no link joins, and for a job on one host.
     """
     numbers = {host.name: number for number, host in enumerate(lab.hosts)}
-    found = []
+    found: list[JobLinks] = []
     for job in jobs:
         hosts = tuple(numbers[name] for name in placement[job.name])
         if len(hosts) < 2:

@@ -16,7 +16,7 @@ POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 SHORT_QUEUE, CLASS_QUEUE = 16, 50
 """Packets that a link's queue holds: one for all jobs, and one for each job where HTB shares the link."""
 STAGGER = 0.01
-"""Jobs without a schedule start one after another, by this part of the shortest period."""
+"""Jobs under MLTCP start one after another, by this part of the shortest period: in step nothing moves them apart."""
 SLACK = 0.03
 """Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
 
@@ -87,7 +87,7 @@ def schedule_of(
         )
     step_ms = conditions.stagger_ms
     if step_ms < 0:
-        step_ms = STAGGER * min(job.period_ms for job in jobs)
+        step_ms = STAGGER * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
     return Schedule(
         {job.name: place * step_ms for place, job in enumerate(jobs)}, dict.fromkeys(shifted.slots_ms, 0.0)
     )
