@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.options import DEFAULT_RUNS, AsJson, ReallyMove, RunsDirectory
+from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory, grouped
 from testbed.cli.output import (
     DONE,
     PlainNarrator,
@@ -19,13 +19,15 @@ from testbed.cli.output import (
     print_json,
     print_table,
 )
-from testbed.cli.sharing_on_hosts import SharingOnHosts, with_hosts
+from testbed.cli.sharing_on_hosts import NO_HOSTS, SharingOnHosts
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
+    from testbed.design.evaluation.compilation import Part
     from testbed.design.reproductions.figure import Figure
     from testbed.design.reproductions.table import Table
 
+_PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes")}
 Narrator = PlainNarrator | RichNarrator
 
 
@@ -34,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command("reproduce")(reproduce)
 
 
+@grouped("hosts", SharingOnHosts.of)
 def reproduce(
     paper: Annotated[
         Literal["topoopt", "unfairness", "sharing"],
@@ -48,14 +51,7 @@ def reproduce(
         "reproductions"
     ),
     plot: Annotated[Literal["svg", "png"], typer.Option("--picture", help="Format of plots.")] = "svg",
-    lab_file: Annotated[
-        Path | None,
-        typer.Option("--lab", metavar="LAB", help="Of sharing: run the jobs on two hosts of this lab, too."),
-    ] = None,
-    iterations: Annotated[
-        int, typer.Option("--iterations", metavar="N", min=1, help="Of a job on the hosts.")
-    ] = 100,
-    really_move: ReallyMove = None,
+    hosts: SharingOnHosts = NO_HOSTS,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -64,18 +60,11 @@ def reproduce(
 
     package, setup = (import_module(f"testbed.design.reproductions.{paper}{part}") for part in ("", ".setup"))
     figures = [_figure(package, number) for number in numbers or package.MODULES]
-    if paper == "topoopt":
-        note_compilation("flows", "search", "routes")
-    else:
-        note_compilation("contention")
+    note_compilation(*_PARTS.get(paper, ("contention",)))
     folder = out / paper
     folder.mkdir(parents=True, exist_ok=True)
     documents = []
-    with narrate() as narrator, ExitStack() as stack:
-        scale = setup.QUICK if quick else setup.PAPER
-        if lab_file is not None:
-            asked = SharingOnHosts(lab_file, runs_dir, really_move, iterations, narrator.note)
-            scale = stack.enter_context(with_hosts(scale, paper, asked))
+    with narrate() as narrator, hosts.scale(setup, paper, runs_dir, narrator.note, quick=quick) as scale:
         for wanted in figures:
             narrator.phase(f"figure {wanted.number}: {wanted.title}")
             table = wanted.make(scale, narrator.tick)

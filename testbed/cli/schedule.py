@@ -11,7 +11,7 @@ import typer
 
 from testbed.cli import options, schedule_run
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, narrate, note_compilation, print_json, print_lines, print_table
+from testbed.cli.output import DONE, note_compilation, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule, Scheduler
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
     app.command("schedule")(schedule)
 
 
+@options.grouped("asked", schedule_run.RunOptions.of)
 def schedule(
     jobs_file: JobsFile,
     lab_file: Lab_,
@@ -71,18 +72,7 @@ def schedule(
     time_limit_s: TimeLimit = 2.0,
     out: Out = None,
     picture: Picture = "svg",
-    is_run: schedule_run.Run_ = False,
-    policies: schedule_run.Policies = None,
-    iterations: schedule_run.Iterations = 100,
-    transport: schedule_run.Transport = "tcp",
-    control: schedule_run.Control = "reno",
-    weights: schedule_run.Weight = None,
-    slope: schedule_run.Slope = 1.75,
-    intercept: schedule_run.Intercept = 0.25,
-    most_alignments: schedule_run.MostAlignments = 100,
-    stagger_ms: schedule_run.StaggerMs = -1.0,
-    queue: schedule_run.QueuePackets = 0,
-    really_move: options.ReallyMove = None,
+    asked: schedule_run.RunOptions = schedule_run.NOT_RUN,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
@@ -103,29 +93,10 @@ def schedule(
     pictures = _draw(scheduler, found, out, picture) if out else []
     document = schedule_json(found) | {"pictures": [str(path) for path in pictures]}
     rows: list[MeasuredJob] = []
-    if is_run:
-        from testbed.measure.sharing.policies import Conditions
-
-        conditions = Conditions(
-            iterations=iterations,
-            transport=transport,
-            control=control,
-            weights=schedule_run.parse_weights(weights, jobs),
-            slope=slope,
-            intercept=intercept,
-            most_alignments=most_alignments,
-            stagger_ms=stagger_ms,
-            queue=queue,
-        )
-        asked = schedule_run.host_run(jobs, found, policies, conditions, spread=spread)
-        with narrate() as narrator:
-            run_id, rows = schedule_run.run_on_hosts(lab_file, asked, runs_dir, really_move, narrator.note)
+    if asked.is_run:
+        run_id, rows = schedule_run.run_schedule(lab_file, jobs, found, asked, runs_dir, spread=spread)
         document |= schedule_run.document_of(run_id, rows)
-    if as_json:
-        print_json(document)
-    else:
-        _show(found, pictures)
-        schedule_run.show(rows)
+    print_json(document) if as_json else _show(found, pictures, rows)
     return DONE
 
 
@@ -166,7 +137,7 @@ def schedule_json(found: Schedule) -> dict[str, Any]:
     }
 
 
-def _show(found: Schedule, pictures: list[Path]) -> None:
+def _show(found: Schedule, pictures: list[Path], rows: list[MeasuredJob]) -> None:
     links = [
         (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
         for one in found.links
@@ -188,6 +159,7 @@ def _show(found: Schedule, pictures: list[Path]) -> None:
     columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
     print_table("Iteration times, predicted", columns, jobs)
     print_lines([str(path) for path in pictures])
+    schedule_run.show(rows)
 
 
 def _draw(scheduler: Scheduler, found: Schedule, out: Path, ending: str) -> list[Path]:

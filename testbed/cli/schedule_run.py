@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.output import print_table
+from testbed.cli.options import ReallyMove
+from testbed.cli.output import narrate, print_table
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule as CassiniSchedule
@@ -82,20 +83,66 @@ class HostRun:
     spread: bool = False
 
 
-def host_run(
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `--run`: policies and weights as they were written, `conditions` by name."""
+
+    is_run: bool = False
+    policies: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    really_move: str | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        is_run: Run_ = False,
+        policies: Policies = None,
+        iterations: Iterations = 100,
+        transport: Transport = "tcp",
+        control: Control = "reno",
+        weights: Weight = None,
+        slope: Slope = 1.75,
+        intercept: Intercept = 0.25,
+        most_alignments: MostAlignments = 100,
+        stagger_ms: StaggerMs = -1.0,
+        queue: QueuePackets = 0,
+        really_move: ReallyMove = None,
+    ) -> RunOptions:
+        """Return the options of a command."""
+        conditions = {
+            "iterations": iterations,
+            "transport": transport,
+            "control": control,
+            "slope": slope,
+            "intercept": intercept,
+            "most_alignments": most_alignments,
+            "stagger_ms": stagger_ms,
+            "queue": queue,
+        }
+        return cls(is_run, tuple(policies or ()), tuple(weights or ()), really_move, conditions)
+
+
+NOT_RUN = RunOptions()
+
+
+def run_schedule(
+    lab_file: Path,
     jobs: Sequence[SharedJob],
     found: CassiniSchedule,
-    policies: Sequence[str] | None,
-    conditions: Conditions,
+    asked: RunOptions,
+    runs_dir: Path,
     *,
     spread: bool,
-) -> HostRun:
-    """Return a schedule as it runs on hosts. Raises `WorkloadError` for unknown policies."""
-    from testbed.measure.sharing.policies import Schedule
+) -> tuple[str, list[MeasuredJob]]:
+    """Run a schedule on the hosts of its lab; return the id of the run and its rows. Raises `WorkloadError`."""
+    from testbed.measure.sharing.policies import Conditions, Schedule
 
-    slots_ms = {one.job: one.slot_ms for one in found.predicted}
-    shifted = Schedule(found.starts_ms, slots_ms)
-    return HostRun(jobs, found.placement, shifted, parse_policies(policies), conditions, spread)
+    conditions = Conditions(weights=parse_weights(asked.weights, jobs), **asked.conditions)
+    shifted = Schedule(found.starts_ms, {one.job: one.slot_ms for one in found.predicted})
+    host_run = HostRun(jobs, found.placement, shifted, parse_policies(asked.policies), conditions, spread)
+    with narrate() as narrator:
+        return run_on_hosts(lab_file, host_run, runs_dir, asked.really_move, narrator.note)
 
 
 def parse_policies(names: Sequence[str] | None) -> list[Policy]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from testbed.measure.sharing.policies import Conditions, Policy, Schedule, predi
 from testbed.measure.sharing.queues import Queues, held_queues
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession
+
+if TYPE_CHECKING:
+    from testbed.leases.fence import Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +78,29 @@ def measure(
         for policy in policies:
             note(f"{policy}: {conditions.iterations} iterations")
             schedule = schedule_of(policy, jobs, shifted, conditions)
-            with fence.sending():
-                queues = _queues(session, placed, policy, conditions)
-            with held_queues(session.fleet, session.lab, queues):
-                rows = run_agents(session.fleet, session.lab, placed, policy, schedule, conditions)
-            expected = predicted(policy, placed, session.lab.link.represents_gbps, schedule, conditions)
-            found = [_measured(row, policy, one.mean_ms) for row, one in zip(rows, expected, strict=True)]
+            found = _under(session, fence, placed, policy, schedule, conditions)
             done(found)
             measured += found
     return measured
+
+
+def _under(
+    session: LabSession,
+    fence: Fence,
+    placed: Sequence[JobLinks],
+    policy: Policy,
+    schedule: Schedule,
+    conditions: Conditions,
+) -> list[MeasuredJob]:
+    """Run the jobs under a policy. The lease cannot end while queues are set; they are put back whatever it becomes."""
+    assert session.fleet is not None  # checked by `measure`
+    queues = _queues(session, placed, policy, conditions)
+    with ExitStack() as stack:
+        with fence.sending():
+            stack.enter_context(held_queues(session.fleet, session.lab, queues))
+        rows = run_agents(session.fleet, session.lab, placed, policy, schedule, conditions)
+    expected = predicted(policy, placed, session.lab.link.represents_gbps, schedule, conditions)
+    return [_measured(row, policy, one.mean_ms) for row, one in zip(rows, expected, strict=True)]
 
 
 def _queues(

@@ -42,7 +42,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     steps = [(jobs, policy) for jobs in SETS for policy in POLICIES]
     for number, (jobs, policy) in enumerate(steps, 1):
-        found = {"model": modelled(jobs, policy, scale.iterations)}
+        found: dict[str, Sequence[Figures]] = {"model": modelled(jobs, policy, scale.iterations)}
         if policy == "mltcp":
             found["packets"] = packet_by_packet(jobs, scale.packet_iterations)
         if scale.measure:
