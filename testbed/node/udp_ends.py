@@ -64,7 +64,8 @@ class UdpOut:
         due = self.sending.deadline
         if self.pace and self.sending.has_waiting:
             next_s = self.began_s + self.sent * PAYLOAD / self.pace
-            return min(due or next_s, next_s)
+            if next_s > now:  # else it is the window that has no room, and an acknowledgement makes it
+                return min(due or next_s, next_s)
         return due
 
     def read(self) -> None:
