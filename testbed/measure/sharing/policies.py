@@ -20,9 +20,9 @@ STAGGER = 0.01
 SLACK = 0.03
 """Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
 
-TOLERANCE = 0.25
-"""Part of its slot by which an iteration may be late before it waits for the next: below a third a slot costs more than
-the overlap does."""
+TOLERANCE = 0.1
+"""Part of its slot by which an iteration may be late before it waits for the next. One that begins late delays those whose
+slots it meets, and they others: more than this costs jobs that fill a link more than the slot that one of them waits."""
 
 
 @dataclass(frozen=True, slots=True)
