@@ -21,8 +21,9 @@ SLACK = 0.03
 """Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
 
 TOLERANCE = 0.1
-"""Part of its slot by which an iteration may be late before it waits for the next. One that begins late delays those whose
-slots it meets, and they others: more than this costs jobs that fill a link more than the slot that one of them waits."""
+"""Part of its slot by which an iteration may be late before it waits for the next.
+
+One that begins late delays jobs whose slots it meets, and they others: beyond this that costs more than one slot."""
 
 
 @dataclass(frozen=True, slots=True)
