@@ -29,8 +29,10 @@ STATE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
 SHARED_PACKETS, SINGLE_PACKETS = 2, 10
-"""The link's bucket. It goes to the job that begins first: where classes share a link as few as HTB takes, or locked jobs
-would move apart; with one class a millisecond of 100 Mbit/s, so that a kernel that is late by less makes it good."""
+"""The link's bucket, which goes to the job that begins first.
+
+Where classes share a link it is as small as HTB takes, or locked jobs would move apart; with one class it is a millisecond
+of 100 Mbit/s, so that a kernel that is late by less makes it good."""
 FAILED, HELD = 1, 2
 
 
