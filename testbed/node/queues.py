@@ -31,8 +31,9 @@ PACKET_BYTES = 1514
 SHARED_PACKETS, SINGLE_PACKETS = 2, 10
 """The link's bucket, which goes to the job that begins first.
 
-Where classes share a link it is as small as HTB takes, or locked jobs would move apart; with one class it is a millisecond
-of 100 Mbit/s, so that a kernel that is late by less makes it good."""
+Where classes share a link it is as small as HTB takes, or locked jobs would move apart. With one class it is a
+millisecond of 100 Mbit/s, so that a kernel that is late by less makes it good.
+"""
 FAILED, HELD = 1, 2
 
 
