@@ -136,10 +136,10 @@ def run_schedule(
     spread: bool,
 ) -> tuple[str, list[MeasuredJob]]:
     """Run a schedule on the hosts of its lab; return the id of the run and its rows. Raises `WorkloadError`."""
-    from testbed.measure.sharing.policies import Conditions, Schedule
+    from testbed.measure.sharing.policies import Conditions, shifted_schedule
 
     conditions = Conditions(weights=parse_weights(asked.weights, jobs), **asked.conditions)
-    shifted = Schedule(found.starts_ms, {one.job: one.slot_ms for one in found.predicted})
+    shifted = shifted_schedule(found)
     host_run = HostRun(jobs, found.placement, shifted, parse_policies(asked.policies), conditions, spread)
     with narrate() as narrator:
         return run_on_hosts(lab_file, host_run, runs_dir, asked.really_move, narrator.note)

@@ -100,13 +100,13 @@ class _Measured:
         from testbed.design.sharing.cassini.schedule import Scheduler
         from testbed.design.sharing.jobs import LabLinks
         from testbed.measure.sharing.measurement import measure
-        from testbed.measure.sharing.policies import Schedule
+        from testbed.measure.sharing.policies import shifted_schedule
 
         rate_gbps = self.session.lab.link.represents_gbps
         jobs = chosen.jobs(rate_gbps, self.hosts)
         placement = {job.name: self.hosts for job in jobs}
         found = Scheduler(jobs, LabLinks(self.hosts, rate_gbps)).schedule([placement])
-        shifted = Schedule(found.starts_ms, {one.job: one.slot_ms for one in found.predicted})
+        shifted = shifted_schedule(found)
         where = (self.session, self.journal, self.design, jobs, placement, shifted)
         rows = measure(
             *where, [policy], self.conditions, done=lambda rows: keep(self.run, self.session.lab, rows)

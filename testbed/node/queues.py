@@ -28,11 +28,11 @@ WHOLE = 0xFFFF
 STATE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
-SHARED_PACKETS, SINGLE_PACKETS = 2, 10
+LEAST_PACKETS, BUCKET_S = 2, 0.0012
 """The link's bucket, which goes to the job that begins first.
 
 Where classes share a link it is as small as HTB takes, or locked jobs would move apart. With one class it is a
-millisecond of 100 Mbit/s, so that a kernel that is late by less makes it good.
+millisecond of the link, so that a kernel that is late by less makes it good.
 """
 FAILED, HELD = 1, 2
 
@@ -84,7 +84,8 @@ def restoring(nic: str, root: dict[str, Any]) -> list[str]:
 def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
     """Return the commands that give a NIC its queues."""
     rate_kbit, shares = round(wanted["rate_mbps"] * 1000), wanted["shares"] or [1.0]
-    burst = f"{(SHARED_PACKETS if wanted['shares'] else SINGLE_PACKETS) * PACKET_BYTES}b"
+    bucket = 0 if wanted["shares"] else round(wanted["rate_mbps"] * 1e6 / 8 * BUCKET_S)
+    burst = f"{max(bucket, LEAST_PACKETS * PACKET_BYTES)}b"
     short = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
     whole = f"{HANDLE:x}:{WHOLE:x}"
     limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *short]

@@ -32,6 +32,14 @@ def test_a_class_for_each_share_with_a_queue_of_packets():
     assert "classid 1b:2 htb rate 25000kbit ceil 100000kbit" in commands[4]
 
 
+def test_the_bucket_is_small_where_classes_share_a_link_and_a_millisecond_where_there_is_one():
+    alone = WANTED["nics"]["nic1"] | {"shares": []}
+
+    assert "burst 3028b cburst 3028b" in " ".join(queues.setting("nic1", WANTED["nics"]["nic1"])[1])
+    assert "burst 15000b cburst 15000b" in " ".join(queues.setting("nic1", alone)[1])
+    assert "burst 3028b" in " ".join(queues.setting("nic1", alone | {"rate_mbps": 20})[1])
+
+
 def test_a_queue_of_somebody_else_is_refused():
     with pytest.raises(
         queues.Refused, match="nic1 has the queue cake 8001:, which cannot be put back: remove it"

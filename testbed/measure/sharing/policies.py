@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from testbed.design.sharing.jobs import SharedJob, placed_jobs
 from testbed.design.sharing.policies import PolicyPrediction, predicted_under
 from testbed.measure.sharing.links import JobLinks
+
+if TYPE_CHECKING:
+    from testbed.design.sharing.cassini.schedule import Schedule as CassiniSchedule
 
 Policy = Literal["fair", "weights", "shifts", "mltcp"]
 Transport = Literal["tcp", "udp"]
@@ -20,6 +23,8 @@ STAGGER = 0.01
 SLACK = 0.03
 """Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
 
+HOLDABLE = 1.02
+"""A job holds its slots if the model's iterations take no longer than this part of them."""
 TOLERANCE = 0.1
 """Part of its slot by which an iteration may be late before it waits for the next.
 
@@ -74,6 +79,17 @@ class Schedule:
 
     starts_ms: Mapping[str, float]
     slots_ms: Mapping[str, float]
+
+
+def shifted_schedule(found: CassiniSchedule) -> Schedule:
+    """Return starts and slots of what Cassini found; a job that the model sees late at every slot holds none.
+
+    It would wait for another slot each time, where the model lets it begin at once.
+    """
+    slots = {
+        one.job: one.slot_ms if one.shifted_ms <= HOLDABLE * one.slot_ms else 0.0 for one in found.predicted
+    }
+    return Schedule(found.starts_ms, slots)
 
 
 def schedule_of(

@@ -10,12 +10,13 @@ from libraries import skip_without
 
 skip_without("pydantic")
 
-from testbed.design.sharing.jobs import Burst, SharedJob
+from testbed.design.sharing.cassini.schedule import Scheduler
+from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.errors import TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.measure.sharing.agents import jobs_by_nic
 from testbed.measure.sharing.links import links_of_jobs
-from testbed.measure.sharing.policies import Conditions, Schedule, predicted, schedule_of
+from testbed.measure.sharing.policies import Conditions, Schedule, predicted, schedule_of, shifted_schedule
 from testbed.operate.design import design_for
 
 LAB = load_lab(Path(__file__).resolve().parents[3] / "labs" / "testbed12.yaml")
@@ -76,6 +77,16 @@ def test_policies_have_queues_starts_and_slots():
     assert held.slots_ms["x"] == pytest.approx(309.0)
     assert schedule_of("mltcp", [x, y], shifted, conditions).starts_ms == {"x": 0.0, "y": 3.0}
     assert schedule_of("fair", [x, y], shifted, conditions).slots_ms == {"x": 0.0, "y": 0.0}
+
+
+@pytest.mark.parametrize(("fraction", "slot_ms"), [(0.5, 300.0), (0.7, 0.0)])
+def test_jobs_that_cannot_hold_their_slots_hold_none(fraction, slot_ms):
+    jobs = [a_job("x", "ab", fraction), a_job("y", "ab", fraction)]
+    links = LabLinks(("a", "b"), RATE_GBPS)
+
+    found = Scheduler(jobs, links).schedule([{"x": ("a", "b"), "y": ("a", "b")}])
+
+    assert shifted_schedule(found).slots_ms == {"x": slot_ms, "y": slot_ms}
 
 
 @pytest.mark.parametrize(
