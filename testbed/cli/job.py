@@ -73,7 +73,9 @@ def job(
             factor=factor,
             deadline_s=deadline_s,
         )
-        run.add_phase(PHASE, to_json(done, meant.intent.epoch if meant.intent else None))
+        link = meant.lab.link
+        rates = {"rate_mbps": link.rate_mbps, "rate_gbps": link.represents_gbps}
+        run.add_phase(PHASE, to_json(done, meant.intent.epoch if meant.intent else None) | rates)
     about = {"run_id": run.run_id, "lab": meant.lab.name, "simulated": meant.lab.simulated, "hosts": mode}
     print_answer(about | meant.json() | _document(done), _lines(meant, done), as_json=as_json)
     return DONE

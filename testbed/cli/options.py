@@ -151,21 +151,32 @@ class Named:
 NOTHING_NAMED = Named()
 
 
-def names_topology(command: Callable[..., int]) -> Callable[..., int]:
-    """Return a command whose parameter `named` is given by the options of `Named.of`."""
-    options = inspect.signature(Named.of, eval_str=True).parameters
-    signature = inspect.signature(command, eval_str=True)
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        parameters += options.values() if name == "named" else [parameter]
+Command = Callable[..., int]
 
-    @wraps(command)
-    def with_options(**given: Any) -> int:
-        named = Named.of(**{name: given.pop(name) for name in options if name in given})
-        return command(**given, named=named)
 
-    vars(with_options)["__signature__"] = signature.replace(parameters=parameters)
-    return with_options
+def grouped(parameter: str, group: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Return a decorator for a command whose parameter is what `group` makes of options that are declared there."""
+    options = inspect.signature(group, eval_str=True).parameters
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for name, one in signature.parameters.items():
+            parameters += options.values() if name == parameter else [one]
+
+        @wraps(command)
+        def with_options(**given: Any) -> int:
+            made = group(**{name: given.pop(name) for name in options if name in given})
+            return command(**given, **{parameter: made})
+
+        vars(with_options)["__signature__"] = signature.replace(parameters=parameters)
+        return with_options
+
+    return decorate
+
+
+names_topology = grouped("named", Named.of)
+"""Of a command whose parameter `named` is given by the options of `Named.of`."""
 
 
 def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.options import AsJson
+from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory, grouped
 from testbed.cli.output import (
     DONE,
     PlainNarrator,
@@ -18,12 +19,15 @@ from testbed.cli.output import (
     print_json,
     print_table,
 )
+from testbed.cli.sharing_on_hosts import NO_HOSTS, SharingOnHosts
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
+    from testbed.design.evaluation.compilation import Part
     from testbed.design.reproductions.figure import Figure
     from testbed.design.reproductions.table import Table
 
+_PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes")}
 Narrator = PlainNarrator | RichNarrator
 
 
@@ -32,9 +36,11 @@ def register(app: typer.Typer) -> None:
     app.command("reproduce")(reproduce)
 
 
+@grouped("hosts", SharingOnHosts.of)
 def reproduce(
     paper: Annotated[
-        Literal["topoopt", "unfairness"], typer.Argument(metavar="PAPER", help="topoopt or unfairness")
+        Literal["topoopt", "unfairness", "sharing"],
+        typer.Argument(metavar="PAPER", help="topoopt, unfairness or sharing"),
     ],
     numbers: Annotated[
         list[int] | None,
@@ -45,6 +51,8 @@ def reproduce(
         "reproductions"
     ),
     plot: Annotated[Literal["svg", "png"], typer.Option("--picture", help="Format of plots.")] = "svg",
+    hosts: SharingOnHosts = NO_HOSTS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Make figures of a paper again: CSV, plot, and a table of published and own numbers."""
@@ -52,17 +60,14 @@ def reproduce(
 
     package, setup = (import_module(f"testbed.design.reproductions.{paper}{part}") for part in ("", ".setup"))
     figures = [_figure(package, number) for number in numbers or package.MODULES]
-    if paper == "topoopt":
-        note_compilation("flows", "search", "routes")
-    else:
-        note_compilation("contention")
+    note_compilation(*_PARTS.get(paper, ("contention",)))
     folder = out / paper
     folder.mkdir(parents=True, exist_ok=True)
     documents = []
-    with narrate() as narrator:
+    with narrate() as narrator, hosts.scale(setup, paper, runs_dir, narrator.note, quick=quick) as scale:
         for wanted in figures:
             narrator.phase(f"figure {wanted.number}: {wanted.title}")
-            table = wanted.make(setup.QUICK if quick else setup.PAPER, narrator.tick)
+            table = wanted.make(scale, narrator.tick)
             documents.append(_write(wanted, table, folder, plot, narrator, quick=quick))
     if as_json:
         print_json({"paper": paper, "quick": quick, "figures": documents})

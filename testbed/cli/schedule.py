@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli import options
+from testbed.cli import options, schedule_run
 from testbed.cli.completion import lab_files
 from testbed.cli.output import DONE, note_compilation, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule, Scheduler
+    from testbed.design.sharing.jobs import Burst
     from testbed.lab.model import Lab
+    from testbed.measure.sharing.measurement import MeasuredJob
 
 JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="File of jobs (YAML).")]
 Lab_ = Annotated[
@@ -55,6 +58,7 @@ def register(app: typer.Typer) -> None:
     app.command("schedule")(schedule)
 
 
+@options.grouped("asked", schedule_run.RunOptions.of)
 def schedule(
     jobs_file: JobsFile,
     lab_file: Lab_,
@@ -68,28 +72,39 @@ def schedule(
     time_limit_s: TimeLimit = 2.0,
     out: Out = None,
     picture: Picture = "svg",
+    asked: schedule_run.RunOptions = schedule_run.NOT_RUN,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Say where jobs that share a lab run and when each starts, and predict what that brings."""
+    """Say where jobs that share a lab run and when each starts, and predict what that brings; with --run measure it."""
     from testbed.design.sharing import placement
     from testbed.design.sharing.cassini.circle import Rounding
     from testbed.design.sharing.cassini.schedule import Scheduler
     from testbed.lab.inventory import load_bare_lab
-    from testbed.lab.jobs_file import read_jobs
+    from testbed.lab.jobs_file import Sources, read_jobs
 
-    jobs, lab = read_jobs(jobs_file), load_bare_lab(lab_file)
+    lab = load_bare_lab(lab_file)
     note_compilation("contention")
+    jobs = read_jobs(jobs_file, Sources(lab.link.represents_gbps, partial(_measured_phases, runs_dir)))
     links = _links(lab, spread=spread)
     request = placement.PlacementRequest(jobs, links, candidates, jobs_per_host)
     scheduler = Scheduler(jobs, links, Rounding(quantum_ms, bins, most_ticks), time_limit_s, 8 * time_limit_s)
     found = scheduler.schedule(placement.candidates(host_scheduler, request))
     pictures = _draw(scheduler, found, out, picture) if out else []
     document = schedule_json(found) | {"pictures": [str(path) for path in pictures]}
-    if as_json:
-        print_json(document)
-    else:
-        _show(found, pictures)
+    rows: list[MeasuredJob] = []
+    if asked.is_run:
+        run_id, rows = schedule_run.run_schedule(lab_file, jobs, found, asked, runs_dir, spread=spread)
+        document |= schedule_run.document_of(run_id, rows)
+    print_json(document) if as_json else _show(found, pictures, rows)
     return DONE
+
+
+def _measured_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+    from testbed.measure.results.store import RunStore
+    from testbed.measure.sharing.record import phases_of_run
+
+    return phases_of_run(RunStore(runs_dir), run_id, job)
 
 
 def _links(lab: Lab, *, spread: bool) -> Any:
@@ -122,7 +137,7 @@ def schedule_json(found: Schedule) -> dict[str, Any]:
     }
 
 
-def _show(found: Schedule, pictures: list[Path]) -> None:
+def _show(found: Schedule, pictures: list[Path], rows: list[MeasuredJob]) -> None:
     links = [
         (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
         for one in found.links
@@ -144,6 +159,7 @@ def _show(found: Schedule, pictures: list[Path]) -> None:
     columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
     print_table("Iteration times, predicted", columns, jobs)
     print_lines([str(path) for path in pictures])
+    schedule_run.show(rows)
 
 
 def _draw(scheduler: Scheduler, found: Schedule, out: Path, ending: str) -> list[Path]:

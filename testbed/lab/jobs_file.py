@@ -5,73 +5,146 @@ jobs:
 period_ms: 155
 bursts: [{start_ms: 54, length_ms: 101, gbps: 25}]
 hosts: [a, b]      # or `workers: 2`, which leaves the placement open
+traffic: bulk      # or allreduce; left out: bulk between two hosts, allreduce among more
+- name: dlrm
+workload: dlrm     # in place of period and bursts: one iteration is simulated on the ring of its hosts
+settings: {batch: 64}
+workers: 3
+- name: measured
+run: 20261123T101500-ab12cd   # in place of them: what this run measured of the job
+hosts: [c, d]
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.design.sharing.jobs import Burst, SharedJob
-from testbed.errors import LabFileError, WorkloadError
+from testbed.errors import LabFileError, TestbedError, WorkloadError
 from testbed.lab.document import Document, Location, parse_document
 
-_JOB_KEYS = {"name", "period_ms", "bursts", "hosts", "workers"}
+_PLACE_KEYS = {"name", "hosts", "workers", "traffic"}
+_PHASE_KEYS = {"period_ms", "bursts"}
+_WORKLOAD_KEYS = {"workload", "preset", "settings", "device", "strategy"}
 _BURST_KEYS = ("start_ms", "length_ms", "gbps")
 EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
 )
 
 
-def read_jobs(path: Path) -> tuple[SharedJob, ...]:
+MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
+"""Period and bursts that a run measured of a job; raises `WorkloadError` where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Sources of phases that are not in the file: the rate of links, for workloads, and runs on record."""
+
+    rate_gbps: float = 25.0
+    measured: MeasuredPhases | None = None
+
+
+def read_jobs(path: Path, sources: Sources | None = None) -> tuple[SharedJob, ...]:
     """Return the jobs. Raises `WorkloadError` that begins with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise WorkloadError(f"{path}:1: cannot be read ({reason}); give a file with {EXAMPLE}") from None
-    return parse_jobs(path, text)
+    return parse_jobs(path, text, sources)
 
 
-def parse_jobs(path: Path, text: str) -> tuple[SharedJob, ...]:
+def parse_jobs(path: Path, text: str, sources: Sources | None = None) -> tuple[SharedJob, ...]:
     """Return the same from text already read; `path` only names the file in errors."""
     try:
         document = parse_document(path, text)
-        return _jobs(document)
+        return _jobs(document, sources or Sources())
     except LabFileError as error:
         raise WorkloadError(str(error)) from None
 
 
-def _jobs(document: Document) -> tuple[SharedJob, ...]:
+def _jobs(document: Document, sources: Sources) -> tuple[SharedJob, ...]:
     rows = document.data.get("jobs")
     if not isinstance(rows, list) or not rows:
         raise document.error((), "there is no list of jobs", f"write {EXAMPLE}")
     jobs: list[SharedJob] = []
     for number, row in enumerate(rows):
-        job = _job(document, ("jobs", number), row)
+        job = _job(document, ("jobs", number), row, sources)
         if job.name in {other.name for other in jobs}:
             raise document.error(("jobs", number), f"job {job.name!r} is there twice", "give it another name")
         jobs.append(job)
     return tuple(jobs)
 
 
-def _job(document: Document, where: Location, row: Any) -> SharedJob:
-    _check_keys(document, where, row, _JOB_KEYS)
-    name, bursts = row.get("name"), row.get("bursts")
+def _job(document: Document, where: Location, row: Any, sources: Sources) -> SharedJob:
+    source = next((key for key in ("workload", "run") if isinstance(row, Mapping) and key in row), "")
+    own = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}}.get(source, _PHASE_KEYS)
+    _check_keys(document, where, row, _PLACE_KEYS | own)
+    name = row.get("name")
     if not isinstance(name, str) or not name:
         raise document.error(where, "a job has no name", "add name: a word")
-    period_ms = _number(document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}")
-    if not isinstance(bursts, list):
-        raise document.error((*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}")
-    found = tuple(_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts))
     hosts, workers = _hosts(document, where, row, name)
-    job = SharedJob(name, period_ms, found, hosts, workers)
+    traffic = row.get("traffic", "")
+    if traffic not in ("", "bulk", "allreduce"):
+        raise document.error(
+            (*where, "traffic"), f"traffic of job {name!r} is {traffic!r}", "give bulk or allreduce"
+        )
+    if source:
+        period_ms, found = _from_source(document, where, row, source, workers, sources)
+    else:
+        period_ms, found = _phases(document, where, row, name)
+    job = SharedJob(name, period_ms, found, hosts, workers, traffic)
     try:
         job.on(())
     except ValueError as error:
         raise document.error(where, str(error), "correct the phases") from None
     return job
+
+
+def _phases(
+    document: Document, where: Location, row: Mapping[str, Any], name: str
+) -> tuple[float, tuple[Burst, ...]]:
+    bursts = row.get("bursts")
+    period_ms = _number(document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}")
+    if not isinstance(bursts, list):
+        raise document.error((*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}")
+    return period_ms, tuple(
+        _burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
+    )
+
+
+def _from_source(
+    document: Document, where: Location, row: Mapping[str, Any], source: str, workers: int, sources: Sources
+) -> tuple[float, tuple[Burst, ...]]:
+    """Return the phases of a workload, or of a measured run."""
+    try:
+        if source == "run":
+            if sources.measured is None:
+                raise WorkloadError("no runs are at hand here")
+            return sources.measured(str(row["run"]), str(row.get("job", row["name"])))
+        return _of_workload(row, workers, sources.rate_gbps)
+    except (TestbedError, OSError) as error:
+        raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
+
+
+def _of_workload(row: Mapping[str, Any], workers: int, rate_gbps: float) -> tuple[float, tuple[Burst, ...]]:
+    from testbed.design.sharing.workload_phases import phases_of_workload
+    from testbed.design.workloads.choice import WorkloadChoice
+
+    settings = row.get("settings") or {}
+    if not isinstance(settings, Mapping):
+        raise WorkloadError(f"settings are {settings!r}, not a mapping: write settings: {{batch: 64}}")
+    choice = WorkloadChoice(
+        str(row["workload"]),
+        str(row.get("preset", "")),
+        {str(key): str(value) for key, value in settings.items()},
+        str(row.get("device", "")),
+    )
+    found = phases_of_workload(choice, workers, rate_gbps, str(row.get("strategy", "default")))
+    return found.period_ms, found.bursts
 
 
 def _burst(document: Document, where: Location, row: Any, name: str) -> Burst:

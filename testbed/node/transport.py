@@ -2,107 +2,41 @@
 
 The machines `Sender` and `Receiver` take packets and times and give packets: they know no sockets and no clock, so that
 they run against a simulated link as well. Every transmission has a number of its own, and an acknowledgement names the
-largest number received and the 64 before it; a number is lost when one sent three later has arrived. Standard library
-only: this file is copied to the hosts.
+largest number received and the 64 before it. A number is lost when one sent three later has arrived, or one sent a
+quarter of a round trip later; a line that is silent for two round trips is probed with its last packet (RFC 8985), so
+that a loss at the end of a burst does not wait for the retransmission timeout. Standard library only: this file is
+copied to the hosts.
 """
 
 from __future__ import annotations
 
-import math
 import select
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+
+try:
+    from testbed.node.congestion import CONTROLS, Cubic, Gain, Reno
+except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+    sys.path.insert(0, str(Path(__file__).parent))
+    from congestion import CONTROLS, Cubic, Gain, Reno  # type: ignore[import-not-found,no-redef]
 
 DATA = struct.Struct("!BxxxQQd")
 ACK = struct.Struct("!BxxxQQd")
 _DATA, _ACK = 1, 2
 PAYLOAD = 1400
+_ZEROS = bytes(PAYLOAD)
 LATER = 3
 MIN_RTO_S = 0.02
 MAX_RTO_S = 1.0
-INITIAL_WINDOW = 10.0
-CUBIC_C, CUBIC_BETA = 0.4, 0.7
-
-
-@dataclass(slots=True)
-class Reno:
-    """Additive increase by `gain` segments a round trip, window halved on a loss."""
-
-    window: float = INITIAL_WINDOW
-    threshold: float = math.inf
-
-    def on_ack(self, gain: float, _now: float, _rtt_s: float) -> None:
-        """Grow by a segment in slow start, else by a window's part of `gain`."""
-        self.window += 1.0 if self.window < self.threshold else gain / self.window
-
-    def on_loss(self, _now: float) -> None:
-        """Halve the window: once for all losses of a round trip."""
-        self.threshold = self.window = max(2.0, self.window / 2)
-
-    def on_timeout(self, now: float) -> None:
-        """Begin again with one segment."""
-        self.on_loss(now)
-        self.window = 1.0
-
-
-@dataclass(slots=True)
-class Cubic:
-    """CUBIC as RFC 9438 has it, without fast convergence; `gain` scales each step towards its curve."""
-
-    window: float = INITIAL_WINDOW
-    threshold: float = math.inf
-    largest: float = 0.0
-    began: float | None = None
-    origin_s: float = 0.0
-    friendly: float = 0.0
-
-    def on_ack(self, gain: float, now: float, rtt_s: float) -> None:
-        """Grow by a segment in slow start, else towards the cubic curve, and no slower than Reno."""
-        if self.window < self.threshold:
-            self.window += 1.0
-            return
-        if self.began is None:
-            self.began, self.friendly = now, self.window
-            self.origin_s = math.cbrt(max(self.largest - self.window, 0.0) / CUBIC_C)
-            self.largest = max(self.largest, self.window)
-        curve = CUBIC_C * (now - self.began + rtt_s - self.origin_s) ** 3 + self.largest
-        target = min(max(curve, self.window), 1.5 * self.window)
-        self.friendly += gain * 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) / self.window
-        self.window = max(self.window + gain * (target - self.window) / self.window, self.friendly)
-
-    def on_loss(self, _now: float) -> None:
-        """Take 0.7 of the window and begin a new curve."""
-        self.largest, self.began = self.window, None
-        self.threshold = self.window = max(2.0, self.window * CUBIC_BETA)
-
-    def on_timeout(self, now: float) -> None:
-        """Begin again with one segment."""
-        self.on_loss(now)
-        self.window = 1.0
-
-
-CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cubic": Cubic}
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """MLTCP's F of the part of an iteration's bytes that has been acknowledged; the default is 1 throughout.
-
-    >>> Gain(1.75, 0.25).at(0.5)
-    1.125
-    """
-
-    slope: float = 0.0
-    intercept: float = 1.0
-
-    def at(self, ratio: float) -> float:
-        """Return F of a ratio, of 1 at most."""
-        return self.slope * min(ratio, 1.0) + self.intercept
+PROBE_S = 0.001
+"""Time beside two round trips after which a silent line is probed."""
 
 
 @dataclass(slots=True)
@@ -127,6 +61,11 @@ class RoundTrip:
         measured = self.smoothed_s + 4 * self.variation_s if self.smoothed_s else 10 * MIN_RTO_S
         return float(min(max(measured, MIN_RTO_S) * 2**self.backoff, MAX_RTO_S))
 
+    @property
+    def probe_s(self) -> float:
+        """Time after which a silent line is probed."""
+        return min(2 * self.smoothed_s + PROBE_S, self.timeout_s) if self.smoothed_s else self.timeout_s
+
 
 @dataclass(slots=True)
 class Sender:
@@ -136,6 +75,7 @@ class Sender:
     gain: Gain = field(default_factory=Gain)
     retransmits: int = 0
     timeouts: int = 0
+    probes: int = 0
     _round_trip: RoundTrip = field(default_factory=RoundTrip)
     _waiting: deque[int] = field(default_factory=deque)
     _flying: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -145,6 +85,7 @@ class Sender:
     _done: set[int] = field(default_factory=set)
     _recovery: int = 0
     _deadline: float | None = None
+    _is_probing: bool = False
 
     def begin(self, chunks: int) -> None:
         """Begin an iteration's transfer of so many packets; window and round trip stay as they are."""
@@ -153,7 +94,7 @@ class Sender:
         self._waiting = deque(range(self._first, self._first + chunks))
         self._flying.clear()
         self._done.clear()
-        self._deadline = None
+        self._deadline, self._is_probing = None, False
 
     @property
     def is_done(self) -> bool:
@@ -170,19 +111,34 @@ class Sender:
         """Time at which `on_time` is due."""
         return self._deadline
 
-    def poll(self, now: float) -> list[bytes]:
-        """Return the packets that the window has room for."""
-        packets = []
+    @property
+    def has_waiting(self) -> bool:
+        """True while there are packets that are to be sent."""
+        return bool(self._waiting)
+
+    def poll(self, now: float, room: int | None = None) -> list[bytes]:
+        """Return the packets that the window has room for, `room` at most."""
+        packets: list[bytes] = []
         while self._waiting and len(self._flying) < int(max(self.control.window, 1.0)):
+            if room is not None and len(packets) >= room:
+                break
             chunk = self._waiting.popleft()
             if chunk in self._done:
                 continue
-            self._flying[self._number] = (chunk, now)
-            packets.append(DATA.pack(_DATA, self._number, chunk, now) + bytes(PAYLOAD))
-            self._number += 1
+            packets.append(self._packet(chunk, now))
         if packets:
-            self._deadline = now + self._round_trip.timeout_s
+            self._wait(now)
         return packets
+
+    def _packet(self, chunk: int, now: float) -> bytes:
+        self._flying[self._number] = (chunk, now)
+        packet = DATA.pack(_DATA, self._number, chunk, now) + _ZEROS
+        self._number += 1
+        return packet
+
+    def _wait(self, now: float) -> None:
+        """Set the time at which the line is probed if nothing is acknowledged until then."""
+        self._deadline, self._is_probing = now + self._round_trip.probe_s, False
 
     def on_packet(self, packet: bytes, now: float) -> None:
         """Take an acknowledgement; anything else is ignored."""
@@ -191,26 +147,46 @@ class Sender:
         _, largest, earlier, sent = ACK.unpack_from(packet)
         if largest in self._flying:
             self._round_trip.measure(now - sent)
-        numbers = [largest, *(largest - 1 - bit for bit in range(64) if earlier >> bit & 1)]
-        for number in numbers:
-            if number in self._flying:
-                self._done.add(self._flying.pop(number)[0])
-                ratio = len(self._done) / self._chunks
-                if number >= self._recovery:
-                    self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
-        self._lose([number for number in self._flying if number <= largest - LATER], now)
-        self._deadline = now + self._round_trip.timeout_s if self._flying else None
+        seen = earlier << 1 | 1  # bit i: number largest - i
+        before = sent - self._round_trip.smoothed_s / 4
+        lost = []
+        for number in list(self._flying):
+            behind = largest - number
+            if behind < 0:
+                continue
+            if seen >> behind & 1:
+                self._take(number, now)
+            elif behind >= LATER or self._flying[number][1] < before:
+                lost.append(number)
+        self._lose(lost, now)
+        if self._flying:
+            self._wait(now)
+        else:
+            self._deadline = None
 
-    def on_time(self, now: float) -> None:
-        """Take all that is under way for lost, if its time is over."""
+    def _take(self, number: int, now: float) -> None:
+        """Note that a packet has arrived."""
+        self._done.add(self._flying.pop(number)[0])
+        if number >= self._recovery:
+            ratio = len(self._done) / self._chunks
+            self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
+
+    def on_time(self, now: float) -> list[bytes]:
+        """Return a probe if the line is silent; take all that is under way for lost if the probe got no answer."""
         if self._deadline is None or now < self._deadline:
-            return
+            return []
+        if not self._is_probing and self._flying and self._round_trip.smoothed_s:
+            self._is_probing = True
+            self._deadline = now + self._round_trip.timeout_s
+            self.probes += 1
+            return [self._packet(self._flying[max(self._flying)][0], now)]
         self.timeouts += 1
         self._round_trip.backoff += 1
         self._again(list(self._flying))
         self._recovery = self._number
         self.control.on_timeout(now)
         self._deadline = now + self._round_trip.timeout_s
+        return []
 
     def _lose(self, numbers: list[int], now: float) -> None:
         if not numbers:
@@ -222,9 +198,11 @@ class Sender:
             self.control.on_loss(now)
 
     def _again(self, numbers: list[int]) -> None:
-        self.retransmits += len(numbers)
         for number in sorted(numbers, reverse=True):
-            self._waiting.appendleft(self._flying.pop(number)[0])
+            chunk, _ = self._flying.pop(number)
+            if chunk not in self._done:
+                self._waiting.appendleft(chunk)
+                self.retransmits += 1
 
 
 @dataclass(slots=True)
@@ -280,8 +258,7 @@ def transfer(
             raise TimeoutError(
                 f"{left} packets are not acknowledged after {give_up_s:g} s: check the other host"
             )
-        sending.on_time(now)
-        for packet in sending.poll(now):
+        for packet in [*sending.on_time(now), *sending.poll(now)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 near.send(packet)
         wait_s = min(max((sending.deadline or now) - now, 0.0), MIN_RTO_S)

@@ -54,3 +54,22 @@ def test_the_study_of_unfairness_has_the_same_keys(testbed_here, tmp_path):
     for found in ran.json["figures"]:
         assert {"quantity", "published", "ours", "difference", "note"} == set(found["comparison"][0])
     assert (tmp_path / "unfairness" / "figure2.svg").exists()
+
+
+def test_sharing_has_models_of_all_policies_and_jobs(testbed_here, tmp_path):
+    ran = testbed_here("reproduce", "sharing", "--quick", "--out", tmp_path, "--json")
+
+    assert ran.code == 0
+    (found,) = ran.json["figures"]
+    quantities = [line["quantity"] for line in found["comparison"]]
+    assert quantities[0] == "Cassini over fair: mean iteration"
+    assert len(quantities) == 2 + 2 * 5 * (4 + 1)
+    assert "0.5 + 0.5, shifts, model: mean iteration" in quantities
+    assert "0.3 + 0.3 + 0.3, mltcp, packets: p99 iteration" in quantities
+
+
+def test_hosts_are_for_sharing_alone(testbed_here, tmp_path):
+    ran = testbed_here("reproduce", "unfairness", "--lab", "lab.yaml", "--out", tmp_path)
+
+    assert ran.code == 1
+    assert "--lab is for `testbed reproduce sharing`" in ran.err

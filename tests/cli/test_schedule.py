@@ -67,6 +67,9 @@ def test_people_get_tables(testbed_here, jobs):
         ((), "period_ms: 300", "period_ms: 0", "jobs.yaml:2"),
         (("--most-ticks", 1), "", "", "raise --most-ticks"),
         (("--host-scheduler", "nobody"), "", "", "choose pollux, themis"),
+        (("--run", "--policy", "best"), "", "", "choose of fair, weights, shifts, mltcp"),
+        (("--run", "--weight", "q=2"), "", "", "is not JOB=W with a weight above 0; jobs are x, y, z"),
+        ((), "period_ms: 300", "run: nothing, period_ms: 300", "unknown key 'bursts'"),
     ],
 )
 def test_bad_input_is_named(testbed_here, jobs, arguments, before, after, words):

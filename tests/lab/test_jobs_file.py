@@ -8,7 +8,7 @@ import pytest
 
 from testbed.design.sharing.jobs import Burst, SharedJob
 from testbed.errors import WorkloadError
-from testbed.lab.jobs_file import parse_jobs, read_jobs
+from testbed.lab.jobs_file import Sources, parse_jobs, read_jobs
 
 GOOD = """\
 jobs:
@@ -26,6 +26,53 @@ def test_jobs_are_read():
         SharedJob("x", 300.0, (Burst(150.0, 150.0, 25.0),), ("a", "b"), 2),
         SharedJob("y", 200.0, (), (), 3),
     )
+
+
+WORKLOAD = """\
+jobs:
+  - {name: d, workload: vgg16, settings: {batch: 64}, workers: 2, traffic: allreduce}
+"""
+
+
+def test_a_workload_gives_period_and_bursts_on_the_ring_of_its_hosts():
+    (job,) = parse_jobs(Path("jobs.yaml"), WORKLOAD, Sources(25.0))
+    (slow,) = parse_jobs(Path("jobs.yaml"), WORKLOAD, Sources(12.5))
+
+    assert (job.workers, job.traffic) == (2, "allreduce")
+    sent, of_slow = (sum(burst.volume_mbit for burst in one.bursts) for one in (job, slow))
+    assert sent == pytest.approx(of_slow, rel=0.01)
+    assert all(burst.gbps <= 25.0 for burst in job.bursts)
+    assert slow.period_ms > job.period_ms > sum(burst.length_ms for burst in job.bursts)
+
+
+def test_a_run_gives_period_and_bursts():
+    asked = []
+
+    def measured(run: str, job: str):
+        asked.append((run, job))
+        return 100.0, (Burst(70.0, 30.0, 25.0),)
+
+    rows = "jobs:\n  - {name: x, run: r1, workers: 2}\n  - {name: y, run: r1, job: z, hosts: [a, b]}\n"
+    x, y = parse_jobs(Path("jobs.yaml"), rows, Sources(measured=measured))
+
+    assert asked == [("r1", "x"), ("r1", "z")]
+    assert (x.period_ms, y.bursts) == (100.0, (Burst(70.0, 30.0, 25.0),))
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("{name: x, workload: nothing, workers: 2}", "jobs.yaml:2: .*nothing"),
+        ("{name: x, workload: vgg16, workers: 1}", "on one host sends nothing"),
+        ("{name: x, workload: vgg16, settings: 3, workers: 2}", "not a mapping: write settings"),
+        ("{name: x, workload: vgg16, period_ms: 3, workers: 2}", "unknown key 'period_ms'"),
+        ("{name: x, run: r1, workers: 2}", "no runs are at hand"),
+        ("{name: x, period_ms: 3, bursts: [], traffic: some, workers: 2}", "give bulk or allreduce"),
+    ],
+)
+def test_a_wrong_source_is_told_with_its_line(row, words):
+    with pytest.raises(WorkloadError, match=words):
+        parse_jobs(Path("jobs.yaml"), f"jobs:\n  - {row}\n")
 
 
 @pytest.mark.parametrize(

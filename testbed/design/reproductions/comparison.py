@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Source = Literal["S", "C", "mem"]
-"""Where a published number is from: the authors' slides, their released code or data, or memory of the paper."""
+Source = Literal["S", "C", "A", "mem"]
+"""Where a published number is from: the authors' slides, their released code or data, the paper's abstract, or memory
+of the paper."""
 
 
 @dataclass(frozen=True, slots=True)

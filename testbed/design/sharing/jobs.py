@@ -15,13 +15,18 @@ Placement = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SharedJob:
-    """A job: `hosts` are where it runs, or none, and then it needs `workers` of them."""
+    """A job: `hosts` are where it runs, or none, and then it needs `workers` of them.
+
+    `traffic` is `bulk` (each host sends a burst to the next; of two, one to the other) or `allreduce`; empty is `bulk`
+    between two hosts and `allreduce` among more.
+    """
 
     name: str
     period_ms: float
     bursts: tuple[Burst, ...]
     hosts: tuple[str, ...] = ()
     workers: int = 0
+    traffic: str = ""
 
     def on(self, links: tuple[int, ...]) -> PeriodicJob:
         """Return the job of the contention model. Raises `ValueError` as `PeriodicJob`."""

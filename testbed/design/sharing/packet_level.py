@@ -45,11 +45,16 @@ class SendingJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PacketRun:
-    """Iteration times, (jobs, iterations), and packets that each job sent again."""
+    """Iteration times, (jobs, iterations), the senders with their counts, and packets that the queue dropped."""
 
     iteration_s: NDArray[np.float64]
-    retransmits: tuple[int, ...]
+    senders: tuple[Sender, ...]
     dropped: int
+
+    @property
+    def retransmits(self) -> tuple[int, ...]:
+        """Packets that each job sent again."""
+        return tuple(sender.retransmits for sender in self.senders)
 
 
 def run_packets(jobs: Sequence[SendingJob], iterations: int, link: PacketLink | None = None) -> PacketRun:
@@ -89,7 +94,7 @@ class _Run:
             self.now, _, kind, number, packet = heapq.heappop(self._events)
             handle[kind](number, packet)
         times = np.array([np.diff(begins[: self.iterations + 1]) for begins in self._begins])
-        return PacketRun(times, tuple(job.sender.retransmits for job in self.jobs), self.dropped)
+        return PacketRun(times, tuple(job.sender for job in self.jobs), self.dropped)
 
     def _at(self, time_s: float, kind: int, number: int, packet: bytes = b"") -> None:
         heapq.heappush(self._events, (time_s, next(self._order), kind, number, packet))
@@ -101,7 +106,7 @@ class _Run:
 
     def _send(self, number: int) -> None:
         sender = self.jobs[number].sender
-        for packet in sender.poll(self.now):
+        for packet in [*sender.on_time(self.now), *sender.poll(self.now)]:
             if self._is_busy and len(self._queue) >= self.link.queue_packets:
                 self.dropped += 1
                 continue
@@ -139,5 +144,4 @@ class _Run:
     def _timer(self, number: int, _packet: bytes) -> None:
         sender = self.jobs[number].sender
         if sender.deadline is not None and self.now >= sender.deadline:
-            sender.on_time(self.now)
             self._send(number)

@@ -1,0 +1,27 @@
+"""Pairs and triples of jobs on one link under four policies: fair, weights, MLTCP (HotNets 2024), Cassini (NSDI 2024).
+
+| figure | module | what it shows |
+|---|---|---|
+| 1 | `iteration_times` | mean and p99 of iteration times, packets lost: by models, and on the hosts of a lab |
+
+The papers' own job mixes are not public: jobs here have one period and the fractions of `setup`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from testbed.design.reproductions.figure import Figure
+from testbed.design.reproductions.sharing.setup import Scale
+
+MODULES = {1: "iteration_times"}
+
+
+def figure(number: int) -> Figure[Scale]:
+    """Return a figure. Raises `ValueError` for one that is not reproduced."""
+    if number not in MODULES:
+        raise ValueError(
+            f"figure {number} of sharing is not reproduced: choose {', '.join(map(str, MODULES))}"
+        )
+    found: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return found

@@ -1,0 +1,165 @@
+"""Figure 1: iteration times of each set of jobs under each policy, by the models and on hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.plot import Panel, Plot, Series
+from testbed.design.reproductions.sharing.setup import (
+    INTERCEPT,
+    PERIOD_MS,
+    POLICIES,
+    SETS,
+    SLOPE,
+    STAGGER_MS,
+    WEIGHT,
+    Figures,
+    JobSet,
+    Policy,
+    Scale,
+)
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.sharing.cassini.schedule import Scheduler
+from testbed.design.sharing.jobs import LabLinks, placed_jobs
+from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
+from testbed.design.sharing.policies import predicted_under
+from testbed.node.transport import DATA, PAYLOAD, sender
+
+HOSTS = ("a", "b")
+RATE_GBPS = 0.1
+_COLUMNS = ("jobs", "policy", "source", "job", "mean_ms", "p99_ms", "lost")
+_HEADLINES = {
+    "shifts": ("Cassini over fair", 1.6, "NSDI 2024"),
+    "mltcp": ("MLTCP over fair", 2.0, "HotNets 2024"),
+}
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    steps = [(jobs, policy) for jobs in SETS for policy in POLICIES]
+    for number, (jobs, policy) in enumerate(steps, 1):
+        found: dict[str, Sequence[Figures]] = {"model": modelled(jobs, policy, scale.iterations)}
+        if policy == "mltcp":
+            found["packets"] = packet_by_packet(jobs, scale.packet_iterations)
+        if scale.measure:
+            found["hosts"] = scale.measure(jobs, policy)
+        for source, figures in found.items():
+            rows += [_row(jobs, policy, source, one) for one in figures]
+        progress(number, len(steps), f"{jobs.name}, {policy}")
+    return Table.of(_COLUMNS, rows)
+
+
+def _row(jobs: JobSet, policy: Policy, source: str, one: Figures) -> tuple[Cell, ...]:
+    lost = -1 if one.lost is None else one.lost
+    return jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost
+
+
+def modelled(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
+    """Return the contention model's figures."""
+    jobs, links = chosen.jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
+    placement = {job.name: HOSTS for job in jobs}
+    step_ms = STAGGER_MS if policy == "mltcp" else 0.0
+    starts, slots = [place * step_ms for place in range(len(jobs))], []
+    if policy == "shifts":
+        found = Scheduler(jobs, links).schedule([placement])
+        starts = [found.starts_ms[job.name] for job in jobs]
+        slots = [one.slot_ms for one in found.predicted]
+    weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
+    mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
+    placed = placed_jobs(jobs, links.of(placement))
+    done = predicted_under(placed, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
+    return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in done]
+
+
+def packet_by_packet(chosen: JobSet, iterations: int) -> list[Figures]:
+    """Return the figures of the hosts' transport with MLTCP, on a simulated link."""
+    link = PacketLink()
+    packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
+    jobs = [
+        SendingJob(
+            PERIOD_MS * 1e-3 * (1 - fraction),
+            int(PERIOD_MS * 1e-3 * fraction / packet_s),
+            sender("reno", SLOPE, INTERCEPT),
+            place * STAGGER_MS * 1e-3,
+        )
+        for place, fraction in enumerate(chosen.fractions)
+    ]
+    done = run_packets(jobs, iterations, link)
+    rows = zip(done.iteration_s * 1e3, done.retransmits, strict=True)
+    return [
+        Figures(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost)
+        for number, (times, lost) in enumerate(rows, 1)
+    ]
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    lines = [line for jobs in SETS for policy in POLICIES for line in _compare_set(table, jobs, policy)]
+    return (*_headlines(table), *lines)
+
+
+def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
+    """Return mean and 99th percentile of the jobs together, of each source; hosts beside the model."""
+    lines = []
+    model = _mean(table, jobs, policy, "model")
+    for source in _sources(table, jobs, policy):
+        mean, rows = _mean(table, jobs, policy, source), _rows(table, jobs, policy, source)
+        note = "compatible" if jobs.compatible else "not compatible"
+        if source != "model":
+            lost = sum(rows.numbers("lost"))
+            note += f"; model {model:.1f} ms, {100 * (model / mean - 1):+.1f} %; {lost:.0f} packets lost"
+        name = f"{jobs.name}, {policy}, {source}"
+        lines.append(Comparison(f"{name}: mean iteration", NOTHING, mean, note, " ms"))
+        high = max(rows.numbers("p99_ms"))
+        lines.append(Comparison(f"{name}: p99 iteration", NOTHING, high, note, " ms"))
+    return lines
+
+
+def _headlines(table: Table) -> list[Comparison]:
+    """Return the largest speed-up of a policy over fair sharing beside what the paper's abstract says."""
+    lines = []
+    for policy, (name, value, paper) in _HEADLINES.items():
+        ratios = {
+            jobs.name: _mean(table, jobs, "fair", "model") / _mean(table, jobs, policy, "model")
+            for jobs in SETS
+        }
+        best = max(ratios, key=ratios.__getitem__)
+        said = Published(f"up to {value:g} x", "A", value)
+        note = f"abstract of {paper}, with jobs of its own; ours is of {best}"
+        lines.append(Comparison(f"{name}: mean iteration", said, ratios[best], note, " x"))
+    return lines
+
+
+def _rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
+    return table.where(jobs=jobs.name, policy=policy, source=source)
+
+
+def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:
+    return float(np.mean(_rows(table, jobs, policy, source).numbers("mean_ms")))
+
+
+def _sources(table: Table, jobs: JobSet, policy: str) -> list[str]:
+    return [source for source in ("model", "packets", "hosts") if _rows(table, jobs, policy, source).rows]
+
+
+def _draw(table: Table) -> Plot:
+    panels = tuple(
+        Panel(f"{jobs.name}", "policy", "mean iteration (ms)", _bars(table, jobs), "bars") for jobs in SETS
+    )
+    return Plot("SIMULATED: jobs on one link under four policies", panels, wide=2)
+
+
+def _bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
+    sources: Sequence[str] = [
+        source for source in ("model", "hosts") if _rows(table, jobs, "fair", source).rows
+    ]
+    return tuple(
+        Series(source, POLICIES, tuple(_mean(table, jobs, policy, source) for policy in POLICIES))
+        for source in sources
+    )
+
+
+FIGURE = Figure(1, "Jobs on one link under four policies", _make, _compare, _draw)

@@ -1,0 +1,77 @@
+"""The jobs, the policies, and how long jobs are simulated.
+
+| what | value | where from |
+|---|---|---|
+| period, link, queue | 300 ms, 100 Mbit/s, 16 packets | the bars that our hosts are held to |
+| communication fractions | pairs 0.3, 0.5, 0.7; triples 0.3, 0.5 | compatible up to a sum of 1 |
+| weights | 3 for the first job, 1 for the others | HTB 75/25 of a pair |
+| slope, intercept of MLTCP | 1.75, 0.25 | remembered of the paper, in no source that can be read |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.design.sharing.jobs import Burst, SharedJob
+
+Policy = Literal["fair", "weights", "shifts", "mltcp"]
+POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
+PERIOD_MS = 300.0
+STAGGER_MS = 3.0
+SLOPE, INTERCEPT = 1.75, 0.25
+WEIGHT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Mean and 99th percentile of a job's iteration times, and packets that it sent again (None: none are modelled)."""
+
+    job: str
+    mean_ms: float
+    p99_ms: float
+    lost: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSet:
+    """Jobs of one period that send the last part of it, each this fraction."""
+
+    fractions: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """The fractions, joined."""
+        return " + ".join(f"{fraction:g}" for fraction in self.fractions)
+
+    @property
+    def compatible(self) -> bool:
+        """True if all bursts fit into one period."""
+        return sum(self.fractions) <= 1 + 1e-9
+
+    def jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
+        """Return the jobs on these hosts, sending at the rate of the link."""
+        found = []
+        for number, fraction in enumerate(self.fractions, 1):
+            length_ms = PERIOD_MS * fraction
+            burst = Burst(PERIOD_MS - length_ms, length_ms, rate_gbps)
+            found.append(SharedJob(f"job {number}", PERIOD_MS, (burst,), hosts, len(hosts)))
+        return tuple(found)
+
+
+SETS = tuple(JobSet(fractions) for fractions in ((0.3,) * 2, (0.5,) * 2, (0.7,) * 2, (0.3,) * 3, (0.5,) * 3))
+Measure = Callable[[JobSet, Policy], Sequence[Figures]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Iterations in the model, and packet by packet; `measure` runs jobs on hosts, where a lab is at hand."""
+
+    iterations: int
+    packet_iterations: int
+    measure: Measure | None = None
+
+
+PAPER = Scale(1000, 30)
+QUICK = Scale(100, 4)

@@ -1,0 +1,80 @@
+"""Phases of a job from a workload: an iteration is simulated on the ring of its hosts; its fullest link is followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sim.models.network.results.traces import link_table
+from testbed.design.evaluation.job import open_job
+from testbed.design.evaluation.simulation import simulate_on
+from testbed.design.fabrics.builders import FabricOptions, FabricRequest
+from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.sharing.jobs import Burst
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.choice import WorkloadChoice
+from testbed.errors import WorkloadError
+
+MOST_BURSTS = 8
+"""Bursts of a job at most: those that are closest together count as one, at the rate that both have on the average."""
+SHORT = 0.01
+"""Computation between two bursts that is shorter than this part of the period does not divide them."""
+Spans = list[tuple[float, float, float]]
+"""Begin, end and bits of each time in which a link carries something; seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Period of a job and its bursts."""
+
+    period_ms: float
+    bursts: tuple[Burst, ...]
+
+
+def phases_of_workload(
+    choice: WorkloadChoice, servers: int, rate_gbps: float, strategy: str = "default"
+) -> Phases:
+    """Return the phases of a workload on servers that are joined in a ring of links of this rate.
+
+    Raises `WorkloadError` for one server, which sends nothing, and what `open_job` raises.
+    """
+    if servers < 2:
+        raise WorkloadError(f"workload {choice.name!r} on one host sends nothing: give it two hosts or more")
+    job = open_job(choice, servers, strategy)
+    topology = find_topology(servers, min(2, servers - 1))
+    request = FabricRequest(
+        "direct", servers, topology.degree, rate_gbps, topology=topology, options=FabricOptions()
+    )
+    done = simulate_on(build_fabric(request).as_fluid(), job.graph, trace=True)
+    table = link_table(done)
+    spans: dict[int, Spans] = {}
+    rows = zip(table["link"], table["begin_s"], table["end_s"], table["rate_bps"], strict=True)
+    for link, begin_s, end_s, rate_bps in rows:
+        bits = float(rate_bps * (end_s - begin_s))
+        spans.setdefault(int(link), []).append((float(begin_s), float(end_s), bits))
+    fullest = max(spans.values(), key=lambda own: sum(bits for _, _, bits in own), default=[])
+    return Phases(done.iteration_s * 1e3, bursts_of(fullest, done.iteration_s, rate_gbps))
+
+
+def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:
+    """Return bursts that carry what a link carries, at their mean rates.
+
+    >>> bursts_of([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
+    (Burst(start_ms=0.0, length_ms=200.0, gbps=7.5), Burst(start_ms=500.0, length_ms=100.0, gbps=10.0))
+    """
+    joined = list(spans)
+    while len(joined) > 1:
+        gaps = [after[0] - before[1] for before, after in pairwise(joined)]
+        least = min(range(len(gaps)), key=gaps.__getitem__)
+        if gaps[least] > SHORT * period_s and len(joined) <= MOST_BURSTS:
+            break
+        (begin_s, _, bits), (_, end_s, more) = joined[least : least + 2]
+        joined[least : least + 2] = [(begin_s, end_s, bits + more)]
+    return tuple(
+        Burst(
+            round(begin_s * 1e3, 6),
+            round((end_s - begin_s) * 1e3, 6),
+            min(bits / (end_s - begin_s) / 1e9, rate_gbps),
+        )
+        for begin_s, end_s, bits in joined
+    )

@@ -1,0 +1,219 @@
+"""The agents of the hosts: one command per host, which runs the host's part of each job, and what they report."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+from testbed.design.model import Link, Nic
+from testbed.errors import CollectiveError
+from testbed.lab.hosts.fleet import Fleet, Launch
+from testbed.lab.model import Lab
+from testbed.measure.collectives.rank_reports import RankReports
+from testbed.measure.sharing.links import JobLinks
+from testbed.measure.sharing.policies import Conditions, Policy, Schedule, Transport
+
+PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "transport.py", "congestion.py")
+HANDLE = 0x1B
+"""Handle of the queues that `testbed.node.queues` sets."""
+BEGIN_S = 2.0
+"""Time from the last answer of an agent to the begin: all have connected by then."""
+GIVE_UP_S = 60.0
+EFFICIENCY: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
+"""Payload of a packet over what of it a link's rate counts, the header of Ethernet with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """Iterations of a job by its first host: times, alignments; and packets that all its hosts sent again."""
+
+    job: str
+    iterations_ms: tuple[float, ...]
+    computed_ms: float
+    alignments: int
+    retransmits: int
+
+
+def run_agents(
+    fleet: Fleet,
+    lab: Lab,
+    placed: Sequence[JobLinks],
+    policy: Policy,
+    schedule: Schedule,
+    conditions: Conditions,
+) -> list[AgentRow]:
+    """Run the jobs on their hosts. Raises `CollectiveError` for those that do not end, `HostError`."""
+    folder = fleet.put({name: _program(name) for name in PROGRAMS})
+    hosts = sorted({host for one in placed for host in one.hosts})
+    deadline_s = _deadline_s(placed, schedule, conditions)
+    commands = {lab.hosts[host].name: _command(lab, host, folder, deadline_s) for host in hosts}
+    reports, transport = RankReports(), conditions.transport_of(policy)
+    with fleet.start(commands) as launch:
+        for host in hosts:
+            launch.send(
+                json.dumps({"members": _members(lab, placed, host, transport)}) + "\n", lab.hosts[host].name
+            )
+        _follow(launch, reports, "ready", len(hosts), deadline_s)
+        if len(reports.ready) == len(hosts):
+            parts = _parts(lab, placed, reports, policy, schedule, conditions)
+            epoch = time.time() + BEGIN_S
+            for name, jobs in parts.items():
+                launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
+            _follow(launch, reports, "done", len(hosts), deadline_s)
+        if len(reports.done) < len(hosts):
+            launch.close_input()
+            raise _failure(reports, list(commands), deadline_s)
+    first = [_first_row(lab, one, reports) for one in placed]
+    until_s = min(row["begins_s"][-1] for row in first)
+    return [_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
+
+
+def _program(name: str) -> bytes:
+    return resources.files("testbed.node").joinpath(name).read_bytes()
+
+
+def _deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
+    """Return when jobs are given up: each iteration may take as long as all jobs together, twice."""
+    periods_ms = sum(max(one.job.period_ms, schedule.slots_ms[one.job.name]) for one in placed)
+    return GIVE_UP_S + 2e-3 * periods_ms * (conditions.iterations + 1)
+
+
+def _command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
+    python = lab.hosts[host].python
+    guard = [python, "-IS", f"{folder}/guard.py", "--deadline", f"{deadline_s:g}", "--renew", "--"]
+    return shlex.join([*guard, python, "-IS", f"{folder}/periodic_job.py"])
+
+
+def _members(lab: Lab, placed: Sequence[JobLinks], host: int, transport: Transport) -> list[dict[str, Any]]:
+    """Return the jobs of a host, and the address at which each receives: that of the NIC where its link ends."""
+    found = []
+    for one in placed:
+        if host in one.hosts:
+            into = next((link for link in one.links if link.target.node == host), None)
+            listen = str(lab.nic(into.target).address) if into else None
+            found.append({"job": one.job.name, "listen": listen, "transport": transport})
+    return found
+
+
+def _parts(
+    lab: Lab,
+    placed: Sequence[JobLinks],
+    reports: RankReports,
+    policy: Policy,
+    schedule: Schedule,
+    conditions: Conditions,
+) -> dict[str, dict[str, Any]]:
+    """Return the second line of each agent, by host."""
+    users = jobs_by_nic(placed)
+    parts: dict[str, dict[str, Any]] = {}
+    for one in placed:
+        for host, link in zip(one.hosts, one.out, strict=True):
+            part = _shared_part(lab, one, policy, schedule, conditions) | _way(lab, one, host, link, reports)
+            if link and conditions.shares(policy, users[link.source]):
+                part["mark"] = HANDLE << 16 | users[link.source].index(one.job.name) + 1
+            parts.setdefault(lab.hosts[host].name, {})[one.job.name] = part
+    return parts
+
+
+def _way(lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankReports) -> dict[str, Any]:
+    if link is None:
+        return {"next": None, "port": 0, "source": ""}
+    target = lab.hosts[link.target.node].name
+    return {
+        "next": str(lab.nic(link.target).address),
+        "port": reports.ready[target]["ports"][one.job.name],
+        "source": str(lab.hosts[host].address),
+    }
+
+
+def _shared_part(
+    lab: Lab, one: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
+) -> dict[str, Any]:
+    """Return what all hosts of a job have in common: its phases in seconds and bytes, its slots, its transport."""
+    transport = conditions.transport_of(policy)
+    bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * EFFICIENCY[transport]
+    phases, ended_ms = [], 0.0
+    for burst in one.job.bursts:
+        part = min(burst.gbps / lab.link.represents_gbps, 1.0)
+        size = round(burst.length_ms * 1e-3 * part * bytes_per_s)
+        pace = bytes_per_s * part if part < 1 else 0.0
+        phases.append([(burst.start_ms - ended_ms) * 1e-3, max(size, 1), pace])
+        ended_ms = burst.end_ms
+    is_mltcp = policy == "mltcp"
+    return {
+        "transport": transport,
+        "mark": 0,
+        "phases": phases,
+        "rest_s": max(one.job.period_ms - ended_ms, 0.0) * 1e-3,
+        "steps": one.steps,
+        "iterations": conditions.iterations,
+        "start_s": schedule.starts_ms[one.job.name] * 1e-3,
+        "slot_s": schedule.slots_ms[one.job.name] * 1e-3,
+        "tolerance": conditions.tolerance,
+        "most_alignments": conditions.most_alignments,
+        "control": conditions.control,
+        "slope": conditions.slope if is_mltcp else 0.0,
+        "intercept": conditions.intercept if is_mltcp else 1.0,
+        "give_up_s": GIVE_UP_S,
+    }
+
+
+def jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
+    """Return the jobs that send at each NIC, in their order."""
+    users: dict[Nic, list[str]] = {}
+    for one in placed:
+        for link in one.links:
+            users.setdefault(link.source, []).append(one.job.name)
+    return users
+
+
+def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadline_s: float) -> None:
+    """Take lines until all hosts have said so, one has failed, or the time has passed."""
+    ends_at = time.monotonic() + deadline_s
+    while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
+        if len(getattr(reports, until)) == hosts:
+            return
+        for host, line in launch.lines(min(0.5, left_s)):
+            if reports.take(host, line) == "row":
+                reports.rows[-1]["host"] = host
+            if len(getattr(reports, until)) == hosts or reports.failed:
+                break
+
+
+def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
+    if reports.errors:
+        said = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
+        return CollectiveError(f"jobs did not end: {said}. All agents were ended")
+    missing = ", ".join(host for host in hosts if host not in reports.done)
+    return CollectiveError(
+        f"jobs did not end within {deadline_s:.0f} s: nothing is heard from {missing}. All agents were ended; look "
+        "with `testbed verify`"
+    )
+
+
+def _first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, Any]:
+    """Return the row of the job's first host."""
+    host = lab.hosts[one.hosts[0]].name
+    return next(row for row in reports.rows if row["job"] == one.job.name and row["host"] == host)
+
+
+def _row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:
+    """Return the iterations that ended while all jobs ran: who goes on alone is disturbed by nobody.
+
+    At least the first counts. All hosts of the job may have sent packets again.
+    """
+    spans = list(pairwise(row["begins_s"]))
+    kept = [span for span in spans if span[1] <= until_s] or spans[:1]
+    return AgentRow(
+        job=one.job.name,
+        iterations_ms=tuple((after - before) * 1e3 for before, after in kept),
+        computed_ms=row["computed_s"] * 1e3 / len(spans),
+        alignments=row["alignments"],
+        retransmits=sum(other["retransmits"] for other in reports.rows if other["job"] == one.job.name),
+    )

@@ -1,0 +1,133 @@
+"""Policies by which jobs share links on hosts, and the iteration times that the contention model predicts for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from testbed.design.sharing.jobs import SharedJob, placed_jobs
+from testbed.design.sharing.policies import PolicyPrediction, predicted_under
+from testbed.measure.sharing.links import JobLinks
+
+if TYPE_CHECKING:
+    from testbed.design.sharing.cassini.schedule import Schedule as CassiniSchedule
+
+Policy = Literal["fair", "weights", "shifts", "mltcp"]
+Transport = Literal["tcp", "udp"]
+POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
+SHORT_QUEUE, CLASS_QUEUE = 16, 50
+"""Packets that a link's queue holds: one for all jobs, and one for each job where HTB shares the link."""
+STAGGER = 0.01
+"""Jobs under MLTCP start one after another, by this part of the shortest period: in step nothing moves them apart."""
+SLACK = 0.03
+"""Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
+
+HOLDABLE = 1.02
+"""A job holds its slots if the model's iterations take no longer than this part of them."""
+TOLERANCE = 0.1
+"""Part of its slot by which an iteration may be late before it waits for the next.
+
+One that begins late delays jobs whose slots it meets, and they others: beyond this that costs more than one slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions under which jobs run; a `stagger_ms` below 0 is the default.
+
+    `weights` are by job, 1 where left out; without any the first job has 3. `slope` and `intercept` are those of MLTCP.
+    """
+
+    iterations: int = 100
+    transport: Transport = "tcp"
+    control: str = "reno"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    slope: float = 1.75
+    intercept: float = 0.25
+    most_alignments: int = 100
+    tolerance: float = TOLERANCE
+    slack: float = SLACK
+    stagger_ms: float = -1.0
+    queue: int = 0
+
+    def weight_of(self, names: Sequence[str]) -> tuple[float, ...]:
+        """Return the weights of jobs, in their order."""
+        given = self.weights or {names[0]: 3.0}
+        return tuple(float(given.get(name, 1.0)) for name in names)
+
+    def transport_of(self, policy: Policy) -> Transport:
+        """Return the transport: MLTCP is one of ours."""
+        return "udp" if policy == "mltcp" else self.transport
+
+    def queue_of(self, policy: Policy) -> int:
+        """Return how many packets a queue holds."""
+        return self.queue or (CLASS_QUEUE if policy in ("fair", "weights") else SHORT_QUEUE)
+
+    def shares(self, policy: Policy, names: Sequence[str]) -> list[float]:
+        """Return the parts of a link that are guaranteed to these jobs; none where they share one queue."""
+        if policy == "fair":
+            return [1 / len(names)] * len(names)
+        if policy == "weights":
+            weights = self.weight_of(names)
+            return [weight / sum(weights) for weight in weights]
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Starts of jobs, and the periods that they hold (0: none), by job; ms."""
+
+    starts_ms: Mapping[str, float]
+    slots_ms: Mapping[str, float]
+
+
+def shifted_schedule(found: CassiniSchedule) -> Schedule:
+    """Return starts and slots of what Cassini found; a job that the model sees late at every slot holds none.
+
+    It would wait for another slot each time, where the model lets it begin at once.
+    """
+    slots = {
+        one.job: one.slot_ms if one.shifted_ms <= HOLDABLE * one.slot_ms else 0.0 for one in found.predicted
+    }
+    return Schedule(found.starts_ms, slots)
+
+
+def schedule_of(
+    policy: Policy, jobs: Sequence[SharedJob], shifted: Schedule, conditions: Conditions
+) -> Schedule:
+    """Return starts and slots under a policy; `shifted` is what Cassini found."""
+    if policy == "shifts":
+        stretch = 1 + conditions.slack
+        return Schedule(
+            {job.name: shifted.starts_ms[job.name] * stretch for job in jobs},
+            {job.name: shifted.slots_ms[job.name] * stretch for job in jobs},
+        )
+    step_ms = conditions.stagger_ms
+    if step_ms < 0:
+        step_ms = STAGGER * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
+    return Schedule(
+        {job.name: place * step_ms for place, job in enumerate(jobs)}, dict.fromkeys(shifted.slots_ms, 0.0)
+    )
+
+
+def predicted(
+    policy: Policy,
+    placed: Sequence[JobLinks],
+    rate_gbps: float,
+    schedule: Schedule,
+    conditions: Conditions,
+) -> list[PolicyPrediction]:
+    """Return what the model says of jobs under a policy, over as many iterations as are measured."""
+    users: dict[str, list[str]] = {}
+    for one in placed:
+        for link in one.links:
+            users.setdefault(str(link), []).append(one.job.name)
+    jobs = placed_jobs([one.job for one in placed], users)
+    names = [job.name for job in jobs]
+    weights = conditions.weight_of(names) if policy == "weights" else ()
+    mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
+    starts = [schedule.starts_ms[name] for name in names]
+    slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()
+    return predicted_under(
+        jobs, [rate_gbps] * len(users), conditions.iterations, weights, mltcp, starts, slots
+    )

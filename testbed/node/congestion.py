@@ -1,0 +1,89 @@
+"""Congestion controls of the transport: Reno and CUBIC, and MLTCP's function of the bytes sent, which scales both.
+
+Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+INITIAL_WINDOW = 10.0
+CUBIC_C, CUBIC_BETA = 0.4, 0.7
+
+
+@dataclass(slots=True)
+class Reno:
+    """Additive increase by `gain` segments a round trip, window halved on a loss."""
+
+    window: float = INITIAL_WINDOW
+    threshold: float = math.inf
+
+    def on_ack(self, gain: float, _now: float, _rtt_s: float) -> None:
+        """Grow by a segment in slow start, else by a window's part of `gain`."""
+        self.window += 1.0 if self.window < self.threshold else gain / self.window
+
+    def on_loss(self, _now: float) -> None:
+        """Halve the window: once for all losses of a round trip."""
+        self.threshold = self.window = max(2.0, self.window / 2)
+
+    def on_timeout(self, now: float) -> None:
+        """Begin again with one segment."""
+        self.on_loss(now)
+        self.window = 1.0
+
+
+@dataclass(slots=True)
+class Cubic:
+    """CUBIC as RFC 9438 has it, without fast convergence; `gain` scales each step towards its curve."""
+
+    window: float = INITIAL_WINDOW
+    threshold: float = math.inf
+    largest: float = 0.0
+    began: float | None = None
+    origin_s: float = 0.0
+    friendly: float = 0.0
+
+    def on_ack(self, gain: float, now: float, rtt_s: float) -> None:
+        """Grow by a segment in slow start, else towards the cubic curve, and no slower than Reno."""
+        if self.window < self.threshold:
+            self.window += 1.0
+            return
+        if self.began is None:
+            self.began, self.friendly = now, self.window
+            self.origin_s = math.cbrt(max(self.largest - self.window, 0.0) / CUBIC_C)
+            self.largest = max(self.largest, self.window)
+        curve = CUBIC_C * (now - self.began + rtt_s - self.origin_s) ** 3 + self.largest
+        target = min(max(curve, self.window), 1.5 * self.window)
+        self.friendly += gain * 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) / self.window
+        self.window = max(self.window + gain * (target - self.window) / self.window, self.friendly)
+
+    def on_loss(self, _now: float) -> None:
+        """Take 0.7 of the window and begin a new curve."""
+        self.largest, self.began = self.window, None
+        self.threshold = self.window = max(2.0, self.window * CUBIC_BETA)
+
+    def on_timeout(self, now: float) -> None:
+        """Begin again with one segment."""
+        self.on_loss(now)
+        self.window = 1.0
+
+
+CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cubic": Cubic}
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """MLTCP's F of the part of an iteration's bytes that has been acknowledged; the default is 1 throughout.
+
+    >>> Gain(1.75, 0.25).at(0.5)
+    1.125
+    """
+
+    slope: float = 0.0
+    intercept: float = 1.0
+
+    def at(self, ratio: float) -> float:
+        """Return F of a ratio, of 1 at most."""
+        return self.slope * min(ratio, 1.0) + self.intercept

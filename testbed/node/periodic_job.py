@@ -1,0 +1,199 @@
+"""The jobs of one host that compute, then send, again and again: an agent that holds each to its period.
+
+    python3 periodic_job.py
+
+reads two lines. The first, `{"members": [{"job": "x", "listen": "10.100.2.1", "transport": "tcp"}, ...]}`, names the
+jobs that run here; `listen` is null where nothing arrives. The answer is `{"event": "ready", "ports": {"x": 40123}}`.
+The second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
+
+    next, port        address and port of the member that it sends to, null where it only receives
+    source, mark      own address of what it sends, and priority of its packets
+    phases            [[seconds of computing, bytes, bytes a second at most], ...], and `rest_s` after the last
+    steps             parts of a burst: each is sent when the part before has arrived (AllReduce: 2 (k - 1))
+    iterations, start_s, slot_s, tolerance, most_alignments
+    control, slope, intercept     congestion control; slope and intercept only over UDP
+    give_up_s         an iteration takes at most this
+
+`start_s` counts from `epoch`, seconds since 1970: clocks of the hosts agree to a millisecond. With a `slot_s` above 0,
+iteration k begins at `start_s + k * slot_s`; one that is late by more than `tolerance` of the slot waits for the next.
+
+Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `retransmits`); `done`
+or `error`.
+Each job has a process of its own. Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+try:
+    from testbed.node.transfers import Incoming, Loop, Outgoing, incoming, outgoing
+except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+    sys.path.insert(0, str(Path(__file__).parent))
+    from transfers import (  # type: ignore[import-not-found,no-redef]
+        Incoming,
+        Loop,
+        Outgoing,
+        incoming,
+        outgoing,
+    )
+
+FAILED = 1
+PRIORITY = 1
+
+
+def say(event: str, **details: object) -> None:
+    """Print one JSON line on standard output."""
+    print(json.dumps({"event": event, **details}), flush=True)
+
+
+class Slots:
+    """The times at which iterations of a job may begin."""
+
+    def __init__(self, job: dict[str, Any], began_s: float) -> None:
+        self.began_s, self.slot_s = began_s, job["slot_s"]
+        self.tolerance, self.most = job["tolerance"], job["most_alignments"]
+        self.slot = self.alignments = 0
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long the next iteration waits; one that is too late skips slots, and is aligned again.
+
+        >>> slots = Slots({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
+        >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
+        ([0.1, 0.0, 0.5, 0.0], 1)
+        """
+        if self.slot_s <= 0:
+            return 0.0
+        self.slot += 1
+        wait: float = self.began_s + self.slot * self.slot_s - now_s
+        if -wait > self.tolerance * self.slot_s and self.alignments < self.most:
+            skipped = math.ceil(-wait / self.slot_s)
+            self.slot += skipped
+            self.alignments += 1
+            wait += skipped * self.slot_s
+        return max(wait, 0.0)
+
+
+class PeriodicJob:
+    """One job on this host: what it sends, what arrives, and when its iterations begin."""
+
+    def __init__(self, job: dict[str, Any], out: Outgoing | None, into: Incoming | None, loop: Loop) -> None:
+        self.job, self.out, self.into, self.loop = job, out, into, loop
+        self.computed_s = 0.0
+
+    def run(self, epoch: float) -> dict[str, object]:
+        """Return the row of this job. Raises `TimeoutError`, `OSError`."""
+        began_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
+        slots, begins = Slots(self.job, began_s), [began_s]
+        self.loop.until(began_s)
+        for _ in range(self.job["iterations"]):
+            self._iteration(time.monotonic())
+            self.loop.until(time.monotonic() + slots.wait_s(time.monotonic()))
+            begins.append(time.monotonic())
+        return {
+            "begins_s": [begin - began_s + self.job["start_s"] for begin in begins],
+            "computed_s": self.computed_s,
+            "alignments": slots.alignments,
+            "retransmits": self.out.retransmits if self.out else 0,
+        }
+
+    def _iteration(self, began_s: float) -> None:
+        give_up_s = began_s + self.job["give_up_s"]
+        for number, (compute_s, size, pace) in enumerate(self.job["phases"]):
+            self._compute(began_s if number == 0 else time.monotonic(), compute_s)
+            self._burst(size, pace, give_up_s)
+        self._compute(time.monotonic(), self.job["rest_s"])
+
+    def _compute(self, began_s: float, seconds: float) -> None:
+        self.computed_s += seconds
+        self.loop.until(began_s + seconds)
+
+    def _burst(self, size: int, pace: float, give_up_s: float) -> None:
+        """Send the parts of a burst, each when the one before has gone out and its like has arrived."""
+        steps = self.job["steps"]
+        part = -(-size // steps)
+        for _ in range(steps):
+            if self.out:
+                self.out.begin(part, pace)
+            if self.into:
+                self.into.expect(part)
+            self.loop.run(self._is_through, give_up_s)
+
+    def _is_through(self) -> bool:
+        return (self.out is None or self.out.is_done) and (self.into is None or self.into.is_done)
+
+
+def member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict[str, object]:
+    """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
+    out = outgoing(job) if job["next"] else None
+    ends = [end for end in (out, into) if end]
+    loop = Loop(ends)
+    try:
+        row = PeriodicJob(job, out, into, loop).run(epoch)
+        loop.linger(job["give_up_s"])
+    finally:
+        for end in ends:
+            end.close()
+    return row
+
+
+def in_processes(jobs: dict[str, dict[str, Any]], arriving: dict[str, Incoming | None], epoch: float) -> int:
+    """Run each job in a process of its own; print its row. Return the exit status."""
+    children = []
+    for name, job in jobs.items():
+        near, far = os.pipe()
+        if os.fork() == 0:
+            os.close(near)
+            os._exit(_child(job, arriving[name], epoch, far))
+        os.close(far)
+        children.append((name, near))
+    failed = 0
+    for name, near in children:
+        with os.fdopen(near) as pipe:
+            line = json.loads(pipe.read() or '{"error": "it was killed"}')
+        if "error" in line:
+            failed = FAILED
+            say("error", message=f"job {name}: {line['error']}")
+        else:
+            say("row", job=name, **line)
+    return failed
+
+
+def _child(job: dict[str, Any], into: Incoming | None, epoch: float, far: int) -> int:
+    try:
+        row = member(job, into, epoch)
+    except (OSError, ValueError, KeyError) as error:
+        row = {"error": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
+    with os.fdopen(far, "w") as pipe:
+        pipe.write(json.dumps(row))
+    return FAILED if "error" in row else 0
+
+
+def main() -> int:
+    """Run the jobs of this host; gives the exit status."""
+    with suppress(OSError):  # an agent that waits for a processor measures the others of the machine
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        return FAILED
+    arriving = {one["job"]: incoming(one) for one in json.loads(line)["members"]}
+    say("ready", ports={name: end.port for name, end in arriving.items() if end})
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        return FAILED
+    asked = json.loads(line)
+    status = in_processes(asked["jobs"], arriving, asked["epoch"])
+    if not status:
+        say("done")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

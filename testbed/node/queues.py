@@ -1,0 +1,205 @@
+"""The queues of this host's NICs while jobs are measured: set from one line of input, put back when the input ends.
+
+    python3 queues.py hold        reads {"nics": {"nic1": {"rate_mbps": 100, "limit": 16, "shares": [0.75, 0.25]}},
+                                  "sysctls": {"ipv4/tcp_slow_start_after_idle": 0}}
+    python3 queues.py restore     puts back what a holder left that was killed
+
+Each NIC gets HTB at its rate: a class for each share, in order, or one class for all. The queue of a class holds
+`limit` packets, and packets are what is on the wire: segments are not joined. A socket chooses class i by the priority
+`HANDLE << 16 | i + 1`.
+
+What was there before is in a file that the holder locks; whoever holds the lock puts it back. Prints JSON lines: `set`,
+`restored`, or `error`. Standard library only: this file is copied to the hosts. Needs root.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+HANDLE = 0x1B
+WHOLE = 0xFFFF
+STATE = Path("/run/lightbed-queues.json")
+KIB = 1024
+PACKET_BYTES = 1514
+LEAST_PACKETS, BUCKET_S = 2, 0.0012
+"""The link's bucket, which goes to the job that begins first.
+
+Where classes share a link it is as small as HTB takes, or locked jobs would move apart. With one class it is a
+millisecond of the link, so that a kernel that is late by less makes it good.
+"""
+FAILED, HELD = 1, 2
+
+
+class Refused(Exception):
+    """A queue that cannot be put back, or that somebody else holds."""
+
+
+def say(event: str, **details: object) -> None:
+    """Print one JSON line on standard output; nobody may be left to read it."""
+    with suppress(OSError):
+        print(json.dumps({"event": event, **details}), flush=True)
+
+
+def run(*command: str) -> str:
+    """Return what a command printed. Raises `Refused` with its error."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def restoring(nic: str, root: dict[str, Any]) -> list[str]:
+    """Return the command that makes a root queue again as `tc -j` shows it. Raises `Refused` for a kind we cannot.
+
+    >>> restoring("nic1", {"kind": "fq_codel", "handle": "0:", "options": {}})
+    ['tc', 'qdisc', 'del', 'dev', 'nic1', 'root']
+    >>> shown = {
+    ...     "kind": "tbf",
+    ...     "handle": "8001:",
+    ...     "options": {"rate": 12500000, "burst": 131062, "lat": 50000},
+    ... }
+    >>> " ".join(restoring("nic1", shown))
+    'tc qdisc replace dev nic1 root handle 8001: tbf rate 100000000bit burst 131072b latency 50000us'
+    """
+    if root["handle"] == "0:":  # the kernel's own, which comes back by itself
+        return ["tc", "qdisc", "del", "dev", nic, "root"]
+    if root["kind"] == "tbf" and {"rate", "burst", "lat"} <= set(root["options"]):
+        options = root["options"]
+        burst = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
+        rate = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst}b"]
+        place = ["dev", nic, "root", "handle", root["handle"]]
+        return ["tc", "qdisc", "replace", *place, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
+    raise Refused(
+        f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be put back: remove it first"
+    )
+
+
+def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
+    """Return the commands that give a NIC its queues."""
+    rate_kbit, shares = round(wanted["rate_mbps"] * 1000), wanted["shares"] or [1.0]
+    bucket = 0 if wanted["shares"] else round(wanted["rate_mbps"] * 1e6 / 8 * BUCKET_S)
+    burst = f"{max(bucket, LEAST_PACKETS * PACKET_BYTES)}b"
+    short = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
+    whole = f"{HANDLE:x}:{WHOLE:x}"
+    limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *short]
+    commands = [
+        ["qdisc", "replace", "dev", nic, "root", "handle", f"{HANDLE:x}:", "htb", "default", "1"],
+        ["class", "add", "dev", nic, "parent", f"{HANDLE:x}:", "classid", whole, "htb", *limits],
+    ]
+    for number, share in enumerate(shares, 1):
+        own = f"{HANDLE:x}:{number:x}"
+        rate = ["rate", f"{max(1, round(rate_kbit * share))}kbit", "ceil", f"{rate_kbit}kbit", *short]
+        commands += [
+            ["class", "add", "dev", nic, "parent", whole, "classid", own, "htb", *rate],
+            ["qdisc", "add", "dev", nic, "parent", own, "pfifo", "limit", str(wanted["limit"])],
+        ]
+    return [["tc", *command] for command in commands]
+
+
+def as_it_is(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return what is set now of all that is wanted. Raises `Refused`."""
+    nics = {}
+    for nic in wanted["nics"]:
+        rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
+        root = next(row for row in rows if row.get("root"))
+        (link,) = json.loads(run("ip", "-j", "-d", "link", "show", "dev", nic))
+        nics[nic] = {"root": root, "gso_max_segs": link["gso_max_segs"]}
+        restoring(nic, root)
+    settings = {name: Path("/proc/sys/net", name).read_text().strip() for name in known(wanted["sysctls"])}
+    return {"nics": nics, "sysctls": settings}
+
+
+def known(sysctls: dict[str, Any]) -> list[str]:
+    """Return those settings that this kernel has."""
+    return [name for name in sysctls if Path("/proc/sys/net", name).exists()]
+
+
+def apply(wanted: dict[str, Any]) -> None:
+    """Set queues and kernel settings. Raises `Refused`, `OSError`."""
+    for name in known(wanted["sysctls"]):
+        Path("/proc/sys/net", name).write_text(f"{wanted['sysctls'][name]}\n")
+    for nic, queue in wanted["nics"].items():
+        run("ip", "link", "set", "dev", nic, "gso_max_segs", "1")
+        for command in setting(nic, queue):
+            run(*command)
+
+
+def put_back(before: dict[str, Any]) -> list[str]:
+    """Put all back that can be; return what could not."""
+    failed = []
+    for nic, was in before["nics"].items():
+        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(was["gso_max_segs"])]
+        for command in (restoring(nic, was["root"]), segments):
+            try:
+                run(*command)
+            except Refused as error:
+                failed.append(str(error))
+    for name, value in before["sysctls"].items():
+        try:
+            Path("/proc/sys/net", name).write_text(f"{value}\n")
+        except OSError as error:
+            failed.append(f"net/{name}: {error.strerror}")
+    return failed
+
+
+def restore(state: IO[str]) -> None:
+    """Put back what the file holds, and empty it. Raises `Refused` for what could not be."""
+    state.seek(0)
+    text = state.read()
+    failed = put_back(json.loads(text)) if text else []
+    state.seek(0)
+    state.truncate()
+    if failed:
+        raise Refused("; ".join(failed))
+
+
+def hold(state: IO[str]) -> None:
+    """Set what the first line of input asks for, and put it back when the input ends or a signal comes."""
+    wanted = json.loads(sys.stdin.readline())
+    restore(state)
+    state.write(json.dumps(as_it_is(wanted)))
+    state.flush()
+    try:
+        apply(wanted)
+        say("set")
+        for _line in sys.stdin:
+            pass
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        restore(state)
+
+
+def interrupted(_number: int, _frame: object) -> None:
+    """End the wait for input."""
+    raise SystemExit(FAILED)
+
+
+def main() -> int:
+    """Hold or restore; gives the exit status."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, interrupted)
+    with STATE.open("a+", encoding="utf-8") as state:
+        try:
+            fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("error", message="another run holds the queues of this host: wait for it, or end it")
+            return HELD
+        try:
+            hold(state) if sys.argv[1] == "hold" else restore(state)
+        except (Refused, OSError, ValueError, KeyError) as error:
+            say("error", message=str(error)[:500])
+            return FAILED
+    say("restored")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Bursts of a job over TCP or over our transport on UDP, and the loop that serves both ends while a job computes.
+
+Over TCP a byte comes back for each part of a burst, so that a part is done when all of it has arrived. Standard library
+only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+try:
+    from testbed.node.udp_ends import UdpIn, UdpOut, prepare
+except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+    sys.path.insert(0, str(Path(__file__).parent))
+    from udp_ends import UdpIn, UdpOut, prepare  # type: ignore[import-not-found,no-redef]
+
+SEGMENT = 1448
+"""Payload of a TCP segment with time stamps in a packet of 1500 bytes: MTUs of laboratories are larger."""
+CONNECT_S = 10.0
+IDLE_S = 0.25
+CHUNK = 1 << 16
+_ZEROS = bytes(CHUNK)
+_TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
+_RETRANSMITTED = struct.Struct("=100xI")  # tcpi_total_retrans of struct tcp_info
+
+
+class End(Protocol):
+    """One end of a job's traffic."""
+
+    connection: socket.socket
+
+    @property
+    def is_done(self) -> bool:
+        """True when the part that was begun or is expected has arrived."""
+        ...
+
+    def read(self) -> None:
+        """Take what has arrived."""
+        ...
+
+    def write(self) -> float | None:
+        """Send what can be sent; return when to be called again: None when something has arrived."""
+        ...
+
+    def close(self) -> None:
+        """Close the sockets."""
+        ...
+
+
+class Outgoing(End, Protocol):
+    """The sending end."""
+
+    @property
+    def retransmits(self) -> int:
+        """Packets that were sent again."""
+        ...
+
+    def begin(self, size: int, pace: float) -> None:
+        """Begin a part of so many bytes, of `pace` bytes a second at most; 0 is as fast as it goes."""
+        ...
+
+
+class Incoming(End, Protocol):
+    """The receiving end."""
+
+    port: int
+
+    def expect(self, size: int) -> None:
+        """Expect a part of so many bytes."""
+        ...
+
+
+class TcpOut:
+    """A part as bytes of a connection, with a byte back when all has arrived."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, job["control"].encode())
+        prepare(self.connection, job)
+        self.connection.settimeout(CONNECT_S)
+        self.connection.connect((job["next"], job["port"]))
+        self.connection.setblocking(False)
+        self.left = 0
+        self.is_done = True
+
+    def begin(self, size: int, pace: float) -> None:
+        """Begin a part."""
+        if pace:
+            self.connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", int(pace)))
+        self.left, self.is_done = size, False
+
+    def write(self) -> float | None:
+        """Send what the socket takes."""
+        with suppress(BlockingIOError):
+            while self.left:
+                self.left -= self.connection.send(_ZEROS[: min(self.left, CHUNK)])
+        return None
+
+    def read(self) -> None:
+        """Take the byte that says that the part has arrived."""
+        with suppress(BlockingIOError):
+            if not self.connection.recv(1):
+                raise ConnectionError("the receiving host has ended")
+            self.is_done = True
+
+    @property
+    def retransmits(self) -> int:
+        """Segments that were sent again."""
+        info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED.size)
+        return int(_RETRANSMITTED.unpack(info)[0]) if len(info) == _RETRANSMITTED.size else 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+class TcpIn:
+    """The end that counts bytes, and answers each part with one."""
+
+    def __init__(self, address: str) -> None:
+        self.server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+        self.server.bind((address, 0))
+        self.server.listen(1)
+        self.port = int(self.server.getsockname()[1])
+        self.connection = self.server
+        self.arrived = self.expected = 0
+        self.is_done = True
+
+    def expect(self, size: int) -> None:
+        """Expect a part; some of it may be here already."""
+        self.expected, self.is_done = size, False
+        self._count()
+
+    def write(self) -> float | None:
+        """Send nothing of its own accord."""
+        return None
+
+    def read(self) -> None:
+        """Take the connection, or bytes."""
+        if self.connection is self.server:
+            self.connection, _ = self.server.accept()
+            self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connection.setblocking(False)
+            return
+        with suppress(BlockingIOError):
+            data = self.connection.recv(CHUNK)
+            if not data:
+                raise ConnectionError("the sending host has ended")
+            self.arrived += len(data)
+        self._count()
+
+    def _count(self) -> None:
+        if not self.is_done and self.arrived >= self.expected:
+            self.arrived -= self.expected
+            self.is_done = True
+            self.connection.send(b".")
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self.connection.close()
+        self.server.close()
+
+
+def outgoing(job: dict[str, Any]) -> Outgoing:
+    """Return the sending end of a job. Raises `OSError`."""
+    return TcpOut(job) if job["transport"] == "tcp" else UdpOut(job)
+
+
+def incoming(member: dict[str, Any]) -> Incoming | None:
+    """Return the receiving end of a job; None where nothing arrives."""
+    if member["listen"] is None:
+        return None
+    return TcpIn(member["listen"]) if member["transport"] == "tcp" else UdpIn(member["listen"])
+
+
+class Loop:
+    """Serves the ends of a job until something is so."""
+
+    def __init__(self, ends: Sequence[End]) -> None:
+        self.ends = ends
+
+    def until(self, moment_s: float) -> None:
+        """Serve until a time of the monotonic clock."""
+        while (now := time.monotonic()) < moment_s:
+            self._turn(moment_s - now)
+
+    def run(self, is_over: Callable[[], bool], give_up_s: float) -> None:
+        """Serve until it is over. Raises `TimeoutError` at `give_up_s`."""
+        while not is_over():
+            now = time.monotonic()
+            if now > give_up_s:
+                raise TimeoutError("a burst did not end in time: check the other hosts of the job")
+            self._turn(give_up_s - now)
+
+    def linger(self, give_up_s: float) -> None:
+        """Serve until nothing has arrived for a while: the last acknowledgement may be lost."""
+        end = time.monotonic() + give_up_s
+        while time.monotonic() < end and self._turn(IDLE_S):
+            pass
+
+    def _turn(self, wait_s: float) -> bool:
+        """Send what can be sent and wait for what arrives; return False when nothing did."""
+        now = time.monotonic()
+        due = [when for end in self.ends if (when := end.write()) is not None]
+        writing = [end.connection for end in self.ends if getattr(end, "left", 0)]
+        wait_s = max(0.0, min([wait_s, *(when - now for when in due)]))
+        readable, writable, _ = select.select([end.connection for end in self.ends], writing, [], wait_s)
+        for end in self.ends:
+            if end.connection in readable:
+                self._read(end)
+        return bool(readable or writable)
+
+    def _read(self, end: End) -> None:
+        """Take what has arrived; an end whose other side is done and gone is served no more."""
+        try:
+            end.read()
+        except ConnectionError:
+            if not end.is_done:
+                raise
+            self.ends = [other for other in self.ends if other is not end]
