@@ -87,7 +87,8 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
         assert session.bring_up(one_way).verified.ok
         cut(one_way, "a/nic1:transmit")
     for times in found:
-        assert 0 < times.noticed_s < times.rerouted_s < times.back_s
+        # Traffic may be back before the last host has answered.
+        assert 0 < times.noticed_s < min(times.rerouted_s, times.back_s)
         assert 0 < times.outage_s < times.repatch_s
         assert times.repatch_stall_s >= times.outage_s
         assert times.rows >= 9, "three before, three between, three after; every sum was right"
