@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "schedule": (
         "schedule",
-        "Say where jobs that share a lab run and when each starts, and predict what that brings; with --run measure it.",
+        "Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it.",
     ),
     "reproduce": (
         "reproduce",

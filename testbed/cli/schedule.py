@@ -76,7 +76,7 @@ def schedule(
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
-    """Say where jobs that share a lab run and when each starts, and predict what that brings; with --run measure it."""
+    """Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it."""
     from testbed.design.sharing import placement
     from testbed.design.sharing.cassini.circle import Rounding
     from testbed.design.sharing.cassini.schedule import Scheduler
