@@ -1,4 +1,4 @@
-"""What descents and annealing make of strategies, on every number of links for pairs.
+"""Strategies polished by descents and annealing, on every number of links for pairs.
 
 On links for pairs other strategies are fast than on rings, and which is better shows at the end alone. So whole groups
 of operators are laid out first, which takes little and hardly depends on chance. From the fastest of these strategies

@@ -25,7 +25,7 @@ def links_for_pairs(timed):
 
 
 def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
-    """Which is the fastest shows at the end alone."""
+    """Their ends alone show which number is the fastest."""
     found = polish(annealer, [start], np.random.default_rng(0), 60_000, Stop())
     assert annealer.problem.matching_degrees == (0, 2)
     assert {links_for_pairs(one) for one in found} == {0, 2}
