@@ -36,6 +36,7 @@ from testbed.design.search.exhaustive import all_graphs, optimum, simulated_opti
 from testbed.design.search.finalists import rank, wirings
 from testbed.design.search.installed import fabric_on, installed, on_quick_routes
 from testbed.design.search.instances import INSTANCES as NAMED
+from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.topology.finder import Finding
@@ -269,7 +270,7 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         annealer = Annealer(problem)
         objective = annealer.objective(1)
         start = Candidate(objective.start(), 1, objective.finding(objective.start()))
-        annealer.polish([start], np.random.default_rng(seed), 800_000, Stop())
+        polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
         known = annealer.simulator.fastest(0.1)
         chosen = known[:: max(1, len(known) // FINALISTS)][:FINALISTS]
         table = [

@@ -11,7 +11,8 @@
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
 | `edge_swap` | other links for the best, as long as the closed form gets shorter |
-| `moves`, `simulator`, `annealing` | what is found polished by simulation: groups of operators, links, microbatches |
+| `moves`, `simulator`, `annealing` | changes of groups of operators, links and microbatches, judged by simulation |
+| `polishing` | what is found polished by these, on every number of links for pairs |
 | `installed` | the routes that a candidate is ranked on, and those that its plan gets |
 | `bound` | what no plan can beat |
 | `finalists` | the best by simulation, and how many links to buy for pairs |

@@ -9,14 +9,13 @@ it takes longer than what would be accepted: the draw comes first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from testbed.design.search.chains.objective import Point
-from testbed.design.search.chains.stop import Stop
 from testbed.design.search.edge_swap import Tries, neighbour_findings, starts, swapped
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -62,16 +61,8 @@ HOPELESS = 1.15
 """What is so many times slower in closed form than the best by simulation is not simulated."""
 _CLOSED_WORK = 30
 _MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
-_FEW, _MANY = 2, 8
-"""Microbatches of the descents: with few simulations are quick, and shapes much the same; many are for pipelines."""
 _REMADE, _SWAPPED, _CUT = 0.02, 0.12, 0.15
 """Up to these the draw is for links made for the strategy again, links swapped, microbatches."""
-_DESCENT = 0.15
-"""Part of the budget for each of the first descents, at most."""
-_RUNS = 4
-"""Parts of what is left, each annealed, and followed by a descent."""
-_REST = 0.1
-"""Part of the budget for links, and for numbers of microbatches, at the end."""
 _TRIES = 80
 """Links that are tried from each beginning, without simulation."""
 _USELESS = 2
@@ -85,7 +76,7 @@ class Annealer:
         self.problem = problem
         self.simulator = Simulator(problem)
         self._objectives: dict[int, StrategyObjective] = {}
-        self._moves = Moves(problem.workload, self.objective(problem.microbatches).shardings, problem.nodes)
+        self.moves = Moves(problem.workload, self.objective(problem.microbatches).shardings, problem.nodes)
         self.closed = 0
         """How often the closed form was asked."""
 
@@ -134,6 +125,8 @@ class Annealer:
         while self.work < begin + budget:
             warm_s = scale_s * cooling.at((self.work - begin) / budget)
             other = self.propose(at.candidate, chance, counts)
+            if other.finding.matching_degree != start.finding.matching_degree:
+                continue
             other_closed_s = self.closed_form_s(other)
             bar_s = closed_s - max(warm_s, scale_s * cooling.closed) * math.log1p(-chance.random())
             if other == at.candidate or other_closed_s > bar_s:
@@ -141,13 +134,22 @@ class Annealer:
             other_s = self.seconds(other, at.seconds - warm_s * math.log1p(-chance.random()))
             if math.isfinite(other_s):
                 at, closed_s = Timed(other_s, other), other_closed_s
-                best = min(best, at, key=_seconds)
+                best = min(best, at, key=seconds_of)
         return best
 
-    def descend(self, start: Candidate, chance: np.random.Generator, budget: int) -> Timed:
-        """Return where no group of operators is faster in another shape, or where the `budget` ends."""
+    def descend(
+        self,
+        start: Candidate,
+        chance: np.random.Generator,
+        budget: int,
+        groups: Sequence[Sequence[int]] = (),
+    ) -> Timed:
+        """Return where none of these `groups` of operators, or of all, is faster in another shape.
+
+        Or where the `budget` ends.
+        """
         best = Timed(self.seconds(start), start)
-        begin, unchanged, groups = self.work, 0, self._moves.groups
+        begin, unchanged, groups = self.work, 0, groups or self.moves.groups
         while unchanged < len(groups) and self.work < begin + budget:
             for which in chance.permutation(len(groups)).tolist():
                 before = best
@@ -159,7 +161,7 @@ class Annealer:
 
     def _best_layout(self, best: Timed, members: Sequence[int]) -> Timed:
         """Return the fastest with a class in any of its shapes; those that promise most are simulated first."""
-        points = self._moves.layouts(best.candidate.point, members)
+        points = self.moves.layouts(best.candidate.point, members)
         others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
         promised = sorted((self.closed_form_s(other), place) for place, other in enumerate(others))
         for closed_s, place in promised:
@@ -180,7 +182,7 @@ class Annealer:
             return at._replace(finding=others[int(chance.integers(len(others)))]) if others else at
         if drawn < _CUT:
             return at._replace(microbatches=self._cuts(at, chance, counts or self.counts()))
-        return at._replace(point=self._moves.propose(at.point, chance))
+        return at._replace(point=self.moves.propose(at.point, chance))
 
     def _links(self, finding: Finding) -> Sequence[Finding]:
         return list(neighbour_findings(finding, frozenset()))
@@ -194,48 +196,13 @@ class Annealer:
         fixed = self.problem.microbatches
         return [count for count in wanted if count <= self.problem.workload.batch] if fixed == 1 else [fixed]
 
-    def polish(
-        self, starts: Sequence[Candidate], chance: np.random.Generator, budget: int, stop: Stop
-    ) -> tuple[Timed, ...]:
-        """Return what descents and annealing make of some strategies, the fastest first; ends with the `budget`.
-
-        A `stop` ends it with what was found until then.
-        """
-        found: list[Timed] = []
-        end = self.work + budget
-        few, many = (self._nearest_count(wanted) for wanted in (_FEW, _MANY))
-        with stop:
-            for start in self._on_other_links(starts):
-                found.append(Timed(self.seconds(start), start))
-                near = start._replace(microbatches=few)
-                found.append(self.descend(near, chance, int(budget * _DESCENT)))
-            rivals = _best_by_links(found)
-            for number in range(_RUNS):
-                at = self._relinked(rivals[number] if number < len(rivals) else _best(found))
-                part = (end - int(budget * _REST) - self.work) // (_RUNS - number)
-                found.append(self.run(at.candidate, chance, part, Cooling(), (at.candidate.microbatches,)))
-                found.append(self.descend(found[-1].candidate, chance, part))
-            found.append(self._relinked(_best(found)))
-            pipelined = _best(found).candidate._replace(microbatches=many)
-            found.append(self.descend(pipelined, chance, (end - self.work) // 2))
-            found.append(self.recount(_best(found), end))
-        return tuple(sorted(found, key=_seconds))
-
-    def _on_other_links(self, starts: Sequence[Candidate]) -> Iterable[Candidate]:
-        """Return the strategies on their links, and the first with every other number of them for pairs.
-
-        On links for pairs other strategies are fast than on rings: which is better shows at the end alone.
-        """
-        first, *others = starts
-        rewired = [self.relinked(first, degree) for degree in self.problem.matching_degrees]
-        return dict.fromkeys([first, *rewired, *others])
-
-    def _relinked(self, at: Timed) -> Timed:
+    def on_faster_links(self, at: Timed) -> Timed:
         """Return the same on other links for as many pairs, where it is faster there."""
         other = self.relinked(at.candidate, at.candidate.finding.matching_degree)
-        return min(at, Timed(self.seconds(other, at.seconds), other), key=_seconds)
+        return min(at, Timed(self.seconds(other, at.seconds), other), key=seconds_of)
 
-    def _nearest_count(self, wanted: int) -> int:
+    def nearest_count(self, wanted: int) -> int:
+        """Return the number of microbatches that may be tried and is nearest to the wanted one."""
         return min(self.counts(), key=lambda count: abs(count - wanted))
 
     def relinked(self, at: Candidate, degree: int) -> Candidate:
@@ -269,23 +236,12 @@ class Annealer:
                 other = best.candidate._replace(microbatches=count)
                 taken_s = self.seconds(other, best.seconds) if self.fits(other) else math.inf
                 useless = 0 if taken_s < best.seconds else useless + 1
-                best = min(best, Timed(taken_s, other), key=_seconds)
+                best = min(best, Timed(taken_s, other), key=seconds_of)
                 if useless == _USELESS or self.work >= end:
                     break
         return best
 
 
-def _best_by_links(found: Sequence[Timed]) -> list[Timed]:
-    """Return the fastest with each number of links for pairs, the fastest of all first."""
-    fastest: dict[int, Timed] = {}
-    for one in sorted(found, key=_seconds):
-        fastest.setdefault(one.candidate.finding.matching_degree, one)
-    return list(fastest.values())
-
-
-def _best(found: Sequence[Timed]) -> Timed:
-    return min(found, key=_seconds)
-
-
-def _seconds(timed: Timed) -> float:
+def seconds_of(timed: Timed) -> float:
+    """Return what it takes."""
     return timed.seconds

@@ -43,6 +43,8 @@ class Moves:
         alone = ([place] for members in self._classes for place in members)
         self.groups = [*self.classes, *_chains(workload, self.free), *alone]
         """Operators that a descent lays out together: classes, chains, and members of classes alone."""
+        self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
+        """Those of the groups that are not a part of another."""
         self._beside = _neighbours(workload)
         self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
         self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.join, self.run]

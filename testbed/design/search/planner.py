@@ -28,6 +28,7 @@ from testbed.design.search.finalists import (
     simulated_proposal,
     wirings,
 )
+from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import reasons
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
@@ -123,7 +124,7 @@ def optimise(
     `finalists` are simulated, also with edges swapped, and the best of these on topologies with every possible
     number of links for pairs. `alpha` is how unwilling chains are to take a longer iteration, per ms or, with
     `alpha_per="permille"`, per thousandth of what the start takes.
-    What was found is then polished by simulation, see `annealing`, for `polish_work` tasks and messages a step; the
+    What was found is then polished by simulation, see `polishing`, for `polish_work` tasks and messages a step; the
     number of `microbatches` is searched, too, unless it is not 1.
     Times are those on the routes that a plan holds; without `plan_routes`, on routes found quickly.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
@@ -199,7 +200,7 @@ def _polished(
         Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
     with _without_old_garbage():
-        found = annealer.polish(starts, np.random.default_rng([seed, _POLISH]), budget, stop)
+        found = polish(annealer, starts, np.random.default_rng([seed, _POLISH]), budget, stop)
     candidates = list(dict.fromkeys(one.candidate for one in found))[:_POLISHED]
     proposals = [
         Proposal(annealer.strategy(one), one.finding, annealer.closed_form_s(one)) for one in candidates

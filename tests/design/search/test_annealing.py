@@ -11,6 +11,7 @@ from testbed.design.search.bound import least_iteration
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.installed import installed, on_quick_routes
 from testbed.design.search.moves import Moves
+from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
@@ -111,7 +112,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
         annealer = Annealer(problem)
         start = start_of(annealer)
         first_s = annealer.seconds(start)
-        found = annealer.polish([start], np.random.default_rng(5), 60_000, Stop())
+        found = polish(annealer, [start], np.random.default_rng(5), 60_000, Stop())
         ends.append(found[0])
         assert found[0].seconds <= first_s
         assert [one.seconds for one in found] == sorted(one.seconds for one in found)

@@ -1,0 +1,97 @@
+"""Strategies polished by descents and annealing, on every number of links for pairs.
+
+On links for pairs other strategies are fast than on rings, and which is better shows at the end alone. So whole groups
+of operators are laid out first, which takes little and hardly depends on chance. From the fastest of these strategies
+descents begin for each number of links, the best of each is annealed and cut into many microbatches, and the best of
+all is annealed with what is left of the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, seconds_of
+from testbed.design.search.chains.stop import Stop
+
+_FEW, _MANY = 2, 8
+"""Microbatches of the descents: with few simulations are quick, and shapes much the same; many are for pipelines."""
+_DESCENT = 0.1
+"""Part of the budget for each of the first descents, at most."""
+_BASES = 2
+"""Strategies that descents begin from for each number of links for pairs."""
+_RIVALS = 2
+"""Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
+_RUN = 0.12
+"""Part of the budget for each run with the descent after it, at most."""
+_REST = 0.4
+"""Part of the budget that is left for all that follows the first descents."""
+
+
+def polish(
+    annealer: Annealer, starts: Sequence[Candidate], chance: np.random.Generator, budget: int, stop: Stop
+) -> tuple[Timed, ...]:
+    """Return what descents and annealing make of some strategies, the fastest first; ends with the `budget`.
+
+    A `stop` ends it with what was found until then.
+    """
+    found: list[Timed] = []
+    end, part = annealer.work + budget, int(budget * _RUN)
+    with stop:
+        for one in _on_each_number_of_links(annealer, starts, chance, int(budget * _DESCENT)):
+            found.append(one)
+            if annealer.work > end - budget * _REST:
+                break
+        for rival in _best_by_links(found)[:_RIVALS]:
+            found.extend(_annealed(annealer, rival, chance, part))
+        found.append(annealer.recount(min(found, key=seconds_of), end))
+        best = min(found, key=seconds_of).candidate
+        found.append(annealer.run(best, chance, end - annealer.work, Cooling(), (best.microbatches,)))
+    return tuple(sorted(found, key=seconds_of))
+
+
+def _on_each_number_of_links(
+    annealer: Annealer, starts: Sequence[Candidate], chance: np.random.Generator, part: int
+) -> Iterator[Timed]:
+    """Yield where descents end, from the strategies and on every number of links for pairs."""
+    few, coarse = annealer.nearest_count(_FEW), list[Timed]()
+    for start in _on_other_links(annealer, starts):
+        yield Timed(annealer.seconds(start), start)
+        near = start._replace(microbatches=few)
+        coarse.append(annealer.descend(near, chance, part, annealer.moves.largest))
+        yield coarse[-1]
+    coarse.sort(key=seconds_of)
+    bases = list({one.candidate.point: one.candidate for one in reversed(coarse)}.values())[-_BASES:]
+    for degree in dict.fromkeys(one.candidate.finding.matching_degree for one in coarse):
+        ends = [annealer.descend(annealer.relinked(base, degree), chance, part) for base in bases]
+        yield from ends
+        other = annealer.on_faster_links(min(ends, key=seconds_of))
+        yield other
+        yield annealer.descend(other.candidate, chance, part)
+
+
+def _on_other_links(annealer: Annealer, starts: Sequence[Candidate]) -> Iterable[Candidate]:
+    """Return the strategies on their links, and the first with every other number of them for pairs."""
+    first, *others = starts
+    rewired = [annealer.relinked(first, degree) for degree in annealer.problem.matching_degrees]
+    return dict.fromkeys([first, *rewired, *others])
+
+
+def _annealed(
+    annealer: Annealer, rival: Timed, chance: np.random.Generator, part: int
+) -> tuple[Timed, Timed]:
+    """Return what a run and descents make of it, with as many microbatches, and with many."""
+    counts = (rival.candidate.microbatches,)
+    best = annealer.run(rival.candidate, chance, part // 2, Cooling(), counts)
+    few = annealer.on_faster_links(annealer.descend(best.candidate, chance, part // 2))
+    pipelined = few.candidate._replace(microbatches=annealer.nearest_count(_MANY))
+    return few, annealer.descend(pipelined, chance, part)
+
+
+def _best_by_links(found: Sequence[Timed]) -> list[Timed]:
+    """Return the fastest with each number of links for pairs, the fastest of all first."""
+    fastest: dict[int, Timed] = {}
+    for one in sorted(found, key=seconds_of):
+        fastest.setdefault(one.candidate.finding.matching_degree, one)
+    return list(fastest.values())

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from testbed.design.search.annealing import Annealer, Candidate, Cooling
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.polishing import polish
+from testbed.design.search.problem import Problem
+from testbed.design.workloads.roofline import Cluster
+
+
+@pytest.fixture(scope="module")
+def annealer(little):
+    """Return the annealing of a job whose servers have four links, none or two of them for pairs."""
+    return Annealer(Problem(little, Cluster(6), 4, 25))
+
+
+@pytest.fixture(scope="module")
+def start(annealer):
+    objective = annealer.objective(1)
+    return Candidate(objective.start(), 1, objective.finding(objective.start()))
+
+
+def links_for_pairs(timed):
+    return timed.candidate.finding.matching_degree
+
+
+def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
+    """Their ends alone show which number is the fastest."""
+    found = polish(annealer, [start], np.random.default_rng(0), 60_000, Stop())
+    assert annealer.problem.matching_degrees == (0, 2)
+    assert {links_for_pairs(one) for one in found} == {0, 2}
+    assert found[0].seconds == min(one.seconds for one in found)
+
+
+def test_first_descents_lay_out_whole_groups_alone(annealer, start):
+    """The tables are one, the layers another: chains within a group and single operators come later."""
+    assert annealer.moves.largest == [[0, 1], [2, 3, 4]]
+    begun = annealer.seconds(start)
+    ends = [
+        annealer.descend(start, np.random.default_rng(seed), 10**6, annealer.moves.largest)
+        for seed in range(6)
+    ]
+    for end in ends:
+        kinds = [annealer.objective(1).shardings[place][at] for place, at in enumerate(end.candidate.point)]
+        assert len({(kind.way, kind.replicas, kind.shards) for kind in kinds[2:]}) == 1
+        assert end.seconds <= begun
+    assert min(end.seconds for end in ends) < 0.9 * begun
+
+
+@pytest.mark.parametrize("degree", [0, 2])
+def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
+    begin = annealer.relinked(start, degree)
+    assert begin.finding.matching_degree == degree
+    for seed in range(2):
+        end = annealer.run(begin, np.random.default_rng(seed), 8_000, Cooling(first=0.5, last=0.1))
+        assert links_for_pairs(end) == degree
