@@ -44,7 +44,8 @@ def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[Non
     for lab in labs:
         EmergencyStop(runs_dir, lab).check()
     with ExitStack() as stack:
-        _hold(stack, runs_dir, labs, ports)
+        if ports:  # a circuit that does not exist is taken down without touching any
+            _hold(stack, runs_dir, labs, ports)
         yield
 
 

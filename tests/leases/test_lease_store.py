@@ -89,7 +89,7 @@ def test_an_operation_that_goes_on_keeps_its_lease_and_one_that_stands_still_doe
     for _step in range(20):
         clock.now_s, steady[0] = clock.now_s + 120, steady[0] + 120
         beats.beat()
-        assert store.get(waiting.id).state == "queued"
+        assert (store.get(lease.id).state, store.get(waiting.id).state) == ("granted", "queued")
     clock.now_s, steady[0] = clock.now_s + 601, steady[0] + 601
     assert store.get(lease.id).state == "draining"
     beats.beat()
