@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
-from pathlib import Path
 
 import click
 import pytest
 from libraries import skip_without
-from needs import needs
 
 skip_without("asyncssh")
 skip_without("pydantic")
@@ -21,12 +20,9 @@ from testbed.cli.designs import running_design
 from testbed.cli.job import _lines as job_lines
 from testbed.cli.options import Named
 from testbed.cli.output import run_app
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.discovery.model import Discovered
 
-TESTBED12 = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 LEFT = "20260101T000000-d15c07"
 """A discovery that was killed, a circuit of which may stand on a switch that nobody has read since."""
 LINE = f"unfinished: {LEFT}: a discovery of fibres that was killed"
@@ -66,21 +62,14 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-@needs("process", "socket")
-def lab_file(tmp_path_factory):
-    """Provide the file of a lab of modelled hosts that is up."""
-    with start_lab(load_lab(TESTBED12), hosts="model") as lab:
-        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
-        path.write_text(render_lab(lab.lab))
-        yield path
+def lab_file(up):
+    return up[1]
 
 
 @pytest.fixture(scope="module")
-def runs(lab_file, tmp_path_factory):
+def runs(epochs, tmp_path_factory):
     """Provide a directory of runs with two epochs and a killed discovery."""
-    runs = tmp_path_factory.mktemp("runs")
-    for words in (["apply", lab_file], ["apply", lab_file, "--simplex"]):
-        assert run_app([*map(str, words), "--runs-dir", str(runs)]) == 0
+    runs = shutil.copytree(epochs[2][0], tmp_path_factory.mktemp("runs") / "runs")
     columns = "id, lab, owner, state, started, problem, down, circuits, rounds"
     problem, circuits = json.dumps({"nics": [["a", "nic1"]]}), json.dumps([[[["ocs9", 1], ["ocs9", 2]]]])
     row = (LEFT, "testbed12", "1 gone/0", "running", "2026-01-01T00:00:00", problem, "[]", circuits, "[]")
