@@ -78,30 +78,41 @@ def plan(
     """Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished."""
     from testbed.cli.changes import PlannedChange
     from testbed.cli.designs import meant_design
-    from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.plan import describe, plan_json
-    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = load_lab(lab_file)
     if patches:
-        rows = patch_list(meant_design(lab, named, runs_dir).design.wiring)
-        print_answer({"patch_list": rows}, rows, as_json=as_json)
+        _show_patch_list(meant_design(lab, named, runs_dir), as_json=as_json)
         return DONE
     meant = meant_design(find_running(lab), named, runs_dir)
     with session_of(meant.lab) as session:
         planned = session.plan(meant.design, take_over=take_over)
-    left = unfinished_or_why_not(runs_dir, meant.lab)
     change = PlannedChange(meant, planned, runs_dir)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
-    document |= {**change.json(), "unfinished": [one.json() for one in left]}
-    lines = [*_heading(meant), *describe(meant.lab, planned), *change.lines(), *(one.line() for one in left)]
+    document |= change.json()
+    lines = [
+        *_heading(meant),
+        *describe(meant.lab, planned),
+        *change.lines(),
+        *meant.unfinished_lines(),
+    ]
     if out:
         change.write(out, take_over=take_over)
     print_answer(document, [*lines, *change.to_apply()], as_json=as_json)
-    return CHANGES if planned.has_changes or left else DONE
+    return CHANGES if planned.has_changes or meant.left else DONE
+
+
+def _show_patch_list(meant: MeantDesign, *, as_json: bool) -> None:
+    from testbed.design.patching.wiring import patch_list
+
+    rows = patch_list(meant.design.wiring)
+    document = {"patch_list": rows, "unfinished": [one.json() for one in meant.left]}
+    print_answer(document, rows, as_json=as_json)
+    for line in () if as_json else meant.unfinished_lines():
+        tell(line)  # the list is for whoever patches
 
 
 @options.names_topology

@@ -12,6 +12,7 @@ import typer
 from testbed.cli import options
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -58,10 +59,12 @@ def demo(
             deadline_s=deadline_s,
             really_move=really_move,
         )
+    document, lines = with_unfinished({}, [], runs_dir, lab)
     if as_json:
-        print_json(_document(result))
+        print_json(_document(result) | document)
     else:
         _show(result)
+        print_lines(lines)
     return DONE
 
 

@@ -10,6 +10,7 @@ import typer
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, narrate, print_answer
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -47,7 +48,6 @@ def discover(
     from testbed.lab.simulated.lifecycle import find_running, hosts_of
     from testbed.lab.wired_file import exists_already
     from testbed.operate.apply import check_permission
-    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = find_running(load_bare_lab(bare))
     if output.exists() and not force:
@@ -56,11 +56,10 @@ def discover(
     settle = settle_s if settle_s is not None else SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
     found = _discover(lab, runs_dir, settle)
     kept_text = _write(bare, found, output, force=force)
-    left = unfinished_or_why_not(runs_dir, lab)
     document = {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab)} | _document(found)
     document |= {"output": str(output), "comments_kept": kept_text}
-    document["unfinished"] = [one.json() for one in left]
-    lines = [*_lines(lab, found, output, kept_text=kept_text), *(one.line() for one in left)]
+    lines = _lines(lab, found, output, kept_text=kept_text)
+    document, lines = with_unfinished(document, lines, runs_dir, lab)
     print_answer(document, [*lines, _following(lab, runs_dir, output)], as_json=as_json)
     return DONE if all(nic.is_found for nic in found.nics) and not found.busy_nics else CHANGES
 

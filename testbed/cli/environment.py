@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import DONE, print_json, print_lines, print_table, tell
 
 AsShell = Annotated[bool, typer.Option("--shell", help="Only the variables, as lines for a shell.")]
 
@@ -32,9 +32,11 @@ def env(
     meant = running_design(lab_file, named, runs_dir)
     found = program_environment(meant.lab, meant.design.topology)
     if as_json:
-        print_json(found.as_json())
+        print_json(found.as_json() | {"unfinished": [one.json() for one in meant.left]})
     elif as_shell:
         print_lines(found.shell.splitlines())
+        for line in meant.unfinished_lines():
+            tell(line)  # standard output is for the shell
     else:
         print_lines([meant.heading(), *meant.lines(), *meant.unfinished_lines()])
         print_lines([f"{name}={value}" for name, value in found.variables.items()])

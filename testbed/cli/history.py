@@ -9,6 +9,7 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.output import DONE, print_answer
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from testbed.operate.recovery.records import OperationRecord
@@ -30,13 +31,11 @@ def history(
     """List the epochs of a lab: what was applied, by whom, why, and what it changed."""
     from testbed.lab.inventory import load_lab
     from testbed.operate.recovery.history import history_lines, history_of
-    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = load_lab(lab_file)
     epochs = history_of(runs_dir, lab.name)
-    left = unfinished_or_why_not(runs_dir, lab)
-    document = {"lab": lab.name, "epochs": epochs, "unfinished": [one.json() for one in left]}
-    lines = [*history_lines(epochs), *(one.line() for one in left)]
+    told = {"lab": lab.name, "epochs": epochs}
+    document, lines = with_unfinished(told, list(history_lines(epochs)), runs_dir, lab)
     print_answer(
         document, lines or [f"no epoch of lab '{lab.name}' is stored in {runs_dir}"], as_json=as_json
     )
@@ -55,7 +54,6 @@ def journal(
     """Show the operations of a lab and the state of every step, as the journal holds them."""
     from testbed.lab.inventory import load_lab
     from testbed.operate.recovery.records import operations_of
-    from testbed.operate.unfinished import unfinished_or_why_not
     from testbed.operation_errors import NoSuchOperation
 
     lab = load_lab(lab_file)
@@ -65,10 +63,8 @@ def journal(
         if not shown:
             raise NoSuchOperation(f"lab '{lab.name}' has no operation {operation} in {runs_dir}")
     shown = shown[-last:] if last else shown
-    left = unfinished_or_why_not(runs_dir, lab)
-    document = {"lab": lab.name, "operations": [one.json() for one in shown]}
-    document["unfinished"] = [one.json() for one in left]
-    lines = [line for one in shown for line in _lines(one)] + [one.line() for one in left]
+    told = {"lab": lab.name, "operations": [one.json() for one in shown]}
+    document, lines = with_unfinished(told, [line for one in shown for line in _lines(one)], runs_dir, lab)
     print_answer(document, lines or [f"no operation of lab '{lab.name}' is in {runs_dir}"], as_json=as_json)
     return DONE
 

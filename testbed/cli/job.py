@@ -99,6 +99,7 @@ def _lines(meant: MeantDesign, done: PlanRun) -> list[str]:
     return [
         f"{mark}lab {meant.lab.name}; {meant.heading()}",
         *meant.lines(),
+        *meant.unfinished_lines(),
         f"{took}, predicted {done.predicted_s * 1e3:.1f} ms: {done.difference * 100:+.1f} %",
         f"scale: {done.factor:g} of the bytes, computing alike; processors {done.busy * 100:.0f} % busy",
         *link_lines(done.links),

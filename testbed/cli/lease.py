@@ -14,6 +14,7 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.output import DONE, print_answer
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from testbed.leases.model import Lease
@@ -86,7 +87,7 @@ def request(
             note=note,
         )
         lease = _granted(store, lease, wait)
-    return _print_lease(lease, runs_dir, as_json=as_json)
+    return _print_lease(lease, lab_file, runs_dir, as_json=as_json)
 
 
 def _granted(store: LeaseStore, lease: Lease, at_most_s: float) -> Lease:
@@ -109,12 +110,13 @@ def list_leases(
     from testbed.leases.listing import describe_leases, read_maintenance
     from testbed.storage.address import address_in
 
-    address, lab = address_in(runs_dir), load_lab(lab_file).name
-    stopped = read_maintenance(address, lab)
-    leases = describe_leases(address, lab, time.time(), ended=ended)
+    address, lab = address_in(runs_dir), load_lab(lab_file)
+    stopped = read_maintenance(address, lab.name)
+    leases = describe_leases(address, lab.name, time.time(), ended=ended)
     lines = [f"under maintenance by {stopped['owner']}: {stopped['reason']}"] if stopped else []
     lines += [_line(one) for one in leases] or ["no leases"]
-    print_answer({"lab": lab, "leases": leases, "maintenance": stopped}, lines, as_json=as_json)
+    document = {"lab": lab.name, "leases": leases, "maintenance": stopped}
+    print_answer(*with_unfinished(document, lines, runs_dir, lab), as_json=as_json)
     return DONE
 
 
@@ -128,7 +130,7 @@ def extend(
     """Let a lease last longer, from now on; this is its heartbeat, too."""
     with _store(lab_file, runs_dir) as store:
         found = store.extend(lease, _seconds(ttl) if ttl else None)
-    return _print_lease(found, runs_dir, as_json=as_json)
+    return _print_lease(found, lab_file, runs_dir, as_json=as_json)
 
 
 def release(
@@ -140,7 +142,7 @@ def release(
     """Give a lease back, or withdraw a request."""
     with _store(lab_file, runs_dir) as store:
         found = store.release(lease)
-    return _print_lease(found, runs_dir, as_json=as_json)
+    return _print_lease(found, lab_file, runs_dir, as_json=as_json)
 
 
 def break_lease(
@@ -153,7 +155,7 @@ def break_lease(
     """Take a lease from whoever holds it; refused while something is being sent to a device under it."""
     with _store(lab_file, runs_dir) as store:
         found = store.break_(lease, reason)
-    return _print_lease(found, runs_dir, as_json=as_json)
+    return _print_lease(found, lab_file, runs_dir, as_json=as_json)
 
 
 def set_maintenance(
@@ -170,6 +172,7 @@ def set_maintenance(
     as_json: options.AsJson = False,
 ) -> int:
     """Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more."""
+    from testbed.lab.inventory import load_lab
     from testbed.leases.stillness import wait_until_still
 
     with _store(lab_file, runs_dir) as store:
@@ -182,7 +185,8 @@ def set_maintenance(
             store.set_maintenance(reason)
             wait_until_still(store, wait)
             lines = [f"lab '{store.lab}' is under maintenance: nothing moves until `testbed maintenance off`"]
-    print_answer({"lab": store.lab, "maintenance": to == "on"}, lines, as_json=as_json)
+    document = {"lab": store.lab, "maintenance": to == "on"}
+    print_answer(*with_unfinished(document, lines, runs_dir, load_lab(lab_file)), as_json=as_json)
     return DONE
 
 
@@ -202,13 +206,17 @@ def _store(lab_file: Path, runs_dir: Path) -> Iterator[LeaseStore]:
         database.close()
 
 
-def _print_lease(lease: Lease, runs_dir: Path, *, as_json: bool) -> int:
+def _print_lease(lease: Lease, lab_file: Path, runs_dir: Path, *, as_json: bool) -> int:
+    from testbed.lab.inventory import load_lab
     from testbed.leases.listing import describe_leases
     from testbed.storage.address import address_in
 
     every = describe_leases(address_in(runs_dir), lease.lab, time.time(), ended=True)
     (found,) = [one for one in every if one["id"] == lease.id]
-    print_answer({"lab": lease.lab, "leases": [found]}, [_line(found)], as_json=as_json)
+    told = with_unfinished(
+        {"lab": lease.lab, "leases": [found]}, [_line(found)], runs_dir, load_lab(lab_file)
+    )
+    print_answer(*told, as_json=as_json)
     return DONE
 
 

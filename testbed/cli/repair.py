@@ -61,7 +61,7 @@ def repair(
         _journal(runs_dir, apply) as journal,
         open_lab(lab, journal, model_hosts=hosts_mode == "model", partial=not apply) as session,
     ):
-        sight, planned, left = _plan_repair(session, meant, runs_dir)
+        sight, planned, left = plan_repair(session, meant, runs_dir)
         if not as_json:
             off = finding_lines(asdict(finding) for finding in session.off_findings)
             print_lines(
@@ -85,7 +85,7 @@ def _journal(runs_dir: Path, apply: bool) -> AbstractContextManager[Journal | No
     return journal_in(runs_dir) if apply else nullcontext()
 
 
-def _plan_repair(
+def plan_repair(
     session: LabSession, meant: MeantDesign, runs_dir: Path
 ) -> tuple[Sight, LabRepair | None, Sequence[Unfinished]]:
     """Return what is seen of the topology, how to repair it, and unfinished operations.

@@ -8,12 +8,14 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, print_answer, print_lines, tell
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
+    from testbed.operate.bring_up import Note
     from testbed.operate.recovery.resume import Resumed
     from testbed.operate.unfinished import Unfinished
 
@@ -38,7 +40,6 @@ def resume(
     from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.apply import check_permission
     from testbed.operate.recovery.resume import Resumed, find_unfinished
-    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = find_running(load_lab(lab_file))
     left = find_unfinished(runs_dir, lab, operation)
@@ -49,13 +50,12 @@ def resume(
         if not as_json:
             print_lines([left.line()])
         resumed = _resume(lab, left, hosts, runs_dir, as_json=as_json)
-    further = unfinished_or_why_not(runs_dir, lab)
     document = {"lab": lab.name, "simulated": lab.simulated, "operation": resumed.operation}
     document |= {"state": resumed.state, "reason": resumed.reason, "epoch": resumed.epoch}
-    document |= {"steps": list(resumed.steps), "unfinished": [one.json() for one in further]}
+    document |= {"steps": list(resumed.steps)}
     name = f"{resumed.operation}: " if resumed.operation else ""
-    lines = [f"{name}{resumed.state}: {resumed.reason}", *(one.line() for one in further)]
-    print_answer(document, lines, as_json=as_json)
+    lines = [f"{name}{resumed.state}: {resumed.reason}"]
+    print_answer(*with_unfinished(document, lines, runs_dir, lab), as_json=as_json)
     return DONE if resumed.ok else CHANGES
 
 
@@ -66,6 +66,21 @@ def _resume(lab: Lab, left: Unfinished, hosts: HostsChoice, runs_dir: Path, *, a
     from testbed.operate.recovery.resume import resume
 
     here, design = design_of_intent(lab, left.intent) if left.intent else (lab, None)
-    note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
+    note: Note = (lambda _text: None) if as_json else (lambda text: print_lines([text]))
+    if left.intent is None and left.kind == "repair":
+        return _resume_detours(lab, left, hosts, runs_dir, note)
     with interruptible(tell), session_of(here, hosts, journal_dir=runs_dir) as session:
         return resume(session, left, design, note)
+
+
+def _resume_detours(lab: Lab, left: Unfinished, hosts: HostsChoice, runs_dir: Path, note: Note) -> Resumed:
+    from testbed.cli.circuits import session_of
+    from testbed.cli.designs import meant_design
+    from testbed.cli.repair import plan_repair
+    from testbed.operate.engine.consent import interruptible
+    from testbed.operate.recovery.detours import resume_detours
+
+    meant = meant_design(lab, options.NOTHING_NAMED, runs_dir, before_repair=True)
+    with interruptible(tell), session_of(meant.lab, hosts, journal_dir=runs_dir) as session:
+        _, planned, _ = plan_repair(session, meant, runs_dir)
+        return resume_detours(session, left, planned, note)

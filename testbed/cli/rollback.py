@@ -9,6 +9,7 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, print_lines, tell
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,18 +67,15 @@ def _told(
     lab: Lab, runs_dir: Path, current: Intent, target: Intent, brought: BringUpReport
 ) -> tuple[dict[str, object], list[str]]:
     """Return the document and the lines: whether it worked, and what is unfinished after it."""
-    from testbed.operate.unfinished import unfinished_or_why_not
-
-    left = unfinished_or_why_not(runs_dir, lab)
     worked, findings = brought.verified.ok, [asdict(finding) for finding in brought.verified.findings]
     document: dict[str, object] = {"lab": lab.name, "simulated": lab.simulated}
     document |= {"operation": brought.apply.operation, "from_epoch": current.epoch, "to_epoch": target.epoch}
     document |= {"epoch": brought.epoch, "worked": worked, "verified": worked, "findings": findings}
-    document |= {"outage_s": brought.apply.outage_s, "unfinished": [one.json() for one in left]}
+    document |= {"outage_s": brought.apply.outage_s}
     said = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {brought.epoch}"
     if not worked:
         said = "the rollback did not work: its proof found what follows"
-    return document, [said, *finding_lines(findings), *(one.line() for one in left)]
+    return with_unfinished(document, [said, *finding_lines(findings)], runs_dir, lab)
 
 
 def confirm(
@@ -89,14 +87,11 @@ def confirm(
     from testbed.lab.inventory import load_lab
     from testbed.operate.confirmation import Confirmations
     from testbed.operate.journal import journal_in
-    from testbed.operate.unfinished import unfinished_or_why_not
 
     lab = load_lab(lab_file)
     with journal_in(runs_dir) as journal:
         kept = Confirmations(journal, lab.name).confirm()
-    left = unfinished_or_why_not(runs_dir, lab)
     document = {"lab": lab.name, "epoch": kept.epoch, "confirmed": True, "back_to": kept.back_to}
-    document |= {"unfinished": [one.json() for one in left]}
-    lines = [f"epoch {kept.epoch} of lab '{lab.name}' is kept", *(one.line() for one in left)]
-    print_answer(document, lines, as_json=as_json)
+    lines = [f"epoch {kept.epoch} of lab '{lab.name}' is kept"]
+    print_answer(*with_unfinished(document, lines, runs_dir, lab), as_json=as_json)
     return DONE

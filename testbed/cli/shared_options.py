@@ -1,4 +1,4 @@
-"""Options that come with others: `--database` stands where `--runs-dir` does, `--lease` where a lab is moved.
+"""Options that come with others: `--database` stands where `--runs-dir` does, `--lease` where something is moved.
 
 What they choose is kept for the time of the command, so that no function has to pass it on.
 """
@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-_COMPANIONS = {"runs_dir": "database", "really_move": "lease"}
-"""Parameter of a command -> the option that comes with it."""
+_COMPANIONS = {"runs_dir": "database", "really_move": "lease", "yes": "lease"}
+"""Parameter of a command -> the option that comes with it; a lab is moved by its name, a switch by `--yes`."""
 
 
 def _choose_database(url: str) -> None:
@@ -44,7 +44,7 @@ def _declared(
         callback=_choose_lease,
         expose_value=False,
         show_default=False,
-        help="Lease under which to move the lab (see `testbed lease`).",
+        help="Lease under which to move it (see `testbed lease`).",
     ),
 ) -> None:
     pass

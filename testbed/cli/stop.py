@@ -8,6 +8,7 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, print_answer
+from testbed.cli.unfinished import with_unfinished
 
 
 def register(app: typer.Typer) -> None:
@@ -33,11 +34,9 @@ def stop(
     if release:
         was = latch.release()
         said = "may move again: `testbed resume` goes on with what was stopped" if was else "was not stopped"
-        print_answer(
-            {"lab": lab.name, "stopped": False, "was_stopped": was},
-            [f"lab '{lab.name}' {said}"],
-            as_json=as_json,
-        )
+        released = {"lab": lab.name, "stopped": False, "was_stopped": was}
+        lines = [f"lab '{lab.name}' {said}"]
+        print_answer(*with_unfinished(released, lines, runs_dir, lab), as_json=as_json)
         return DONE
     latch.pull(why)
     try:
@@ -50,5 +49,5 @@ def stop(
         running, lines = [], [f"what is under way is not known: {error}"]
     document = {"lab": lab.name, "stopped": True, "why": why, "running": running}
     lines = [f"lab '{lab.name}' is stopped; `testbed stop {lab.path} --release` lets it move again", *lines]
-    print_answer(document, lines, as_json=as_json)
+    print_answer(*with_unfinished(document, lines, runs_dir, lab), as_json=as_json)
     return CHANGES if running else DONE

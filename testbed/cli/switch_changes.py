@@ -15,9 +15,9 @@ from ocs_drivers.engine.reports import describe_pairs, ports_of
 from ocs_drivers.errors import Conflict, PortBusy, Unsupported
 from ocs_drivers.model import ApplyReport, Snapshot
 from testbed.cli import completion
-from testbed.cli.options import AsJson
+from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
 from testbed.cli.output import CHANGES, DONE, describe_report, print_json, print_lines
-from testbed.cli.switch_device import about, heading, is_simulated, moving, opened
+from testbed.cli.switch_device import about, heading, is_simulated, opened, writing
 from testbed.cli.switch_ports import PortNames, pairs_in_file
 from testbed.errors import RefusedToMove
 
@@ -82,7 +82,12 @@ def _check_consent(switch: OpticalSwitch, what: str, *, yes: bool) -> None:
 
 
 def connect(
-    context: typer.Context, pairs: Pairs, replace: Replace = False, yes: Yes = False, as_json: AsJson = False
+    context: typer.Context,
+    pairs: Pairs,
+    replace: Replace = False,
+    yes: Yes = False,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
 ) -> int:
     """Connect these inputs to these outputs, and touch nothing else. An input's old circuit needs --replace."""
     with opened(context, is_bounded=False) as device:
@@ -97,7 +102,7 @@ def connect(
             will = f"will drop {describe_pairs(dropped.items())}"
             print(f"{heading(device)}: {will}", file=sys.stderr, flush=True)
         _check_consent(device, what, yes=yes)
-        with moving(device, wanted):
+        with writing(device, runs_dir, wanted, seen.connections):
             report = device.apply(target, scope=scope, expect=seen.connections)
         return _show(device, report, as_json=as_json, replaced=sorted(dropped.items()))
 
@@ -139,6 +144,7 @@ def disconnect(
         typer.Argument(metavar="INPUT...", help="By number or by name.", autocompletion=completion.inputs),
     ],
     yes: Yes = False,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Take down whatever circuits these inputs have, and touch nothing else."""
@@ -147,7 +153,7 @@ def disconnect(
         named = [names.number(text, Side.IN) for text in inputs]
         _check_consent(device, f"disconnect {counted(len(named), 'input')}", yes=yes)
         held = device.read().connections
-        with moving(device, {i: held[i] for i in named if i in held}):
+        with writing(device, runs_dir, {i: held[i] for i in named if i in held}, held):
             report = device.disconnect(named)
         return _show(device, report, as_json=as_json)
 
@@ -162,6 +168,7 @@ def apply(
     empty: Empty = False,
     dry_run: DryRun = False,
     yes: Yes = False,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Make the switch hold these pairs and, within the scope, no others."""
@@ -178,7 +185,7 @@ def apply(
             return _show_plan(device, target, within, as_json=as_json)
         _check_consent(device, f"apply {counted(len(target), 'pair')}", yes=yes)
         expected = seen.connections if expect is not None else None
-        with moving(device, _in_question(target, seen, within)):
+        with writing(device, runs_dir, _in_question(target, seen, within), seen.connections):
             report = device.apply(target, scope=within, expect=expected, require_light=require_light)
         return _show(device, report, as_json=as_json)
 
@@ -252,6 +259,7 @@ def shutter(
     what: Annotated[str, typer.Argument(metavar="open|close", autocompletion=lambda: ["open", "close"])],
     named: Annotated[list[str], typer.Argument(metavar="PORT...", autocompletion=completion.ports)],
     yes: Yes = False,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Open or close the shutters of these ports; circuits stay."""
@@ -261,7 +269,7 @@ def shutter(
         names = PortNames(device.ports())
         numbers = [names.number(text, None) for text in named]
         _check_consent(device, f"{what} {counted(len(numbers), 'shutter')}", yes=yes)
-        with moving(device):
+        with writing(device, runs_dir, ports=numbers):
             device.shutter(numbers, is_open=what == "open")
         if as_json:
             print_json({**about(device), "shutter": what, "ports": numbers})
@@ -270,7 +278,9 @@ def shutter(
     return DONE
 
 
-def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> int:
+def home(
+    context: typer.Context, yes: Yes = False, runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False
+) -> int:
     """Have a robot that stands find its home, and let it go on; look at it first."""
     with opened(context, is_bounded=False) as device:
         homing_run = getattr(device, "homing_run", None)
@@ -281,7 +291,7 @@ def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> i
                 hint="Only ROME and AFM robots have one.",
             )
         _check_consent(device, "home the robot", yes=yes)
-        with moving(device):
+        with writing(device, runs_dir, ports=device.ports()):
             homing_run()
         if as_json:
             print_json({**about(device), "homed": True})

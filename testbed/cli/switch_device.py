@@ -6,7 +6,7 @@ import logging
 import math
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from ocs_drivers import OpticalSwitch, open_switch
-from ocs_drivers.engine.reports import describe_pairs
+from ocs_drivers.engine.reports import describe_pairs, ports_of
 from ocs_drivers.transports.recording import recording
 from testbed.cli.on_demand import load_on_demand
 from testbed.errors import Interrupted, MoveTimedOut, TimedOut
@@ -131,6 +131,28 @@ def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Ite
             raise MoveTimedOut(
                 f"{switch.address}: the time of --timeout is over; {after}", unknown=pairs
             ) from None
+
+
+@contextmanager
+def writing(
+    switch: OpticalSwitch,
+    runs_dir: Path,
+    pairs: Mapping[int, int] | None = None,
+    held: Mapping[int, int] | None = None,
+    *,
+    ports: Iterable[int] = (),
+) -> Iterator[None]:
+    """Do the same as `moving`, under the leases of the labs that the switch is part of.
+
+    What is written are these ports, both ends of the pairs, and of the circuits that are `held` at one of these ends.
+    """
+    from testbed.operate.direct import holding  # the journal: not for a look
+
+    made = pairs or {}
+    removed = {i: o for i, o in (held or {}).items() if i in made or o in made.values()}
+    touched = frozenset({*ports, *ports_of([*made.items(), *removed.items()])})
+    with holding(runs_dir, switch.address, touched), moving(switch, pairs):
+        yield
 
 
 @contextmanager

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from testbed.errors import ClockError, JournalError, LeaseStale, StorageError, UnderMaintenance
 from testbed.leases import locks
 from testbed.leases.choice import chosen
+from testbed.leases.heartbeat import Heartbeat
 from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.storage.database import DATABASE_ERRORS, Database
@@ -37,6 +38,8 @@ class Fence:
     database: Database
     lease: Lease
     parts: frozenset[str]
+    beat: Callable[[], object] = lambda: None
+    """Heartbeat of the lease, called before each write."""
 
     @property
     def token(self) -> int:
@@ -45,12 +48,13 @@ class Fence:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Check the lease and provide the time to send; the lease cannot end meanwhile.
+        """Extend the lease if it is time to, check it, and provide the time to send; it cannot end meanwhile.
 
         Raises `LeaseStale` and `UnderMaintenance`; nothing may be sent then.
         """
         with ExitStack() as held:
             with database_errors(self.database):
+                self.beat()
                 self._hold(held)
             yield
 
@@ -103,7 +107,7 @@ def fenced(
     leases_of_lab, wanted = (store or LeaseStore)(database, lab), chosen() if lease is None else lease
     with database_errors(database):
         held = leases_of_lab.begin(wanted, parts) if wanted else leases_of_lab.request_implicit(parts)
-    fence = Fence(database, held, held.parts)
+    fence = Fence(database, held, held.parts, Heartbeat(leases_of_lab, held).beat)
     mark = _current.set(fence)
     try:
         yield fence

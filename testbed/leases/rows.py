@@ -30,7 +30,7 @@ def insert(connection: sa.Connection, lease: Lease) -> None:
 
 def update(connection: sa.Connection, before: Lease, after: Lease) -> None:
     """Write what became of a lease, and which parts are held: the key of their table lets nothing be held twice."""
-    if after.is_held and not before.is_held:
+    if after.is_held and not before.is_held and after.parts:
         held = [{"lab": after.lab, "part": part, "lease": after.id} for part in sorted(after.parts)]
         connection.execute(lease_parts.insert(), held)
     if after.state not in LIVING:

@@ -178,7 +178,8 @@ def unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
             what = "was never armed" if one.state == "requested" else "lost the process that would go back"
             detail = f"epoch {one.epoch} waits for its confirmation and {what}: nobody goes back by itself"
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
-        if one.state == "failed":
+        later = [other for other in states.values() if other.epoch > one.epoch and other.state == "verified"]
+        if one.state == "failed" and not later:
             detail = f"epoch {one.epoch} was not confirmed, and going back to epoch {one.back_to} failed ({one.reason})"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 

@@ -13,7 +13,8 @@ from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.planned_state import planned_state
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
-from testbed.operate.engine.planned import PlannedStep
+from testbed.operate.engine.consent import EmergencyStop
+from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.proof.host_findings import judge_host
 
@@ -35,8 +36,8 @@ def install_hosts(
 
     With `again` hosts that hold it already are left alone.
 
-    Raises `LeaseDenied`, and `HostError` naming hosts that failed; what became of each is in the journal, and the
-    proof tells of kernels that do not hold it.
+    Raises `LeaseDenied`, `OperationStopped`, and `HostError` naming hosts that failed; what became of each is in the
+    journal, and the proof tells of kernels that do not hold it.
     """
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
@@ -49,6 +50,7 @@ def install_hosts(
     failure: HostError | None = None
     held = fenced(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
     with held as fence, fence.sending():
+        EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
         try:
             install(fleet, parts)
@@ -72,7 +74,7 @@ def _settled(
     judged = {name: _judged(lab, part, states.get(name)) for name, part in parts.items()}
     doubted = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
     for row in journal.history(operation):
-        if row["change"] == "routes" and row["switch"] in judged and row["state"] in doubted:
+        if row["change"] == ROUTES and row["switch"] in judged and row["state"] in doubted:
             journal.steps.close(operation, {(row["switch"], row["ordinal"]): judged[row["switch"]]})
     return {name: part for name, part in parts.items() if judged[name][0] is not Status.DONE}
 
@@ -84,7 +86,7 @@ def digest_of(part: HostForwarding) -> str:
 
 def _planned(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
     management = next(str(host.management) for host in lab.hosts if host.name == part.host)
-    return PlannedStep(part.host, ordinal, management, "configure", "", digest_of(part), "routes")
+    return PlannedStep(part.host, ordinal, management, "configure", "", digest_of(part), ROUTES)
 
 
 def _read(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:

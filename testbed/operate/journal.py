@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
-from testbed.operate.engine.planned import PlannedStep, as_text, from_text, now
+from testbed.operate.engine.planned import ROUTES, PlannedStep, as_text, from_text, now
 from testbed.operate.engine.step_log import LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.owner import is_running, this_person, this_process
@@ -173,11 +173,11 @@ class Journal:
                 self.note(row.id, state="killed", finished=now(), reason="its process is gone")
 
     def unfinished(self) -> tuple[OpenStep, ...]:
-        """Return steps begun and never concluded whose process is gone, oldest first."""
+        """Return steps of switches begun and never concluded whose process is gone, oldest first."""
         query = (
             sa.select(steps, operations.c.lab, operations.c.owner, operations.c.state.label("of"))
             .join(operations)
-            .where(steps.c.outcome.is_(None) & (steps.c.intent_at != ""))
+            .where(steps.c.outcome.is_(None), steps.c.intent_at != "", steps.c.change != ROUTES)
             .order_by(steps.c.intent_at, steps.c.switch, steps.c.ordinal)
         )
         with self._errors(), self.database.reading() as connection:

@@ -188,7 +188,7 @@ def carry_out(
     plan = session.plan(target)
     demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
     if planned.repatched is None:
-        return _only_detours(session, planned, plan, note)
+        return carry_out_detours(session, planned, plan, note)
     detour = None if planned.is_repaired else planned.running
     if planned.running is None and not planned.is_repaired:
         note(_NO_DETOUR)
@@ -200,10 +200,14 @@ def carry_out(
 _NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
 
 
-def _only_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> Repaired:
-    """Lead around what is lost where no circuit can help, and prove that in the same operation."""
-    why = "around lost fibres"
-    with session.operation("repair", why) as operation:
+def carry_out_detours(
+    session: LabSession, planned: LabRepair, plan: LabPlan, note: Note, *, again: str | None = None
+) -> Repaired:
+    """Lead around what is lost where no circuit can help, and prove that in the same operation, or in one `again`.
+
+    Raises what `carry_out` raises.
+    """
+    with session.operation("repair", "around lost fibres", again=again) as operation:
         reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
         verified = _verify_detours(session, planned, plan, note)
         session.writable.prove(operation, is_proven=verified.ok)

@@ -18,6 +18,7 @@ from lightbed.wording import counted
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
 from testbed.operate.confirmation import unwatched
+from testbed.operate.engine.planned import ROUTES
 from testbed.operate.intent import Intent, in_force, read_journal, replaced_by, stored_intents
 from testbed.operate.owner import is_running
 
@@ -32,7 +33,8 @@ class Unfinished:
 
     Of an apply `intent` is the epoch and `replaced` are those before it, parts of which may stand; with
     `circuits_stood` the switches were done, and only hosts were left. `circuits` are those that a discovery left.
-    One that `is_superseded` is an apply on some of whose hosts a newer epoch stands.
+    One that `is_superseded` is an apply on some of whose hosts a newer epoch stands. One that `is_for_a_person` waits
+    for a decision: an epoch that nobody has confirmed. `kind` is that of the operation where it is no apply.
     """
 
     operation: str
@@ -43,6 +45,8 @@ class Unfinished:
     circuits_stood: bool = False
     circuits: frozenset[SwitchCircuit] = frozenset()
     is_superseded: bool = False
+    is_for_a_person: bool = False
+    kind: str = ""
 
     def line(self) -> str:
         """Return one line for people."""
@@ -61,7 +65,7 @@ def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, .
     lab file need no epoch: none can be meant for them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (Unfinished(*told) for told in unwatched(runs_dir, lab.name))
+    unconfirmed = (Unfinished(*told, is_for_a_person=True) for told in unwatched(runs_dir, lab.name))
     found = (*_applies(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
     return tuple(sorted(found, key=lambda one: one.operation))
 
@@ -120,7 +124,7 @@ select s.operation, s.switch, s.outcome from steps s join operations o on o.id =
 where o.lab = ? and s.intent_at <> '' order by s.intent_at
 """
 _STEPS = """
-select s.operation, s.switch, s.before, s.after from steps s join operations o on o.id = s.operation where o.lab = ?
+select s.* from steps s join operations o on o.id = s.operation where o.lab = ?
 """
 _READS = """
 select o.owner, s.switch, s.intent_at, s.read_back from steps s join operations o on o.id = s.operation
@@ -214,14 +218,12 @@ def _others(journal: _Journal) -> Iterator[Unfinished]:
         later = [one for one in rows[at + 1 :] if one["state"] == "done"]
         if not any(_covers(journal, one, row, ports) for one in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
-            kind = {"repair": "a repair", "trial": "a trial of `testbed verify --narrow`"}.get(
-                row.get("kind", ""), "an operation"
-            )
-            detail = f"{kind} that was {how}, begun {_minute(row['started'])}{_open_steps(row)}"
-            yield Unfinished(row["id"], detail, _REPAIR_HINT if row.get("kind") == "repair" else _HINT)
+            kind = row.get("kind") or ""
+            detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_minute(row['started'])}"
+            yield Unfinished(row["id"], detail + _open_steps(row), _HINT, kind=kind)
 
 
-_REPAIR_HINT = "run `testbed repair --apply` again: which fibres are lost is looked at again"
+_KINDS = {"repair": "a repair", "trial": "a trial of `testbed verify --narrow`"}
 _HINT = "run `testbed resume`, or see what the switches hold with `testbed plan` and `testbed apply` again"
 
 
@@ -232,9 +234,12 @@ def _is_left(row: Row) -> bool:
 
 
 def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
-    """Return the ports whose circuits each operation was to change."""
+    """Return the ports whose circuits each operation was to change, and 0 of each host that it was to configure."""
     ports: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for step in journal.rows(_STEPS):
+        if step.get("change") == ROUTES:
+            ports[step["operation"]].add((step["switch"], 0))
+            continue
         before, after = (set(json.loads(step[key]).items()) for key in ("before", "after"))
         for source, output in before ^ after:
             ports[step["operation"]] |= {(step["switch"], int(source)), (step["switch"], output)}

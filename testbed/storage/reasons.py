@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+_READ_ONLY = ("readonly database", "Read-only file system", "unable to open database file")
+"""What SQLite says on a file system that is mounted read-only, with WAL and without."""
 _HINTS = (
     ("locked", "another program writes to it: wait until that ends, or find it with `fuser`"),
     ("lock timeout", "another program writes to it: wait until that ends, or find it in pg_stat_activity"),
+    *((word, "make it writable, or choose another directory for runs (--runs-dir)") for word in _READ_ONLY),
     ("connection", "start the server, or correct its address (--database)"),
     ("authentication", "correct user and password of the address (--database)"),
     ("btree_gist", "install PostgreSQL's contributed extensions, or let its administrator create btree_gist"),
@@ -22,6 +25,8 @@ def hint_for(error: BaseException) -> str:
 
     >>> hint_for(OSError("database or disk is full"))
     'free disk space, or choose another directory for runs (--runs-dir)'
+    >>> hint_for(OSError("attempt to write a readonly database"))
+    'make it writable, or choose another directory for runs (--runs-dir)'
     """
     said = reason_of(error)
     return next((hint for word, hint in _HINTS if word in said), _DISK)

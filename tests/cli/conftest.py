@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from testbed.cli.output import run_app
 
@@ -39,6 +41,55 @@ def command(*arguments: object) -> list[str]:
 def environment(runs: Path) -> dict[str, str]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return {**os.environ, "LIGHTBED_RUNS": str(runs), "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def up(tmp_path_factory):
+    """Provide a lab of modelled hosts that is up, with its file."""
+    from testbed.lab.inventory import load_lab, render_lab
+    from testbed.lab.simulated.lifecycle import start_lab
+
+    with start_lab(load_lab(ROOT / "labs" / "testbed12.yaml"), hosts="model") as lab:
+        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
+        path.write_text(render_lab(lab.lab))
+        yield lab, path
+
+
+def held_by(up) -> frozenset[tuple[int, int]]:
+    """Return what the switch really holds."""
+    from testbed.lab.control import control
+
+    truth = control(up[0].control["ocs1"], {"do": "truth"})
+    return frozenset((source, output) for source, output in truth["connections"])
+
+
+@pytest.fixture(scope="module")
+def epochs(up, tmp_path_factory):
+    """Provide, after one and after two topologies were applied, the directory of runs and what the switch held."""
+    kept, runs = {}, tmp_path_factory.mktemp("epochs") / "runs"
+    for epoch, words in ((1, ()), (2, ("--simplex",))):
+        assert run_app(["apply", str(up[1]), "--runs-dir", str(runs), *words]) == 0
+        kept[epoch] = shutil.copytree(runs, runs.with_name(f"kept-{epoch}")), held_by(up)
+    return kept
+
+
+@pytest.fixture
+def after(up, epochs, runs):
+    """Return a function that makes it as after so many epochs; it returns what the switch holds then."""
+
+    def make(number: int) -> frozenset[tuple[int, int]]:
+        from testbed.lab.control import control
+
+        kept, wanted = epochs[number]
+        held = held_by(up)
+        ask = {"do": "operator", "disconnect": sorted(source for source, _ in held - wanted)}
+        control(up[0].control["ocs1"], ask | {"connect": sorted(map(list, wanted - held))})
+        assert held_by(up) == wanted
+        shutil.copytree(kept, runs, dirs_exist_ok=True)
+        return wanted
+
+    return make
 
 
 @pytest.fixture

@@ -96,10 +96,19 @@ def test_looking_works_where_nothing_can_be_written(place, disk, words):
     assert ("and not kept for the next ones" in done.stdout) == (words[0] == "drift")
 
 
-def test_applying_is_refused_before_anything_is_sent(place):
-    done = command(place, place / "disk", "apply", "lab.yaml", prepare=DISKS["full"])
+@pytest.mark.parametrize(
+    ("disk", "hint"),
+    [
+        ("full", "free disk space"),
+        ("read-only", "make it writable"),
+        ("read-only machine", "make it writable"),
+    ],
+)
+def test_applying_is_refused_before_anything_is_sent(place, disk, hint):
+    done = command(place, place / "disk", "apply", "lab.yaml", prepare=DISKS[disk])
+    shutil.rmtree(place / "disk" / "runs", ignore_errors=True)
     assert done.returncode == 1
     assert "error: the journal" in done.stderr
-    assert "free disk space" in done.stderr
+    assert hint in done.stderr
     again = command(place, place / "kept", "verify", "lab.yaml")
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "everything is as planned")

@@ -29,7 +29,10 @@ def ask(tmp_path, capsys):
 
 
 def test_looking_at_leases_makes_nothing(ask, tmp_path):
-    assert ask("lease", "list", LAB) == (0, {"lab": "testbed12", "leases": [], "maintenance": None})
+    assert ask("lease", "list", LAB) == (
+        0,
+        {"lab": "testbed12", "leases": [], "maintenance": None, "unfinished": []},
+    )
     assert not (tmp_path / "runs").exists()
 
 
@@ -86,10 +89,10 @@ def test_reservations_are_made_ahead_and_do_not_overlap(ask):
 def test_maintenance_is_shown_and_ended(ask):
     assert ask("maintenance", "on", LAB, "--reason", "a fan") == (
         0,
-        {"lab": "testbed12", "maintenance": True},
+        {"lab": "testbed12", "maintenance": True, "unfinished": []},
     )
     assert ask("lease", "list", LAB)[1]["maintenance"]["reason"] == "a fan"
-    assert ask("maintenance", "off", LAB) == (0, {"lab": "testbed12", "maintenance": False})
+    assert ask("maintenance", "off", LAB) == (0, {"lab": "testbed12", "maintenance": False, "unfinished": []})
     assert ask("lease", "list", LAB)[1]["maintenance"] is None
 
 

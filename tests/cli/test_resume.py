@@ -10,18 +10,14 @@ from pathlib import Path
 
 import pytest
 from libraries import skip_without
-from needs import needs
 
 skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.lab.control import control
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.lifecycle import start_lab
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 KILLED = """
 import os, signal, sys
@@ -50,16 +46,6 @@ elif at == "proof":
 from testbed.cli.output import run_app
 run_app(arguments)
 """
-
-
-@pytest.fixture(scope="module")
-@needs("process", "socket")
-def up(tmp_path_factory):
-    """Provide a lab of modelled hosts that is up, with its file."""
-    with start_lab(load_lab(TESTBED12), hosts="model") as lab:
-        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
-        path.write_text(render_lab(lab.lab))
-        yield lab, path
 
 
 @pytest.fixture
@@ -109,9 +95,8 @@ def step_states(testbed_here, lab_file):
         ("proof", ["observed"]),
     ],
 )
-def test_an_apply_that_was_killed_is_finished(testbed_here, lab_file, killed, ask_twin, at, left):
-    assert testbed_here("apply", lab_file).code == 0
-    first = held(ask_twin)
+def test_an_apply_that_was_killed_is_finished(testbed_here, lab_file, killed, ask_twin, after, at, left):
+    first = after(1)
     killed(at, "apply", lab_file, "--simplex")
     assert step_states(testbed_here, lab_file) == ("killed", left)
     assert held(ask_twin) == first or at in ("moved", "routes", "proof")
@@ -142,9 +127,9 @@ def test_an_apply_that_was_killed_before_anything_was_planned_is_no_operation_to
 
 
 def test_a_switch_that_somebody_patched_meanwhile_is_left_to_a_person(
-    testbed_here, lab_file, killed, ask_twin
+    testbed_here, lab_file, killed, ask_twin, after
 ):
-    assert testbed_here("apply", lab_file).code == 0
+    after(1)
     killed("intent", "apply", lab_file, "--simplex")
     moved = min(held(ask_twin))
     ask_twin("operator", disconnect=[moved[0]])

@@ -6,31 +6,15 @@ import os
 import signal
 import sqlite3
 import time
-from pathlib import Path
 
 import pytest
 from libraries import skip_without
-from needs import needs
 
 skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.lab.control import control
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.lifecycle import start_lab
-
-TESTBED12 = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
-
-
-@pytest.fixture(scope="module")
-@needs("process", "socket")
-def up(tmp_path_factory):
-    """Provide a lab of modelled hosts that is up, with its file."""
-    with start_lab(load_lab(TESTBED12), hosts="model") as lab:
-        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
-        path.write_text(render_lab(lab.lab))
-        yield lab, path
 
 
 @pytest.fixture
@@ -50,12 +34,9 @@ def held(up):
 
 
 @pytest.fixture
-def two_epochs(testbed_here, lab_file, held):
-    """Apply two topologies; provide what the switch held with each."""
-    assert testbed_here("apply", lab_file).code == 0
-    first = held()
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
-    return first, held()
+def two_epochs(epochs, after):
+    """Provide what the switch held with each of two topologies that were applied."""
+    return epochs[1][1], after(2)
 
 
 def eventually(is_so, timeout_s=30.0):

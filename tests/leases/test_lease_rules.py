@@ -130,6 +130,14 @@ class Leases(RuleBasedStateMachine):
             self.attempt("begin", lambda: self.store.begin(lease.id, lease.parts))
 
     @rule(data=st.data())
+    def outlast(self, data):
+        """Begin an operation that takes longer than its lease lasts."""
+        lease = self.pick(data, ["granted"])
+        if lease and self.attempt("begin", lambda: self.store.begin(lease.id, lease.parts)):
+            self.now_s += lease.ttl_s + 1
+            self.attempt("wait", self.store.senders)
+
+    @rule(data=st.data())
     def end(self, data):
         if lease := self.pick(data, HELD):
             self.attempt("end", lambda: self.store.end(lease.id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ skip_without("sqlalchemy")
 from testbed.errors import ClockError, LeaseDenied, LeaseImpossible
 from testbed.lab.inventory import load_lab
 from testbed.leases.fence import fenced
+from testbed.leases.heartbeat import Heartbeat
 from testbed.leases.listing import describe_leases, read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
@@ -76,6 +78,47 @@ def test_an_operation_in_flight_is_drained(stores, clock):
         store.begin(lease.id, A)
     store.end(lease.id)
     assert states(store) == ["expired", "granted"]
+
+
+def test_an_operation_that_goes_on_keeps_its_lease_and_one_that_stands_still_does_not(stores, clock):
+    store, steady = stores(), [0.0]
+    lease = store.request(["host:a"], A, ttl_s=600)
+    waiting = store.request(["host:a"], A)
+    store.begin(lease.id, A)
+    beats = Heartbeat(store, lease, lambda: steady[0])
+    for _step in range(20):
+        clock.now_s, steady[0] = clock.now_s + 120, steady[0] + 120
+        beats.beat()
+        assert (store.get(lease.id).state, store.get(waiting.id).state) == ("granted", "queued")
+    clock.now_s, steady[0] = clock.now_s + 601, steady[0] + 601
+    assert store.get(lease.id).state == "draining"
+    beats.beat()
+    assert store.get(lease.id).state == "draining", "a beat that comes too late takes nothing back"
+    store.end(lease.id)
+    assert states(store) == ["expired", "granted"]
+
+
+def test_a_heartbeat_is_one_transaction_in_a_third_of_the_time_that_a_lease_lasts(stores):
+    store, steady, extended = stores(), [0.0], []
+    lease = store.request(["host:a"], A, ttl_s=600)
+    store.extend = extended.append
+    beats = Heartbeat(store, lease, lambda: steady[0])
+    for _second in range(1800):
+        steady[0] += 1
+        beats.beat()
+    assert extended == [lease.id] * 9
+
+
+def test_the_fence_beats_before_each_write(stores):
+    store, steady = stores(), [0.0]
+    lease = store.request(["host:a"], A, ttl_s=600)
+    with fenced(store.database, "lab", A, lease=lease.id, store=lambda _database, _lab: store) as fence:
+        ours = replace(fence, beat=lambda: steady.append(1.0))
+        for _write in range(3):
+            with ours.sending():
+                pass
+        assert steady == [0.0, 1.0, 1.0, 1.0]
+        assert fence.beat.__self__._lease.id == lease.id
 
 
 def test_only_who_holds_it_or_was_allowed_may_use_it(stores):

@@ -21,6 +21,7 @@ skip_without("sqlalchemy")
 from ocs_drivers.engine.transaction import judge
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.errors import JournalError
+from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.journal import Journal, journal_in
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,15 @@ def test_an_interrupted_step_is_unknown_at_once(journal):
     (step,) = journal.unfinished()
     assert (step.operation, step.switch, step.status) == (operation, "ocs1", Status.UNKNOWN)
     assert (step.before, step.after) == (BEFORE, AFTER)
+
+
+def test_a_host_that_was_left_in_the_middle_is_no_step_of_a_switch(journal):
+    """Its texts are digests and no circuits: whoever reads switches passes it over."""
+    with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
+        journal.steps.intend(operation, [PlannedStep("a", 0, "10.0.0.1", "configure", "", "digest", ROUTES)])
+        raise KeyboardInterrupt
+    assert journal.unfinished() == ()
+    assert journal.settle("lab", "10.0.0.1", Snapshot(BEFORE, 0.0)) == ()
 
 
 def test_a_step_of_a_living_process_is_not_unfinished(journal):

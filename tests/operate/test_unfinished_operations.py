@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,10 +15,12 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from ocs_drivers.model import CrossConnects
+from ocs_drivers.model import CrossConnects, Status
 from testbed.lab.shards import shard_of
+from testbed.operate.confirmation import Confirmations
 from testbed.operate.discovery.model import Observation, Problem, Round
 from testbed.operate.discovery.record import ROUNDS_KEPT, DiscoveryRecord
+from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.intent import replaced_by, stored_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
@@ -156,6 +159,43 @@ def test_an_operation_without_an_epoch_is_forgotten_when_its_ports_are_patched_a
     assert len(left(runs, testbed12)) == 1
     switch.held = CrossConnects()
     one_circuit(session, (1, 60))
+    assert left(runs, testbed12) == []
+
+
+def configured(journal, hosts, *, kill=False):
+    """Configure hosts as an operation of their own, which is killed in the middle of it if asked."""
+    steps = [PlannedStep(host, 0, "10.99.0.2", "configure", "", "digest", ROUTES) for host in hosts]
+    with suppress(Killed), journal.operation("testbed12", "repair") as operation:
+        journal.steps.intend(operation, steps)
+        if kill:
+            raise Killed
+        journal.steps.close(operation, {(step.device, 0): (Status.DONE, "digest") for step in steps})
+
+
+def test_hosts_that_were_left_in_the_middle_are_named_until_all_of_them_are_configured_again(
+    journal, runs, testbed12, memory_switch
+):
+    configured(journal, "ab", kill=True)
+    (told,) = left(runs, testbed12)
+    assert told.startswith("a repair that was interrupted, begun ")
+    assert told.endswith("; 2 steps without an outcome on a,b")
+    one_circuit(LabSession(testbed12, {"ocs1": memory_switch()}, None, journal), (1, 60))
+    configured(journal, "a")
+    assert left(runs, testbed12) == [told], "other switches and hosts make nothing good"
+    configured(journal, "abc")
+    assert left(runs, testbed12) == []
+
+
+def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, journal, runs, testbed12):
+    apply()
+    apply(simplex=True)
+    confirmations = Confirmations(journal, "testbed12")
+    confirmations.request(2, 1, 60.0)
+    assert confirmations.change(2, ("requested",), "failed", reason="no answer")
+    (one,) = unfinished_operations(runs, testbed12)
+    assert one.detail == "epoch 2 was not confirmed, and going back to epoch 1 failed (no answer)"
+    assert one.is_for_a_person
+    apply()
     assert left(runs, testbed12) == []
 
 

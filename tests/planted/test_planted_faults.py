@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
 LEAST, LEAST_IN_A_ROOM = 60, 4
+SURVIVAL = ("testbed/operate/engine/", "testbed/leases/", "testbed/storage/", "testbed/database_file.py")
+LEAST_OF_SURVIVAL = 40
 
 NOT_BY_A_TEST = re.compile(
     r"(\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|NameError)\b|Failed: Timeout"
@@ -71,6 +73,10 @@ def test_there_are_enough_rows_in_every_room(faults):
     rooms = Counter(fault.room for fault in faults)
     assert len(faults) >= LEAST
     assert min(rooms.values()) >= LEAST_IN_A_ROOM
+
+
+def test_there_are_enough_rows_where_operations_survive(faults):
+    assert sum(fault.file.startswith(SURVIVAL) for fault in faults) >= LEAST_OF_SURVIVAL
 
 
 # ------------------------------------------------------------------------------------ faults, planted

@@ -119,6 +119,32 @@ def test_writers_follow_one_another_and_lose_nothing(database):
     assert read_rows(database.address, "select started from operations") == [{"started": "20"}]
 
 
+def test_a_transaction_begins_when_the_one_before_it_has_ended(database):
+    """One that reads at once, and writes when another has written meanwhile, would be refused by SQLite."""
+    add(database, started="0")
+    has_read, errors = threading.Event(), []
+
+    def count() -> None:
+        mine = Database(database.address)
+        try:
+            with mine.transaction() as connection:
+                seen = connection.execute(sa.select(schema.operations.c.started)).scalar_one()
+                has_read.set()
+                connection.execute(schema.operations.update().values(started=f"{seen}, 2"))
+        except DATABASE_ERRORS as error:
+            errors.append(error)
+        mine.close()
+
+    second = threading.Thread(target=count)
+    with database.transaction() as connection:
+        second.start()
+        assert not has_read.wait(0.5), "it has begun in the middle of another"
+        connection.execute(schema.operations.update().values(started="1"))
+    second.join()
+    assert errors == []
+    assert read_rows(database.address, "select started from operations") == [{"started": "1, 2"}]
+
+
 def test_several_may_create_the_database_at_once(database_address):
     failed = []
 

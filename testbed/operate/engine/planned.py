@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 
 from ocs_drivers.model import CrossConnects, Step
 
+ROUTES = "routes"
+"""Kind of change whose steps are hosts: before and after are digests of configurations, and no circuits."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:

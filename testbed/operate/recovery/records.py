@@ -98,6 +98,11 @@ class OperationRecord:
         """Circuits that switches are to have; nothing where an earlier release wrote none."""
         return parse_goal(self.row.get("goal") or "")
 
+    @property
+    def has_sent_nothing(self) -> bool:
+        """True if none of its steps was begun."""
+        return all(step.state is StepState.PLANNED for step in self.steps)
+
     def on(self, device: str) -> tuple[StepRecord, ...]:
         """Return the steps of one device."""
         return tuple(step for step in self.steps if step.device == device)

@@ -25,7 +25,7 @@ from testbed.operate.engine.planned import as_text
 from testbed.operate.engine.step_log import LATER
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import in_force, stored_intents
-from testbed.operate.model import LabPlan, SwitchPlan
+from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
 from testbed.operate.recovery.judgement import doubts_about, is_doubted, judged
 from testbed.operate.recovery.records import OperationRecord, named, operations_of
@@ -62,7 +62,7 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
     """
     left = [*_without_proof(runs_dir, lab), *unfinished_operations(runs_dir, lab)]
     if operation is None:
-        found = max(left, key=lambda one: one.operation, default=None)
+        found = max(left, key=lambda one: (not one.is_for_a_person, one.operation), default=None)
     else:
         found = next((one for one in left if one.operation == operation), None)
         if found is None:
@@ -98,7 +98,7 @@ def resume(
     """
     journal, lab = session.writable, session.lab
     record = named(operations_of(journal.directory, lab.name), left.operation)
-    if record is None or (design is None and not _has_goal(record)):
+    if left.is_for_a_person or record is None or (design is None and not _has_goal(record)):
         return _left_to_a_person(left, record)
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
     seen = {name: _at_rest(session.switches[name], note) for name in devices}
@@ -111,7 +111,7 @@ def resume(
     _settle(session, record, seen, in_doubt=bool(doubts))
     if doubts:
         hint = "Find out who changed it, then `testbed apply` or `testbed rollback`"
-        return _result(session, left, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
+        return concluded(session, left, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
     change = Change(record.kind, str(record.row.get("why") or ""), again=left.operation)  # type: ignore[arg-type]
     try:
         if design is None or left.intent is None:
@@ -120,16 +120,21 @@ def resume(
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
         brought = session.carry_out(design, plan, note, stated=left.intent.stated, change=change)
     except ApplyFailed as failed:
-        return _result(session, left, _worst(failed), str(failed))
+        return concluded(session, left, _worst(failed), str(failed))
     if brought.verified.ok:
-        return _result(session, left, "verified", "finished and proven")
-    found = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in brought.verified.findings)
-    return _result(session, left, "failed", f"finished, and its proof found: {found}")
+        return concluded(session, left, "verified", "finished and proven")
+    return with_findings(session, left, brought.verified)
+
+
+def with_findings(session: LabSession, left: Unfinished, verified: VerifyReport) -> Resumed:
+    """Return the result of a resume that was carried out, and whose proof found something."""
+    found = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in verified.findings)
+    return concluded(session, left, "failed", f"finished, and its proof found: {found}")
 
 
 def _left_to_a_person(left: Unfinished, record: OperationRecord | None) -> Resumed:
     """Return why an operation cannot be gone on with: it had sent nothing, or its journal does not hold its goal."""
-    if record and all(step.state is StepState.PLANNED for step in record.steps):
+    if record and record.has_sent_nothing and not left.is_for_a_person:
         return Resumed(left.operation, "none", "it had sent nothing: give its command again")
     return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
 
@@ -181,7 +186,7 @@ def _towards_goal(session: LabSession, left: Unfinished, record: OperationRecord
     """Finish an operation that is no epoch: its switches get the circuits that it was to leave."""
     with session.operation(change.kind, change.why, again=left.operation):
         session.apply(_plan(session, record, _NOTHING))
-    return _result(session, left, "done", "the switches hold what it was to leave")
+    return concluded(session, left, "done", "the switches hold what it was to leave")
 
 
 def _worst(failed: ApplyFailed) -> str:
@@ -190,7 +195,8 @@ def _worst(failed: ApplyFailed) -> str:
     return "unknown" if Status.UNKNOWN in statuses else "failed"
 
 
-def _result(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
+def concluded(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
+    """Return the result of a resume, with the steps as they are now; why it stopped is written down."""
     record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
     steps = tuple(step.json() for step in record.steps) if record else ()
     if state == "unknown":

@@ -12,7 +12,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from ocs_drivers.model import CrossConnects
+from ocs_drivers.model import Capabilities, CrossConnects
 from testbed.errors import PlanFileError, PlanStale
 from testbed.operate.changes.durations import Durations
 from testbed.operate.changes.elements import Standing, touched_elements
@@ -169,6 +169,21 @@ def test_every_element_is_listed_both_ends_and_hosts_that_forward(testbed12, pla
     }
     assert {one.name for one in by_kind["host"]} == forwarding != set()
     assert [one.is_direct for one in elements] == [one.kind == "circuit" for one in elements]
+
+
+def test_hosts_that_forward_over_a_changed_circuit_are_listed_and_those_that_receive_are_not(
+    testbed12, memory_switch, simplex
+):
+    bulk = Capabilities(48, 48, bulk_add=True)
+    first, *others = plan_lab(testbed12, simplex.wiring, {"ocs1": memory_switch()}).circuits
+    held = CrossConnects({one.input_port: one.output_port for one in others})
+    planned = plan_lab(testbed12, simplex.wiring, {"ocs1": memory_switch(capabilities=bulk, held=held)})
+    ways = [simplex.routes.path(*pair) for pair in simplex.routes.first_link]
+    over = [way for way in ways if first.link in way]
+    forwarding = {testbed12.hosts[hop.target.node].name for way in over for hop in way[:-1]}
+    later = {testbed12.hosts[hop.target.node].name for way in over for hop in way[1:]}
+    elements = touched_elements(testbed12, planned, (Standing(testbed12, simplex),))
+    assert {one.name for one in elements if one.kind == "host"} == forwarding != later
 
 
 def test_circuits_that_are_kept_but_disturbed_are_touched_too(testbed12, switch, simplex):

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from libraries import skip_without
@@ -17,6 +18,7 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import Capabilities, CrossConnects
 from testbed.design.model import Wiring
 from testbed.errors import Interrupted
+from testbed.operate import host_steps
 from testbed.operate.apply import apply_plan
 from testbed.operate.engine.consent import EmergencyStop, interruptible
 from testbed.operate.engine.transitions import StepState
@@ -151,6 +153,15 @@ def test_a_stop_of_which_only_the_file_could_be_made_holds_too(tmp_path):
     latch.path.touch()
     with pytest.raises(OperationStopped, match="lab 'a lab/of ours' is stopped: nothing is sent"):
         latch.check()
+
+
+def test_no_host_of_a_stopped_lab_is_configured(testbed12, journal, tmp_path, monkeypatch):
+    monkeypatch.setattr(host_steps, "install", lambda *_arguments: pytest.fail("sent"))
+    EmergencyStop(tmp_path, testbed12.name).pull("smoke")
+    part = SimpleNamespace(host="a", command="ip -batch -", text="")
+    with pytest.raises(OperationStopped, match="smoke"), journal.operation(testbed12.name) as operation:
+        host_steps.install_hosts(testbed12, None, {"a": part}, journal, operation)
+    assert states(tmp_path, testbed12) == ("failed", [])
 
 
 def test_the_events_of_an_operation_give_its_states_again(testbed12, two_steps, journal, tmp_path):

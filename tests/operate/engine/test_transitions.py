@@ -33,6 +33,7 @@ def test_only_a_read_says_what_became_of_an_open_step():
         ends = {event: to for (one, event), to in TRANSITIONS.items() if one is state and to not in OPEN}
         assert ends.keys() - {StepEvent.REFUSE} == READ
         assert ends[StepEvent.READ_AS_WANTED] is StepState.OBSERVED
+        assert ends.get(StepEvent.REFUSE, StepState.FAILED) is StepState.FAILED
     assert (StepState.STARTED, StepEvent.REFUSE) not in TRANSITIONS, (
         "bytes are out: nobody can refuse any more"
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,17 +19,22 @@ skip_without("sqlalchemy")
 
 import sqlite3
 
+from testbed.cli.output import run_app
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
+from testbed.lab.control import control
 from testbed.lab.hosts.reachability import ping_all
+from testbed.lab.inventory import render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate import host_steps
 from testbed.operate.design import Design, design_of_intent
 from testbed.operate.journal import journal_in
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.recovery.resume import find_unfinished, resume
+from testbed.operate.repair import carry_out, look_at, plan_lab_repair
 from testbed.operate.session import open_lab
+from testbed.operate.unfinished import unfinished_operations
 
 pytestmark = pytest.mark.kernel
 
@@ -47,8 +55,9 @@ def ring(*, simplex=False):
     return Design("ring", topology, wiring, find_routes(wiring))
 
 
-def killed_among_hosts(session, monkeypatch, design):
-    """Apply, and be killed when two of four hosts have their routes."""
+@contextmanager
+def killed_after_two_hosts(monkeypatch):
+    """Be killed inside when two of four hosts have their routes."""
     really = host_steps.install
 
     def some(fleet, parts):
@@ -58,7 +67,7 @@ def killed_among_hosts(session, monkeypatch, design):
     with monkeypatch.context() as patch:
         patch.setattr(host_steps, "install", some)
         with pytest.raises(Killed):
-            session.bring_up(design)
+            yield
 
 
 def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkeypatch):
@@ -69,7 +78,8 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
     ):
         lab = session.lab
         assert session.bring_up(ring()).verified.ok
-        killed_among_hosts(session, monkeypatch, ring(simplex=True))
+        with killed_after_two_hosts(monkeypatch):
+            session.bring_up(ring(simplex=True))
         with sqlite3.connect(journal.path) as connection:
             connection.execute("update intents set owner = '1 gone/0' where epoch = 2")
         connection.close()
@@ -80,6 +90,44 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
         assert ping_all(session.fleet).missing == ()
     *_, record = operations_of(tmp_path, lab.name)
     hosts = {host.name: [step.state.value for step in record.on(host.name)] for host in here.hosts}
+    assert hosts == {
+        "a": ["verified"],
+        "b": ["verified"],
+        "c": ["failed", "verified"],
+        "d": ["failed", "verified"],
+    }
+
+
+def lost(session, design, deadline_s=20.0):
+    """Return what is lost, when a NIC has noticed it."""
+    end = time.monotonic() + deadline_s
+    while not (sight := look_at(session, design)).losses:
+        assert time.monotonic() < end, "no NIC has noticed the cut"
+    return plan_lab_repair(session.lab, design, sight)
+
+
+def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, tmp_path, monkeypatch, capsys):
+    with start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up:
+        lab_file = tmp_path / "lab.yaml"
+        lab_file.write_text(render_lab(up.lab))
+        with journal_in(tmp_path) as journal, open_lab(up.lab, journal) as session:
+            assert session.bring_up(ring()).verified.ok
+            control(up.control["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
+            planned = lost(session, ring())
+            assert planned.repatched is None, "no circuit can help where every NIC is in use"
+            with killed_after_two_hosts(monkeypatch):
+                carry_out(session, planned)
+        (left,) = unfinished_operations(tmp_path, up.lab)
+        assert left.detail.startswith("a repair that was interrupted, begun ")
+        capsys.readouterr()
+        assert run_app(["resume", str(lab_file), "--runs-dir", str(tmp_path), "--json"]) == 0
+        resumed = json.loads(capsys.readouterr().out)
+        assert (resumed["operation"], resumed["state"]) == (left.operation, "verified")
+        assert resumed["unfinished"] == []
+        with open_lab(up.lab, None) as session:
+            assert ping_all(session.fleet).missing == ()
+    *_, record = operations_of(tmp_path, up.lab.name)
+    hosts = {name: [step.state.value for step in record.on(name)] for name in "abcd"}
     assert hosts == {
         "a": ["verified"],
         "b": ["verified"],

@@ -19,6 +19,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
 from testbed.lab.shards import shard_of
+from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import design_of_intent
 from testbed.operate.intent import stored_intents
 from testbed.operate.journal import journal_in
@@ -125,6 +126,21 @@ def test_a_repair_that_was_killed_after_its_detours_is_named_and_finished(
     assert switch.held.pairs == planned
     (_, record) = operations_of(tmp_path, testbed12.name)
     assert (record.kind, record.state) == ("repair", "done")
+
+
+def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_switch, journal, tmp_path):
+    switch = memory_switch()
+    session = LabSession(testbed12, {"ocs1": switch}, None, journal)
+    session.bring_up(design_for(testbed12))
+    session.bring_up(design_for(testbed12, simplex=True))
+    confirmations = Confirmations(journal, testbed12.name)
+    confirmations.request(2, 1, 60.0)
+    confirmations.change(2, ("requested",), "failed", reason="no answer")
+    switch.held, writes = CrossConnects(), switch.writes
+    resumed = resume(session, find_unfinished(tmp_path, testbed12, None), None)
+    assert resumed.state == "unknown"
+    assert resumed.reason.endswith("see `testbed history`, then `testbed rollback`")
+    assert switch.writes == writes, "nothing was sent"
 
 
 def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, tmp_path):

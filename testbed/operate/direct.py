@@ -1,0 +1,102 @@
+"""A switch written by its address alone, without a lab file: under the leases and stops of the labs that it is part of.
+
+The journal tells which labs these are: whoever moves a switch for a lab writes its address down. A switch that no lab
+of the database has moved belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ocs_drivers.address import parse_address
+from ocs_drivers.engine.device_lock import lock_names
+from ocs_drivers.errors import AddressError
+from testbed.errors import JournalError, LeaseDenied
+from testbed.leases.choice import chosen
+from testbed.leases.listing import read_leases
+from testbed.operate.engine.consent import EmergencyStop
+from testbed.storage.address import address_in
+from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+
+_KNOWN = (
+    "select distinct o.lab, s.switch, s.address from steps s join operations o on o.id = s.operation "
+    "where s.address <> ?"
+)
+
+
+@contextmanager
+def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[None]:
+    """Hold ports of a switch in every lab that it is part of while something is sent to it.
+
+    Under the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its like, `OperationStopped`, and
+    `JournalError` when the database cannot be read or written: nothing may be sent then.
+    """
+    labs = labs_with(runs_dir, address)
+    if not labs:
+        if chosen():
+            what = f"no lab of the database in {runs_dir} has moved {address}, so lease {chosen()} does not hold it"
+            raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
+        yield
+        return
+    for lab in labs:
+        EmergencyStop(runs_dir, lab).check()
+    with ExitStack() as stack:
+        if ports:  # a circuit that does not exist is taken down without touching any
+            _hold(stack, runs_dir, labs, ports)
+        yield
+
+
+def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports: frozenset[int]) -> None:
+    from testbed.leases.fence import fenced  # SQLAlchemy: not for a switch of nobody
+    from testbed.storage.database import Database
+
+    database = Database(address_in(runs_dir))
+    stack.callback(database.close)
+    of_lease = next((lab for lab in labs if _has_lease(runs_dir, lab)), min(labs))
+    for lab in sorted(labs):
+        parts = frozenset(f"port:{switch}/{port}" for switch in labs[lab] for port in ports)
+        fence = fenced(database, lab, parts, lease=None if lab == of_lease else "")
+        stack.enter_context(stack.enter_context(fence).sending())
+
+
+def _has_lease(runs_dir: Path, lab: str) -> bool:
+    return any(one.id == chosen() for one in read_leases(address_in(runs_dir), lab))
+
+
+def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
+    """Return the labs that have moved the switch of an address, with its names there. Raises `JournalError`."""
+    database = address_in(runs_dir)
+    try:
+        rows = read_rows(database, _KNOWN, ("",))
+    except Exception as error:
+        if not is_database_error(error):
+            raise
+        what = f"whether {address} is part of a lab is not known: {why_unreadable(database, error)}"
+        raise JournalError(f"{what}; nothing was sent. Give another --runs-dir") from error
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if is_same_device(address, row["address"]):
+            found[row["lab"]].add(row["switch"])
+    return dict(found)
+
+
+def is_same_device(one: str, other: str) -> bool:
+    """Return whether two addresses are of one device: the same place, or a vendor's other protocol on one host.
+
+    >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+scpi://127.0.0.1:5025")
+    True
+    >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+tl1://127.0.0.1:3083")
+    False
+    """
+    if not set(lock_names(one)).isdisjoint(lock_names(other)):
+        return True
+    try:
+        first, second = parse_address(one), parse_address(other)
+    except AddressError:
+        return False
+    if first.scheme == second.scheme or not (first.host and first.host == second.host):
+        return False
+    return first.scheme.partition("+")[0] == second.scheme.partition("+")[0]
