@@ -22,6 +22,9 @@ CLIENT = "offload"
 ENTRY_MODULE = "lightbed_offload_entry"
 RETRIES = 5
 _CONNECT_S = 15.0
+_FETCH_S = 3.0
+"""Time to connect to a worker for a result. Dask tries until it is over, also where the worker is gone and refuses;
+then the scheduler is asked, and the stage runs again elsewhere."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
@@ -100,6 +103,7 @@ class DaskEngine:
                 f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and"
                 f" `dask worker {address} --nthreads 1` on the hosts that shall prepare data"
             ) from error
+        self._client.rpc.timeout = _FETCH_S
         self._address = address
         self._name = f"offload-{uuid.uuid4().hex}"
         self._shares = Shares(weights or {})

@@ -12,7 +12,7 @@ from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab, LabHost
 from testbed.offload.configuration import Tls
-from testbed.offload.local_workers import tls_options, worker_command
+from testbed.offload.local_workers import scheduler_command, tls_options, worker_command
 
 PORT = 8786
 CHECK_S = 60.0
@@ -34,8 +34,9 @@ def workers_on(
 ) -> Iterator[str]:
     """Provide the address of a scheduler on the first of some hosts, with a worker on each, until the block ends.
 
-    All of them bind their management address, so that no byte of the preprocessing takes an optical link. `python`
-    names another interpreter of a host than the lab file's. Raises `OffloadError` when one has no `distributed`.
+    All of them bind their management address, so that no byte of the preprocessing takes an optical link, and end with
+    their session of SSH. `python` names another interpreter of a host than the lab file's. Raises `OffloadError` when
+    one has no `distributed`.
     """
     if not hosts:
         raise OffloadError("no hosts to start workers on: name 1 or more")
@@ -46,7 +47,8 @@ def workers_on(
         head = hosts[0]
         protocol = "tls" if tls else "tcp"
         address = f"{protocol}://{head.management}:{PORT}"
-        scheduler = _command(interpreters[head.name], _scheduler_command(head, protocol), options)
+        arguments = scheduler_command(str(head.management), PORT, protocol)
+        scheduler = _command(interpreters[head.name], arguments, options)
         with fleet.start({head.name: scheduler}):
             _await_listening(fleet, head)
             workers = {
@@ -57,11 +59,6 @@ def workers_on(
             }
             with fleet.start(workers):
                 yield address
-
-
-def _scheduler_command(head: LabHost, protocol: str) -> list[str]:
-    bound = ["--host", str(head.management), "--port", str(PORT), "--protocol", protocol]
-    return ["-m", "distributed.cli.dask_scheduler", *bound, "--no-dashboard"]
 
 
 def _command(python: str, arguments: list[str], options: list[str]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -23,7 +25,19 @@ from testbed.offload.local_workers import workers_here
 from testbed.offload.session import open_workers
 from testbed.offload.stages import Pipeline, Runner
 
-CLIENTS = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
+ROOT = Path(__file__).parents[2]
+CLIENTS = ROOT / ".venv-clients" / "bin" / "python"
+
+TRAINER = """
+import os, sys
+from testbed.offload.dask_engine import DaskEngine
+from testbed.offload.local_workers import workers_here
+with workers_here(2) as address:
+    client = DaskEngine(address)._client
+    client.wait_for_workers(2, timeout=60)
+    print(*client.run(os.getpid).values(), client.run_on_scheduler(os.getpid), flush=True)
+    sys.stdin.read()
+"""
 
 if sys.platform != "linux":
     pytest.skip("processor time and sessions are those of Linux", allow_module_level=True)
@@ -173,6 +187,28 @@ def test_workers_of_the_command_end_with_it():
         assert engine.submit("p2", 1, 0).result(30) == 4
         engine.close()
     assert not Path(f"/proc/{process}").exists()
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_workers_end_with_a_trainer_that_is_killed():
+    """Nothing of the trainer runs any more that could end them: the system closes the pipes that it held."""
+    asked = subprocess.Popen(
+        [sys.executable, "-c", TRAINER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with asked as trainer:
+        processes = [int(number) for number in trainer.stdout.readline().split()]
+        ends = [os.pidfd_open(process) for process in processes]
+        trainer.kill()
+    try:
+        assert len(ends) == 3
+        for end in ends:
+            assert select.select([end], [], [], 30)[0], "a worker runs on without its trainer"
+    finally:
+        for end in ends:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+            os.close(end)
 
 
 def test_turns_by_weight():
