@@ -38,6 +38,10 @@ class Engine(Protocol):
         """Return the names of all jobs that share the workers, this one with them."""
         ...
 
+    def workers(self) -> tuple[str, ...]:
+        """Return the hosts of the workers, one for each thread, sorted: what a decision was measured with."""
+        ...
+
     def close(self) -> None:
         """Let go of the workers."""
         ...
@@ -81,6 +85,10 @@ class InProcess:
     def jobs(self) -> frozenset[str]:
         """Return the one job of this process."""
         return frozenset({"this"})
+
+    def workers(self) -> tuple[str, ...]:
+        """Return this process, once for each thread."""
+        return ("this",) * self.slots
 
     def close(self) -> None:
         """End the threads; what has not begun is left."""

@@ -68,10 +68,10 @@ def pool():
         yield address
 
 
-def opened(address, transform, **options):
+def opened(address, transform, *, workers=2, **options):
     engine = DaskEngine(address, **options)
     runner = Runner(Pipeline(list(range(64)), transform, list))
-    engine._client.wait_for_workers(2, timeout=60)
+    engine._client.wait_for_workers(workers, timeout=60)
     engine.open(runner)
     return engine, runner
 
@@ -85,6 +85,7 @@ def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
 def test_each_candidate_prepares_half_on_workers(pool, candidate):
     engine, runner = opened(pool, double)
     assert engine.slots == 2
+    assert engine.workers() == ("127.0.0.1", "127.0.0.1")
     found, counts = epoch_of(engine, runner, candidate)
     engine.close()
     assert sorted(found) == [2 * number for number in range(64)]
@@ -163,6 +164,21 @@ def test_fifty_epochs_with_five_workers_killed():
         engine = opened(address, double)
         assert kill_some(engine, 50, {3, 12, 21, 30, 39}) == 5
         engine[0].close()
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_a_training_goes_on_without_its_scheduler(monkeypatch):
+    """What was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 1.0)
+    with workers_here(1) as address:
+        engine, runner = opened(address, double, workers=1)
+        os.kill(engine._client.run_on_scheduler(os.getpid), signal.SIGKILL)
+        found, counts = epoch_of(engine, runner, "p3", 0.5)
+        assert sorted(found) == [2 * number for number in range(64)]
+        assert counts.taken_back + counts.remote == counts.local
+        assert (engine.jobs(), engine.workers()) == (frozenset(), ())
+        engine.close()
 
 
 @pytest.mark.process
