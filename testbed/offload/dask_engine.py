@@ -145,7 +145,8 @@ class DaskEngine:
                 self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **chosen
             ),
             None,
-            is_open=self._client.status == "running",  # what is asked while it connects again may get no answer
+            is_open=self._client.status
+            == "running",  # what is asked while it connects again may get no answer
         )
         here: Future[Any] = Future()
         if there is None:
