@@ -148,7 +148,7 @@ def pairs(stand: Stand, wanted: int = 7) -> None:
     found: list[tuple[bool, float, bool]] = []
     while sum(valid for valid, _, _ in found) < wanted and len(found) < 5 * wanted:
         order = (Rule(), ours) if len(found) % 2 == 0 else (ours, Rule())
-        taken = {rule: stand.measure(rule) for rule in order}
+        taken = {rule: stand.measure(rule, batches=36) for rule in order}
         (here, load_here), (there, load_there) = taken[order[0]], taken[order[1]]
         if order[0] is ours:
             here, there = there, here
