@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -147,6 +150,20 @@ def kill_some(engine, epochs, kills):
     return killed
 
 
+def held_by(engine):
+    """Return what an engine holds in this process between epochs."""
+    gc.collect()
+    wait_until(lambda: not engine._client.futures)
+    files = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    return {"futures": len(engine._client.futures), "threads": threading.active_count(), "files": files}
+
+
+def wait_until(is_so, limit_s=30):
+    deadline = time.monotonic() + limit_s
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 @pytest.mark.process
 @pytest.mark.socket
 def test_an_epoch_whose_worker_is_killed_is_whole():
@@ -162,8 +179,14 @@ def test_an_epoch_whose_worker_is_killed_is_whole():
 def test_fifty_epochs_with_five_workers_killed():
     with workers_here(7) as address:
         engine = opened(address, double)
-        assert kill_some(engine, 50, {3, 12, 21, 30, 39}) == 5
+        assert kill_some(engine, 10, {3}) == 1
+        before = held_by(engine[0])
+        assert kill_some(engine, 40, {2, 11, 20, 29}) == 4
+        after = held_by(engine[0])
         engine[0].close()
+    assert after["futures"] == before["futures"] == 0
+    assert after["threads"] <= before["threads"] + 2, "threads of Dask's executors come when there is work"
+    assert after["files"] <= before["files"], "connections to workers that are gone are closed"
 
 
 @pytest.mark.process
