@@ -217,6 +217,16 @@ def test_workers_need_dask_and_nothing_of_ours():
     assert counts.remote == 16
 
 
+def test_workers_of_a_cluster_that_is_there_stay(pool):
+    with open_workers(Choice(scheduler=pool), Configuration()) as engine:
+        engine.open(Runner(Pipeline([1, 2], double, list)))
+        assert engine.submit("p2", 1, 0).result(30) == 4
+        engine.close()
+    after = DaskEngine(pool)
+    assert after.slots == 2
+    after.close()
+
+
 @pytest.mark.process
 @pytest.mark.socket
 def test_workers_of_the_command_end_with_it():
