@@ -192,7 +192,7 @@ def test_fifty_epochs_with_five_workers_killed():
 @pytest.mark.process
 @pytest.mark.socket
 def test_a_training_goes_on_without_its_scheduler(monkeypatch):
-    """What was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
+    """All that was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
     monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 1.0)
     with workers_here(1) as address:
         engine, runner = opened(address, double, workers=1)
