@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.options import AsJson
+from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
 from testbed.cli.output import DONE, narrate, print_answer
 
 if TYPE_CHECKING:
@@ -71,13 +71,14 @@ def profile(
     in_process: InThisProcess = False,
     config: SettingsFile = None,
     out: Out = None,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Measure a pipeline and its candidates, decide, and say how long the trainer waits before and after."""
     from testbed.offload.configuration import Choice, read_configuration
     from testbed.offload.session import profile_script
 
-    chosen = Choice(scheduler, lab, workers, in_process=in_process)
+    chosen = Choice(scheduler, lab, workers, in_process=in_process, runs=runs_dir)
     with narrate() as narrator:
         found, is_simulated = profile_script(script, read_configuration(config), chosen, narrator)
     document = found.document() | {"simulated": is_simulated}

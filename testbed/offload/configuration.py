@@ -11,6 +11,8 @@ from testbed.errors import OffloadError
 from testbed.offload.feed import LOOK_AHEAD, PATIENCE_S, Rule
 from testbed.offload.policy import THRESHOLD
 
+RUNS = Path("runs")
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:
@@ -62,6 +64,7 @@ class Choice:
     lab: Path | None = None
     workers: int | None = None
     in_process: bool = False
+    runs: Path = RUNS
 
     def __post_init__(self) -> None:
         """Raise `OffloadError` when two are named."""

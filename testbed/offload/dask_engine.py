@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import FunctionType, ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
+from testbed.offload.shares import Shares
 from testbed.offload.stages import Runner, set_allocator, to_wire
 
 CLIENT = "offload"
@@ -22,6 +23,9 @@ CLIENT = "offload"
 ENTRY_MODULE = "lightbed_offload_entry"
 RETRIES = 5
 _CONNECT_S = 15.0
+_FETCH_S = 3.0
+"""Time to connect to a worker for a result. Dask tries until it is over, also where the worker is gone and refuses;
+then the scheduler is asked, and the stage runs again elsewhere."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
@@ -66,8 +70,9 @@ def entry_point() -> Any:
 class DaskEngine:
     """Workers of a scheduler that runs. Results come from the workers directly, never through the scheduler.
 
-    `weights` gives addresses of workers, or their names, a share of the work; without, all get the same. Raises
-    `OffloadError` when no scheduler answers, and on `open` when no worker has come.
+    `weights` gives addresses of workers, or their names, a share of the work; without, all get the same. `others` names
+    jobs that use the hosts without being clients, such as the leases of a lab. Raises `OffloadError` when no scheduler
+    answers, and on `open` when no worker has come.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class DaskEngine:
         tls: Tls | None = None,
         weights: Mapping[str, float] | None = None,
         job: str = "",
+        others: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         try:
             from distributed import Client
@@ -100,15 +106,17 @@ class DaskEngine:
                 f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and"
                 f" `dask worker {address} --nthreads 1` on the hosts that shall prepare data"
             ) from error
+        self._client.rpc.timeout = _FETCH_S
         self._address = address
         self._name = f"offload-{uuid.uuid4().hex}"
         self._shares = Shares(weights or {})
+        self._others = others
         self._run: Any = None
 
     @property
     def slots(self) -> int:
         """Threads of all workers."""
-        return max(1, sum(self._workers().values()))
+        return max(1, len(self.workers()))
 
     def open(self, runner: Runner) -> None:
         """Send the pipeline to all workers, and to those that will come."""
@@ -132,10 +140,18 @@ class DaskEngine:
         """Return the future of a stage on a worker. Dask runs it again elsewhere when its worker is lost."""
         target = self._shares.next()
         chosen = {} if target is None else {"workers": [target], "allow_other_workers": True}
-        there = self._client.submit(
-            self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **chosen
+        there = self._ask(
+            lambda: self._client.submit(
+                self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **chosen
+            ),
+            None,
+            is_open=self._client.status
+            == "running",  # what is asked while it connects again may get no answer
         )
         here: Future[Any] = Future()
+        if there is None:
+            here.set_exception(WorkerLost(f"the scheduler {self._address} is gone"))
+            return here
         here.add_done_callback(lambda asked: there.cancel() if asked.cancelled() else None)
         there.add_done_callback(lambda done: _hand_over(done, here))
         return here
@@ -145,22 +161,36 @@ class DaskEngine:
         return 0
 
     def jobs(self) -> frozenset[str]:
-        """Return the clients of ours that are connected to the scheduler."""
-        clients = self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients))
-        return frozenset(each for each in clients if f"-{CLIENT}-" in each)
+        """Return the clients of ours that are connected to the scheduler, and the other jobs of the hosts."""
+        clients = self._ask(
+            lambda: self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients)), []
+        )
+        return frozenset(each for each in clients if f"-{CLIENT}-" in each) | self._others()
+
+    def workers(self) -> tuple[str, ...]:
+        """Return the hosts of the workers, one for each thread."""
+        threads: dict[str, int] = self._ask(self._client.nthreads, {})
+        return tuple(
+            sorted(host for address, count in threads.items() for host in [_host_of(address)] * count)
+        )
 
     def close(self) -> None:
         """Disconnect; the workers stay."""
         try:
-            self._client.unregister_worker_plugin(self._name)
-        except (OSError, KeyError, TimeoutError, ValueError):  # the scheduler or its workers are gone already
+            self._ask(lambda: self._client.unregister_worker_plugin(self._name), None)
+        except (KeyError, TimeoutError, ValueError):  # its workers are gone already
             pass
         finally:
             self._client.close()
 
-    def _workers(self) -> dict[str, int]:
-        found: dict[str, int] = self._client.nthreads()
-        return found
+    def _ask(self, question: Callable[[], Any], nothing: Any, *, is_open: bool = True) -> Any:
+        """Return what Dask answers, or `nothing` when the scheduler is gone: the trainer goes on without workers."""
+        try:
+            return question() if is_open else nothing
+        except Exception as error:
+            if self._client.status == "running" and not isinstance(error, OSError):
+                raise
+            return nothing
 
     def _named(self) -> dict[str, str]:
         """Return the addresses of the workers, by address and by name."""
@@ -168,44 +198,13 @@ class DaskEngine:
         return {name: address for address, about in known.items() for name in (address, str(about["name"]))}
 
 
-class Shares:
-    """Turns by weight: who is furthest behind its share comes next.
+def _host_of(address: str) -> str:
+    """Return the host of an address.
 
-    >>> shares = Shares({"a": 2, "b": 1})
-    >>> shares.use({"a": "a", "b": "b"})
-    >>> [shares.next() for _ in range(6)]
-    ['a', 'b', 'a', 'a', 'b', 'a']
+    >>> _host_of("tcp://10.0.0.1:4000")
+    '10.0.0.1'
     """
-
-    def __init__(self, weights: Mapping[str, float]) -> None:
-        for name, weight in weights.items():
-            if not weight > 0:
-                raise OffloadError(
-                    f"the weight of {name} is {weight}: give more than 0, or leave the worker out"
-                )
-        self._weights = dict(weights)
-        self._behind: dict[str, float] = {}
-        self._by_address: dict[str, float] = {}
-
-    def use(self, addresses: Mapping[str, str]) -> None:
-        """Take the addresses of named workers. Raises `OffloadError` for a name that nobody has."""
-        for name, weight in self._weights.items():
-            if name not in addresses:
-                raise OffloadError(
-                    f"no worker is named {name}, to give it a weight: there are {', '.join(addresses)}"
-                )
-            self._by_address[addresses[name]] = weight
-        self._behind = dict.fromkeys(self._by_address, 0.0)
-
-    def next(self) -> str | None:
-        """Return the address whose turn it is, None when nobody has a weight."""
-        if not self._behind:
-            return None
-        for address, weight in self._by_address.items():
-            self._behind[address] += weight
-        first = max(self._behind, key=lambda address: self._behind[address])
-        self._behind[first] -= sum(self._by_address.values())
-        return first
+    return address.rpartition("://")[2].rpartition(":")[0]
 
 
 def _plugin(name: str, pipeline: Any) -> Any:

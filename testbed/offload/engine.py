@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,6 +39,10 @@ class Engine(Protocol):
         """Return the names of all jobs that share the workers, this one with them."""
         ...
 
+    def workers(self) -> tuple[str, ...]:
+        """Return the hosts of the workers, one for each thread, sorted: what a decision was measured with."""
+        ...
+
     def close(self) -> None:
         """Let go of the workers."""
         ...
@@ -52,7 +57,8 @@ class InProcess:
         self._loses = loses
         self._runner: Runner | None = None
         self._submitted = 0
-        self._cpu_ns: list[int] = []
+        self._cpu_ns = 0
+        self._lock = threading.Lock()
 
     def open(self, runner: Runner) -> None:
         """Take the runner itself: workers and trainer are one process."""
@@ -72,15 +78,20 @@ class InProcess:
         try:
             return self._runner.run(stage, payload, epoch)
         finally:
-            self._cpu_ns.append(time.thread_time_ns() - before)
+            with self._lock:
+                self._cpu_ns += time.thread_time_ns() - before
 
     def cpu_ns(self) -> int:
         """Return the processor time of the threads."""
-        return sum(self._cpu_ns)
+        return self._cpu_ns
 
     def jobs(self) -> frozenset[str]:
         """Return the one job of this process."""
         return frozenset({"this"})
+
+    def workers(self) -> tuple[str, ...]:
+        """Return this process, once for each thread."""
+        return ("this",) * self.slots
 
     def close(self) -> None:
         """End the threads; what has not begun is left."""

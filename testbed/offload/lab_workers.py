@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,8 +12,12 @@ from testbed.errors import OffloadError
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab, LabHost
-from testbed.offload.configuration import Tls
-from testbed.offload.local_workers import tls_options, worker_command
+from testbed.leases.listing import read_leases
+from testbed.offload.configuration import RUNS, Tls
+from testbed.offload.dask_engine import DaskEngine
+from testbed.offload.local_workers import scheduler_command, tls_options, worker_command
+from testbed.storage.address import address_in
+from testbed.storage.looking import is_database_error
 
 PORT = 8786
 CHECK_S = 60.0
@@ -20,12 +25,45 @@ START_S = 60.0
 _FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
 
 
+def jobs_of(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
+    """Return a function that names the leases held on a lab: jobs whose hosts may be those of the workers.
+
+    Leases of single operations are left out. While the database cannot be read the last answer holds.
+    """
+    address, last = address_in(runs), frozenset[str]()
+
+    def held() -> frozenset[str]:
+        nonlocal last
+        try:
+            found = read_leases(address, lab)
+        except Exception as error:
+            if not is_database_error(error):
+                raise
+            return last
+        living = (each for each in found if each.is_held and not each.is_implicit)
+        last = frozenset(f"lease {each.id}" for each in living if each.expires_s > time.time())
+        return last
+
+    return held
+
+
 @contextmanager
-def workers_on_lab(path: Path, count: int | None = None, tls: Tls | None = None) -> Iterator[str]:
-    """Provide the address of a scheduler whose workers are the first `count` hosts of a lab file; see `workers_on`."""
+def engine_on_lab(
+    path: Path,
+    runs: Path = RUNS,
+    workers: int | None = None,
+    *,
+    tls: Tls | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Iterator[DaskEngine]:
+    """Provide an engine whose workers are the first hosts of a lab file, or all; see `workers_on`.
+
+    Leases of the lab, as the database of `runs` has them, count as jobs that share the hosts.
+    """
     lab = load_lab(path)
-    with workers_on(lab, lab.hosts if count is None else lab.hosts[:count], tls) as address:
-        yield address
+    hosts = lab.hosts if workers is None else lab.hosts[:workers]
+    with workers_on(lab, hosts, tls) as address:
+        yield DaskEngine(address, tls=tls, weights=weights, others=jobs_of(lab.name, runs))
 
 
 @contextmanager
@@ -34,8 +72,9 @@ def workers_on(
 ) -> Iterator[str]:
     """Provide the address of a scheduler on the first of some hosts, with a worker on each, until the block ends.
 
-    All of them bind their management address, so that no byte of the preprocessing takes an optical link. `python`
-    names another interpreter of a host than the lab file's. Raises `OffloadError` when one has no `distributed`.
+    All of them bind their management address, so that no byte of the preprocessing takes an optical link, and end with
+    their session of SSH. `python` names another interpreter of a host than the lab file's. Raises `OffloadError` when
+    one has no `distributed`.
     """
     if not hosts:
         raise OffloadError("no hosts to start workers on: name 1 or more")
@@ -46,7 +85,8 @@ def workers_on(
         head = hosts[0]
         protocol = "tls" if tls else "tcp"
         address = f"{protocol}://{head.management}:{PORT}"
-        scheduler = _command(interpreters[head.name], _scheduler_command(head, protocol), options)
+        arguments = scheduler_command(str(head.management), PORT, protocol)
+        scheduler = _command(interpreters[head.name], arguments, options)
         with fleet.start({head.name: scheduler}):
             _await_listening(fleet, head)
             workers = {
@@ -57,11 +97,6 @@ def workers_on(
             }
             with fleet.start(workers):
                 yield address
-
-
-def _scheduler_command(head: LabHost, protocol: str) -> list[str]:
-    bound = ["--host", str(head.management), "--port", str(PORT), "--protocol", protocol]
-    return ["-m", "distributed.cli.dask_scheduler", *bound, "--no-dashboard"]
 
 
 def _command(python: str, arguments: list[str], options: list[str]) -> str:

@@ -53,6 +53,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         scheduler: str | None = None,
         engine: Engine | Callable[[], Engine] | None = None,
         rule: Rule | None = None,
+        retune: bool = True,
     ) -> None:
         super().__init__()
         if batch_size < 1:
@@ -65,6 +66,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self.profile: Profile | None = None
         self.counts = Counts()
         self._threads = threads
+        self._retune = retune
+        self._tuned: tuple[Callable[[Any], Any], Settings | None, Any] | None = None
         self._source = engine if scheduler is None else _scheduler_engine(scheduler)
         self._order_seed = random.getrandbits(63) if seed is None else seed
         self._epoch = 0
@@ -81,6 +84,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch, or of what a loaded state has left of one."""
         share = get_worker_info()
+        if self._retune and share is None and not self._resumed:
+            self.retune_if_shared()
         self._running, self._done, self._resumed = self.rule, self._resumed, set()
         order = self._order(share)
         feed = Feed(self.sides(is_child=share is not None), order, self.rule, self._epoch, self._done)
@@ -105,17 +110,30 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """Measure the pipeline with the model's step, decide, apply the decision, and return the profile."""
         from testbed.offload.profile import profile_loader
 
+        self._tuned = (step, settings, self._shared())
         self.profile = profile_loader(self, step, settings)
         self.apply(self.profile.decision)
         return self.profile
 
-    def retune_if_shared(self, step: Callable[[Any], Any], settings: Settings | None = None) -> bool:
-        """Measure again when the set of jobs that share the workers has changed since; return whether it has."""
-        engine = self.sides().remote
-        if self.profile is None or engine is None or engine.jobs() == self.profile.jobs:
+    def retune_if_shared(
+        self, step: Callable[[Any], Any] | None = None, settings: Settings | None = None
+    ) -> bool:
+        """Measure again when jobs or workers have come or gone since `tune`, and return whether they have.
+
+        Every epoch begins with it, unless the loader was made with `retune=False`.
+        """
+        if self._tuned is None:
             return False
-        self.tune(step, settings)
+        last_step, last_settings, shared = self._tuned
+        if self._shared() == shared:
+            return False
+        self.tune(step or last_step, settings or last_settings)
         return True
+
+    def _shared(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the jobs that share the workers, and the workers."""
+        engine = self.sides().remote
+        return (engine.jobs(), engine.workers()) if engine else (frozenset(), ())
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training stands: numbers and ranges, for JSON or `torch.save`."""
@@ -165,7 +183,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process gets: neither threads nor connections."""
-        return self.__dict__ | {"_sides": None, "_pid": 0}
+        return self.__dict__ | {"_sides": None, "_pid": 0, "_tuned": None}
 
     def _order(self, share: Any = None) -> Order:
         seed = self._order_seed

@@ -1,6 +1,7 @@
 """A scheduler and workers on this machine: processes of their own, bound to the loopback.
 
-They are of a session of their own, by which their processor time is told from that of the trainer's children.
+They are of a session of their own, by which their processor time is told from that of the trainer's children. They
+end when their standard input does, and so with the trainer, also one that is killed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,20 @@ from testbed.offload.configuration import Tls
 
 START_S = 60.0
 LOOPBACK = "127.0.0.1"
+UNTIL_INPUT_ENDS = """
+import os, runpy, signal, sys, threading, time
+def watch():
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(3)
+    os._exit(1)
+threading.Thread(target=watch, daemon=True).start()
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""A program that runs a module of Python until its standard input ends: a pipe that the trainer holds open, or a
+session of SSH. The system closes both when the trainer is gone, however it ended."""
 
 
 @contextmanager
@@ -30,19 +45,9 @@ def workers_here(
     with tempfile.TemporaryDirectory(prefix="offload-") as folder, ExitStack() as stack:
         file = Path(folder) / "scheduler.json"
         options = tls_options(tls)
-        scheduler = [
-            *prefix,
-            python,
-            "-m",
-            "distributed.cli.dask_scheduler",
-            "--host",
-            LOOPBACK,
-            "--port",
-            "0",
-        ]
-        protocol = ["--protocol", "tls"] if tls else []
-        command = [*scheduler, "--no-dashboard", "--scheduler-file", str(file), *protocol, *options]
-        process = stack.enter_context(_started(command, folder))
+        protocol = "tls" if tls else "tcp"
+        scheduler = [*scheduler_command(LOOPBACK, 0, protocol), "--scheduler-file", str(file), *options]
+        process = stack.enter_context(_started([*prefix, python, *scheduler], folder))
         address = _address_in(file, process)
         for number in range(count):
             worker = [*prefix, python, *worker_command(address, LOOPBACK, f"worker-{number}"), *options]
@@ -50,10 +55,16 @@ def workers_here(
         yield address
 
 
+def scheduler_command(host: str, port: int, protocol: str) -> list[str]:
+    """Return the arguments of Python for a scheduler, bound to one address of its host."""
+    bound = ["--host", host, "--port", str(port), "--protocol", protocol, "--no-dashboard"]
+    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_scheduler", *bound]
+
+
 def worker_command(address: str, host: str, name: str) -> list[str]:
     """Return the arguments of Python for a worker with one thread, bound to one address of its host."""
     bound = ["--host", host, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    return ["-m", "distributed.cli.dask_worker", address, *bound]
+    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_worker", address, *bound]
 
 
 def tls_options(tls: Tls | None) -> list[str]:
@@ -70,12 +81,19 @@ def _started(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes
     log = Path(folder) / "log"
     with log.open("ab") as said:
         process = subprocess.Popen(
-            command, stdout=said, stderr=said, cwd=folder, env=environment, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
         )
+    assert process.stdin is not None
     try:
         yield process
     finally:
-        process.terminate()
+        process.stdin.close()
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:

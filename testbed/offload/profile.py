@@ -106,7 +106,7 @@ class Bench:
 
     def profile(self) -> Profile:
         """Measure, decide, and measure what was decided."""
-        names = list(CANDIDATES) if self.sides.remote else []
+        names = list(CANDIDATES) if self.sides.remote and self.sides.remote.workers() else []
         if self.sides.runner.pipeline.transform is None and names:
             names.remove("p1")
         found = self.measure({MODEL: None, LOCAL: Rule()} | {name: self._all_remote(name) for name in names})

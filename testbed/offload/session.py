@@ -66,12 +66,14 @@ def open_workers(choice: Choice, configuration: Configuration) -> Iterator[Engin
         yield DaskEngine(choice.scheduler, tls=certificates, weights=configuration.weights)
         return
     if choice.lab is not None:
-        from testbed.offload.lab_workers import workers_on_lab
+        from testbed.offload.lab_workers import engine_on_lab
 
-        opened = workers_on_lab(choice.lab, choice.workers, certificates)
-    else:
-        from testbed.offload.local_workers import workers_here
+        with engine_on_lab(
+            choice.lab, choice.runs, choice.workers, tls=certificates, weights=configuration.weights
+        ) as engine:
+            yield engine
+        return
+    from testbed.offload.local_workers import workers_here
 
-        opened = workers_here(choice.workers or 1, certificates)
-    with opened as address:
+    with workers_here(choice.workers or 1, certificates) as address:
         yield DaskEngine(address, tls=certificates, weights=configuration.weights)

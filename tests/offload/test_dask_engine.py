@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +28,19 @@ from testbed.offload.local_workers import workers_here
 from testbed.offload.session import open_workers
 from testbed.offload.stages import Pipeline, Runner
 
-CLIENTS = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
+ROOT = Path(__file__).parents[2]
+CLIENTS = ROOT / ".venv-clients" / "bin" / "python"
+
+TRAINER = """
+import os, sys
+from testbed.offload.dask_engine import DaskEngine
+from testbed.offload.local_workers import workers_here
+with workers_here(2) as address:
+    client = DaskEngine(address)._client
+    client.wait_for_workers(2, timeout=60)
+    print(*client.run(os.getpid).values(), client.run_on_scheduler(os.getpid), flush=True)
+    sys.stdin.read()
+"""
 
 if sys.platform != "linux":
     pytest.skip("processor time and sessions are those of Linux", allow_module_level=True)
@@ -54,10 +71,10 @@ def pool():
         yield address
 
 
-def opened(address, transform, **options):
+def opened(address, transform, *, workers=2, **options):
     engine = DaskEngine(address, **options)
     runner = Runner(Pipeline(list(range(64)), transform, list))
-    engine._client.wait_for_workers(2, timeout=60)
+    engine._client.wait_for_workers(workers, timeout=60)
     engine.open(runner)
     return engine, runner
 
@@ -71,6 +88,7 @@ def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
 def test_each_candidate_prepares_half_on_workers(pool, candidate):
     engine, runner = opened(pool, double)
     assert engine.slots == 2
+    assert engine.workers() == ("127.0.0.1", "127.0.0.1")
     found, counts = epoch_of(engine, runner, candidate)
     engine.close()
     assert sorted(found) == [2 * number for number in range(64)]
@@ -132,6 +150,20 @@ def kill_some(engine, epochs, kills):
     return killed
 
 
+def held_by(engine):
+    """Return what an engine holds in this process between epochs."""
+    gc.collect()
+    wait_until(lambda: not engine._client.futures)
+    files = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    return {"futures": len(engine._client.futures), "threads": threading.active_count(), "files": files}
+
+
+def wait_until(is_so, limit_s=30):
+    deadline = time.monotonic() + limit_s
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 @pytest.mark.process
 @pytest.mark.socket
 def test_an_epoch_whose_worker_is_killed_is_whole():
@@ -147,8 +179,29 @@ def test_an_epoch_whose_worker_is_killed_is_whole():
 def test_fifty_epochs_with_five_workers_killed():
     with workers_here(7) as address:
         engine = opened(address, double)
-        assert kill_some(engine, 50, {3, 12, 21, 30, 39}) == 5
+        assert kill_some(engine, 10, {3}) == 1
+        before = held_by(engine[0])
+        assert kill_some(engine, 40, {2, 11, 20, 29}) == 4
+        after = held_by(engine[0])
         engine[0].close()
+    assert after["futures"] == before["futures"] == 0
+    assert after["threads"] <= before["threads"] + 2, "threads of Dask's executors come when there is work"
+    assert after["files"] <= before["files"], "connections to workers that are gone are closed"
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_a_training_goes_on_without_its_scheduler(monkeypatch):
+    """All that was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 1.0)
+    with workers_here(1) as address:
+        engine, runner = opened(address, double, workers=1)
+        os.kill(engine._client.run_on_scheduler(os.getpid), signal.SIGKILL)
+        found, counts = epoch_of(engine, runner, "p3", 0.5)
+        assert sorted(found) == [2 * number for number in range(64)]
+        assert counts.taken_back + counts.remote == counts.local
+        assert (engine.jobs(), engine.workers()) == (frozenset(), ())
+        engine.close()
 
 
 @pytest.mark.process
@@ -164,6 +217,16 @@ def test_workers_need_dask_and_nothing_of_ours():
     assert counts.remote == 16
 
 
+def test_workers_of_a_cluster_that_is_there_stay(pool):
+    with open_workers(Choice(scheduler=pool), Configuration()) as engine:
+        engine.open(Runner(Pipeline([1, 2], double, list)))
+        assert engine.submit("p2", 1, 0).result(30) == 4
+        engine.close()
+    after = DaskEngine(pool)
+    assert after.slots == 2
+    after.close()
+
+
 @pytest.mark.process
 @pytest.mark.socket
 def test_workers_of_the_command_end_with_it():
@@ -173,6 +236,28 @@ def test_workers_of_the_command_end_with_it():
         assert engine.submit("p2", 1, 0).result(30) == 4
         engine.close()
     assert not Path(f"/proc/{process}").exists()
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_workers_end_with_a_trainer_that_is_killed():
+    """Nothing of the trainer runs any more that could end them: the system closes the pipes that it held."""
+    asked = subprocess.Popen(
+        [sys.executable, "-c", TRAINER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with asked as trainer:
+        processes = [int(number) for number in trainer.stdout.readline().split()]
+        ends = [os.pidfd_open(process) for process in processes]
+        trainer.kill()
+    try:
+        assert len(ends) == 3
+        for end in ends:
+            assert select.select([end], [], [], 30)[0], "a worker runs on without its trainer"
+    finally:
+        for end in ends:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+            os.close(end)
 
 
 def test_turns_by_weight():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -191,13 +193,22 @@ def test_rules_that_cannot_be(build, message):
 
 @pytest.mark.parametrize("epochs", [30, pytest.param(1000, marks=pytest.mark.long)])
 def test_epochs_of_which_every_tenth_loses_workers(epochs):
-    """Each is whole, and nothing is left on its way."""
-    lost = 0
-    for epoch in range(epochs):
-        loses = (lambda number: number % 3 == 1) if epoch % 10 == 0 else (lambda _number: False)
-        feed = feed_of(24, Rule("p3" if epoch % 2 else "p2", 0.5), Direct(2, loses), seed=3, epoch=epoch)
-        assert sorted(flat(feed)) == list(range(24))
-        assert feed._going[True] == feed._going[False]
-        assert not feed._going[True]
-        lost += feed.counts.lost > 0
+    """Each is whole, and nothing is left on its way: neither work, nor objects, nor threads."""
+    is_losing = False
+    engine = InProcess(2, loses=lambda number: is_losing and number % 3 == 1)
+    lost, objects = 0, []
+    with ThreadPoolExecutor(1) as local:
+        for epoch in range(epochs):
+            is_losing = epoch % 10 == 0
+            rule = Rule("p3" if epoch % 2 else "p2", 0.5)
+            feed = feed_of(24, rule, engine, seed=3, epoch=epoch, local=local)
+            assert sorted(flat(feed)) == list(range(24))
+            assert not any(feed._going.values())
+            lost += feed.counts.lost > 0
+            if epoch in (epochs // 2, epochs - 1):
+                gc.collect()
+                objects.append((len(gc.get_objects()), threading.active_count()))
+        engine.close()
     assert lost == epochs // 10
+    assert objects[1][0] - objects[0][0] < 200, "one an epoch would be more, of 500"
+    assert objects[1][1] == objects[0][1]

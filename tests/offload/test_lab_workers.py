@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +56,18 @@ print(json.dumps({{
     "received": sum(len(data) for _, name, data in found if name != socket.gethostname()),
 }}))
 engine.close()
+"""
+
+
+KILLED = """
+import pickle, sys
+from testbed.offload.lab_workers import workers_on
+lab, hosts, python = pickle.load(sys.stdin.buffer)
+with workers_on(lab, hosts, python=python) as address:
+    from testbed.offload.dask_engine import DaskEngine
+    DaskEngine(address)._client.wait_for_workers(len(hosts), timeout=60)
+    print(address, flush=True)
+    sys.stdin.buffer.read()
 """
 
 
@@ -108,3 +123,25 @@ def test_hosts_without_dask_are_named(bench):
         workers_on(bench.lab, bench.lab.hosts[:1]),
     ):
         pass
+
+
+@pytest.mark.skipif(not CLIENTS.exists(), reason="`make install-test` makes .venv-clients, with dask in it")
+def test_workers_end_with_a_trainer_that_is_killed(bench):
+    """Its connections are closed by the system, and with them the sessions that the workers live in."""
+    hosts = bench.lab.hosts[:2]
+    left = {host.name: "pgrep -fc '[d]istributed.cli' || true" for host in hosts}
+    gone = (
+        "for i in $(seq 300); do pgrep -f '[d]istributed.cli' >/dev/null || exit 0; sleep 0.1; done; exit 1"
+    )
+    asked = subprocess.Popen(
+        [sys.executable, "-c", KILLED], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with asked as trainer:
+        pickle.dump((bench.lab, hosts, {host.name: str(CLIENTS) for host in hosts}), trainer.stdin)
+        trainer.stdin.flush()
+        assert trainer.stdout.readline().startswith(b"tcp://")
+        before = bench.fleet.run(left, timeout_s=30)
+        trainer.kill()
+    assert [int(before[host.name].stdout) for host in hosts] == [2, 1]
+    after = bench.fleet.run({host.name: gone for host in hosts}, timeout_s=60)
+    assert [after[host.name].exit_status for host in hosts] == [0, 0]

@@ -198,6 +198,48 @@ def test_other_jobs_on_the_workers_call_for_another_profile(monkeypatch):
     loader.close()
 
 
+def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(monkeypatch):
+    """With the step of `tune`; not in the middle of an epoch whose state was loaded, which goes on by its rule."""
+    planned(monkeypatch, RATES, CPU)
+    engine = InProcess(2)
+    loader = loader_of(engine=engine)
+    loader.tune(print)
+    first = loader.profile
+    list(loader)
+    assert loader.profile is first
+    monkeypatch.setattr(engine, "jobs", lambda: frozenset({"this", "another"}))
+    running = iter(loader)
+    next(running)
+    second, state = loader.profile, loader.state_dict()
+    assert second is not first
+    monkeypatch.setattr(engine, "workers", lambda: ("this",) * 3)
+    loader.load_state_dict(state)
+    list(loader)
+    assert loader.profile is second
+    list(loader)
+    assert loader.profile is not second
+    loader.close()
+    engine = InProcess(2)
+    left_alone = loader_of(engine=engine, retune=False)
+    left_alone.tune(print)
+    monkeypatch.setattr(engine, "workers", lambda: ("this",))
+    found = left_alone.profile
+    list(left_alone)
+    assert left_alone.profile is found
+
+
+def test_without_workers_nothing_is_offloaded(monkeypatch):
+    planned(monkeypatch, RATES, CPU)
+    engine = InProcess(2)
+    loader = loader_of(engine=engine)
+    loader.tune(print)
+    monkeypatch.setattr(engine, "workers", tuple)
+    assert loader.retune_if_shared()
+    assert loader.rule.candidate is None
+    assert loader.profile.metrics.candidates == {}
+    loader.close()
+
+
 def test_a_pipeline_is_measured_and_what_the_algorithm_says_is_run():
     """With real threads, and a step that takes no time: whatever is decided follows from the metrics."""
     loader = loader_of(batch_size=4)
@@ -228,7 +270,7 @@ def test_without_a_transform_there_is_nothing_between_reading_and_sending():
 def test_processor_time_of_workers_in_this_process_is_not_the_trainers():
     engine = InProcess()
     before = trainer_cpu_ns(engine)
-    engine._cpu_ns.append(10**15)
+    engine._cpu_ns += 10**15
     assert trainer_cpu_ns(engine) < before
     engine.close()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import pytest
 
-from tools.installation.torch_build import choose_build, has_gpu
+from tools.installation.torch_build import VERSION, VISION, choose_build, has_gpu
 
 NEVER, HERE, PYTORCH = "nowhere", "torch==9.9+cpu", "PyTorch's index"
 
@@ -57,3 +59,12 @@ def test_a_gpu_is_a_device_or_its_command(tmp_path):
     (devices / "nvidia0").unlink()
     (commands / "nvidia-smi").touch(0o755)
     assert has_gpu(devices, str(commands))
+
+
+def test_torchvision_is_the_one_that_was_built_for_this_torch():
+    name, _, version = VISION.partition("==")
+    found = importlib.metadata.distribution(name)
+    assert found.version.partition("+")[0] == version
+    assert f"torch=={VERSION}" in {
+        asked.replace(" ", "").translate({40: "", 41: ""}) for asked in found.requires
+    }

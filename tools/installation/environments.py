@@ -17,7 +17,14 @@ from pathlib import Path
 from tools.installation.bytecode import compile_folders, compile_packages, import_once, is_written_by_python
 from tools.installation.processes import Done, InstallError
 from tools.installation.progress import Line
-from tools.installation.torch_build import VERSION, TorchBuild, choose_build, has_gpu, uv_without_patience
+from tools.installation.torch_build import (
+    VERSION,
+    VISION,
+    TorchBuild,
+    choose_build,
+    has_gpu,
+    uv_without_patience,
+)
 from tools.installation.uv import Uv, nothing
 
 _WHEEL_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tools/wheel.py")
@@ -110,14 +117,14 @@ class Installer:
         """Return the steps of the toolkit's environment."""
         lock = self._lock.read_bytes()
         locked = digest((lock, str(self.root), str(self.python)))
-        torch = digest((locked, VERSION))
+        torch = digest((locked, VERSION, VISION))
         project = digest((torch, (self.root / "pyproject.toml").read_bytes()))
         count = len(re.findall(rb"^[A-Za-z0-9]", lock, re.MULTILINE))
         return [
             self._step(
                 self._venv, ".locked", locked, f".venv: {count} locked packages", self._install_locked
             ),
-            self._step(self._venv, ".torch", torch, f".venv: torch {VERSION}", self._install_torch),
+            self._step(self._venv, ".torch", torch, f".venv: torch {VERSION}, {VISION}", self._install_torch),
             *self._compiling(self._venv, torch),
             self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
             *self._compiling_checkout(project),
@@ -212,7 +219,7 @@ class Installer:
 
     def _install_torch(self, line: Line) -> None:
         line.detail = self._torch.reason
-        self._pip_install_torch(self._venv, line)
+        self._pip_install_torch(self._venv, line, VISION)
 
     def _install_project(self, line: Line) -> None:
         self._pip_install(self._venv, line, "--no-deps", "--no-build-isolation", "--editable", self.root)

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 VERSION = "2.13.0"
+VISION = "torchvision==0.28.0"
+"""torchvision of the same torch. The package index has it for torch with CUDA alone; beside the CPU build its
+transforms run, and its compiled operators do not load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from testbed.errors import OffloadError
 
 WORKLOADS = {
     "digits": "handwritten digits, turned, shifted and noisy: numpy",
-    "images": "photographs, decoded, cropped, flipped and recoloured: Pillow",
+    "images": "photographs, decoded, cropped, flipped and recoloured: torchvision",
     "speech": "log-mel features of tones and noise: librosa",
     "text": "tokens of documents, by a vocabulary trained on the spot: tokenizers",
 }

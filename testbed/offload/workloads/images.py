@@ -1,14 +1,16 @@
-"""Photographs that scikit-learn ships, as JPEG files in memory: decoded, cropped, flipped, recoloured by Pillow."""
+"""Photographs that scikit-learn ships, as JPEG files in memory: decoded by Pillow, augmented by torchvision."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import io
-import random
+import sys
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image, ImageEnhance
+from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from testbed.offload.workloads.timed import TimedStep
@@ -16,6 +18,9 @@ from testbed.offload.workloads.timed import TimedStep
 COUNT = 512
 SIDE = 224
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+OPERATORS = ("nms", "qnms")
+_declared: list[Any] = []
 
 
 class Photographs:
@@ -41,22 +46,71 @@ class Photographs:
         return Image.open(io.BytesIO(self.files[number])).convert("RGB"), number % 2
 
 
-def augment(element: tuple[Any, int]) -> tuple[Any, int]:
-    """Return a random part of the image at one size, perhaps mirrored, recoloured and normalised, and its class."""
-    image, label = element
-    side = int(min(image.size) * random.uniform(0.5, 1.0))
-    left, top = (random.randint(0, size - side) for size in image.size)
-    part = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, (left, top, left + side, top + side))
-    if random.random() < 0.5:
-        part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-        part = change(part).enhance(random.uniform(0.6, 1.4))
-    values = torch.from_numpy(np.asarray(part, dtype=np.float32) / 255)
-    return ((values - torch.tensor(MEANS)) / torch.tensor(DEVIATIONS)).permute(2, 0, 1).contiguous(), label
+class Augment:
+    """A random part of an image at one size, perhaps mirrored, recoloured and normalised, by torchvision.
+
+    The transforms are made where they run: workers import torchvision for themselves.
+    """
+
+    def __init__(self) -> None:
+        self._steps: Any = None
+
+    def __call__(self, element: tuple[Any, int]) -> tuple[Any, int]:
+        """Return the augmented image and its class."""
+        image, label = element
+        self._steps = self._steps or _steps()
+        return self._steps(image), label
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes another: the transforms stay here."""
+        return Augment, ()
 
 
+def _steps() -> Any:
+    transforms = import_transforms()
+    return transforms.Compose(
+        [
+            transforms.PILToTensor(),
+            transforms.RandomResizedCrop(SIDE, scale=(0.25, 1.0), antialias=True),
+            transforms.RandomHorizontalFlip(),
+            transforms.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4),
+            transforms.ToDtype(torch.float32, scale=True),
+            transforms.Normalize(MEANS, DEVIATIONS),
+        ]
+    )
+
+
+def import_transforms() -> Any:
+    """Return torchvision's transforms, also where its compiled operators do not load.
+
+    The package index has torchvision for torch with CUDA alone. Beside torch's CPU build its import would end where it
+    describes operators of that library; no transform needs them, so that to declare them is enough.
+    """
+    if "torchvision" not in sys.modules and not _loads_operators():
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in OPERATORS:
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _declared.append(library)  # declarations end with their object
+    from torchvision.transforms import v2
+
+    return v2
+
+
+def _loads_operators() -> bool:
+    """Return whether torchvision's library loads with this torch; True when there is none, for the import to say so."""
+    found = importlib.util.find_spec("torchvision")
+    if found is None or found.origin is None:
+        return True
+    try:
+        ctypes.CDLL(str(Path(found.origin).with_name("_C.so")))
+    except OSError:
+        return False
+    return True
+
+
+import_transforms()  # a library that is missing is named when the workload is loaded
 dataset = Photographs()
-transform = augment
+transform = Augment()
 batch_size = 32
 step = TimedStep(0.05)
 simulated = True
