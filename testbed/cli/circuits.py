@@ -93,12 +93,7 @@ def plan(
     change = PlannedChange(meant, planned, runs_dir)
     document = {**_about(meant), **topology_json(meant.design.topology), **plan_json(meant.lab, planned)}
     document |= change.json()
-    lines = [
-        *_heading(meant),
-        *describe(meant.lab, planned),
-        *change.lines(),
-        *meant.unfinished_lines(),
-    ]
+    lines = [*_heading(meant), *describe(meant.lab, planned), *change.lines(), *meant.unfinished_lines()]
     if out:
         change.write(out, take_over=take_over)
     print_answer(document, [*lines, *change.to_apply()], as_json=as_json)
@@ -108,9 +103,8 @@ def plan(
 def _show_patch_list(meant: MeantDesign, *, as_json: bool) -> None:
     from testbed.design.patching.wiring import patch_list
 
-    rows = patch_list(meant.design.wiring)
-    document = {"patch_list": rows, "unfinished": [one.json() for one in meant.left]}
-    print_answer(document, rows, as_json=as_json)
+    rows, unfinished = patch_list(meant.design.wiring), [one.json() for one in meant.left]
+    print_answer({"patch_list": rows, "unfinished": unfinished}, rows, as_json=as_json)
     for line in () if as_json else meant.unfinished_lines():
         tell(line)  # the list is for whoever patches
 

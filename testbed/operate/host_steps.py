@@ -34,10 +34,8 @@ def install_hosts(
 ) -> None:
     """Configure hosts, all at once; a host is done when its kernel holds what was planned for it.
 
-    With `again` hosts that hold it already are left alone.
-
-    Raises `LeaseDenied`, `OperationStopped`, and `HostError` naming hosts that failed; what became of each is in the
-    journal, and the proof tells of kernels that do not hold it.
+    With `again` hosts that hold it already are left alone. Raises `LeaseDenied`, `OperationStopped`, and `HostError`
+    naming hosts that failed; the journal tells what became of each, the proof of kernels that do not hold it.
     """
     from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
