@@ -17,7 +17,7 @@ from testbed.leases.store import LeaseStore
 from testbed.operate.light import held_circuits
 from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.needs import Candidates, Needs, joined
-from testbed.pytest_plugin.provision import skip
+from testbed.pytest_plugin.options import skip
 from testbed.storage.database import DATABASE_ERRORS
 from testbed.storage.looking import read_rows
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -17,45 +14,9 @@ from testbed.lab.shards import shard_of
 from testbed.lab.simulated.lifecycle import HostsChoice, find_running, is_up, start_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
+from testbed.pytest_plugin.options import LabOptions, skip
 
 SIMULATED_BOARD = "sim://kit"
-
-
-@dataclass(frozen=True, slots=True)
-class LabOptions:
-    """Options of the lab, as they were given to pytest."""
-
-    file: str | None
-    server: str | None
-    name: str | None
-    hosts: HostsChoice
-    runs_dir: Path
-    wait_s: float
-    really_move: str | None
-    board: str | None
-
-    @classmethod
-    def of(cls, config: pytest.Config) -> LabOptions:
-        """Return the options. Raises `pytest.UsageError` for two that exclude each other."""
-        if config.option.lab and config.option.lab_server:
-            raise pytest.UsageError(
-                "--lab and --lab-server: give one of them; the service knows its own lab files"
-            )
-        board = config.option.lab_board
-        if board and not all(board.partition("=")):
-            raise pytest.UsageError(
-                f"--lab-board {board}: write NAME=ADDRESS, for example kit1=qick://10.0.0.7"
-            )
-        return cls(
-            file=config.option.lab,
-            server=config.option.lab_server,
-            name=config.option.lab_name,
-            hosts=config.option.lab_hosts,
-            runs_dir=Path(config.option.lab_runs_dir or os.environ.get("LIGHTBED_RUNS", "runs")),
-            wait_s=config.option.lab_wait,
-            really_move=config.option.lab_really_move,
-            board=board,
-        )
 
 
 def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest]:
@@ -111,8 +72,3 @@ def _own_lab(lab: Lab, needs: Needs, hosts: HostsChoice, scratch: Path) -> Itera
             board=SIMULATED_BOARD if needs.board else "",
             control=started.control,
         )
-
-
-def skip(lab: Lab, reason: str) -> NoReturn:
-    """Skip the test: the lab is not one for it."""
-    pytest.skip(f"lab '{lab.name}': {reason}")

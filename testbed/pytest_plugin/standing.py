@@ -18,7 +18,7 @@ from testbed.operate.apply import check_permission
 from testbed.pytest_plugin.asking import Asking, leased
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
-from testbed.pytest_plugin.provision import LabOptions, skip
+from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.pytest_plugin.restoring import Before
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
