@@ -20,6 +20,7 @@ from testbed.measure.results.database import Database
 from testbed.measure.results.parquet import lightbed_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.redaction import redact_document
+from testbed.measure.results.run_files import run_row, write_run_files
 from testbed.storage.schema import phases, topologies
 
 FinalStatus = Literal["done", "failed", "interrupted"]
@@ -117,8 +118,17 @@ class Run:
             return
         now = datetime.now(UTC).isoformat()
         self._database.finish_run(self.run_id, status=status, error=error, finished=now)
-        os.close(self._lock)
-        self._lock = None
+        try:
+            self._write_record()
+        finally:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write_record(self) -> None:
+        (row,) = (row for row in self._database.all_runs() if row["id"] == self.run_id)
+        rows = self._database.of_run(self.run_id)
+        facts = {fact["name"]: fact["value"] for fact in rows.environment}
+        write_run_files(self.directory, run_row(row, facts), rows.phases)
 
 
 def own_versions() -> dict[str, str]:
