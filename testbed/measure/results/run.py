@@ -125,7 +125,7 @@ class Run:
             self._lock = None
 
     def _write_record(self) -> None:
-        (row,) = (row for row in self._database.all_runs() if row["id"] == self.run_id)
+        row = self._database.run(self.run_id)
         rows = self._database.of_run(self.run_id)
         facts = {fact["name"]: fact["value"] for fact in rows.environment}
         write_run_files(self.directory, run_row(row, facts), rows.phases)
