@@ -23,6 +23,7 @@ from testbed.leases import locks
 from testbed.leases.choice import chosen
 from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
+from testbed.log_context import about
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.reasons import hint_for, reason_of
 from testbed.storage.schema import leases, maintenance
@@ -106,7 +107,8 @@ def fenced(
     fence = Fence(database, held, held.parts)
     mark = _current.set(fence)
     try:
-        yield fence
+        with about(lease=held.id):
+            yield fence
     finally:
         _current.reset(mark)
         with (

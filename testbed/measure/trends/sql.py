@@ -132,7 +132,7 @@ def _from_files(
 def _from_rows(
     connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    columns = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in schema)
+    columns = ", ".join(f'"{field.name}" {_TYPES[field.type]}' for field in schema)
     connection.execute(f"create table {table} ({columns})")
     _add_rows(connection, table, schema, rows)
 
