@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from testbed.pytest_plugin.lab_of_test import LabOfTest
+    from testbed.pytest_plugin.served import LabOfService
 
 MARKERS = {
     "testbed_hosts(count)": "the test needs a lab of so many hosts, or more where they cannot be told apart",
@@ -70,8 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def testbed_lab(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LabOfTest]:
-    """Provide a lab for this test alone, a `LabOfTest`; what the test did to it is undone afterwards."""
+) -> Iterator[LabOfTest | LabOfService]:
+    """Provide a lab for this test alone, a `LabOfTest`, or with --lab-server a `LabOfService`; it is put back after."""
     from testbed.pytest_plugin.provision import lab_for
 
     with lab_for(request.node, tmp_path_factory.mktemp("testbed")) as lab:

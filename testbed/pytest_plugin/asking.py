@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from testbed.errors import LeaseDenied, TestbedError
+from testbed.errors import LeaseDenied
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import HostsInUse
 from testbed.leases.listing import read_leases, read_maintenance
@@ -16,13 +15,12 @@ from testbed.leases.model import Lease, parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.light import held_circuits
 from testbed.operate.session import LabSession, open_lab
+from testbed.pytest_plugin.heartbeat import TTL_S, kept_alive
 from testbed.pytest_plugin.needs import Candidates, Needs, joined
 from testbed.pytest_plugin.options import skip
-from testbed.storage.database import DATABASE_ERRORS
 from testbed.storage.looking import read_rows
 
 POLL_S = 0.5
-TTL_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +131,9 @@ def _gpus(session: LabSession) -> dict[str, int]:
 def leased(asking: Asking) -> Iterator[tuple[Lease, tuple[str, ...]]]:
     """Provide a granted lease and its hosts; it is extended until this is left, and released then."""
     lease, hosts = asking.granted()
-    over = threading.Event()
-
-    def extend() -> None:
-        while not over.wait(TTL_S / 3):
-            with suppress(TestbedError, *DATABASE_ERRORS, OSError):  # the next one may do; the fence watches
-                asking.store.extend(lease.id)
-
-    heart = threading.Thread(target=extend, name=f"lease {lease.id}", daemon=True)
-    heart.start()
     try:
-        yield lease, hosts
+        with kept_alive(lambda: asking.store.extend(lease.id)):
+            yield lease, hosts
     finally:
-        over.set()
-        heart.join()
         with suppress(LeaseDenied):  # somebody has broken it meanwhile
             asking.store.release(lease.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +17,13 @@ from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
 from testbed.pytest_plugin.options import LabOptions, skip
 
+if TYPE_CHECKING:
+    from testbed.pytest_plugin.served import LabOfService
+
 SIMULATED_BOARD = "sim://kit"
 
 
-def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest]:
+def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest | LabOfService]:
     """Return the lab for a test, to be entered; `scratch` is a directory for its files alone.
 
     A test whose needs the lab does not meet is skipped, and so is one of a lab that is marked broken.
@@ -30,9 +34,9 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     if options.server:
-        from testbed.pytest_plugin.served import check_client
+        from testbed.pytest_plugin.served import served_lab
 
-        check_client(options.server)
+        return served_lab(needs, options, item.nodeid)
     if options.file is None:
         return _own_lab(_generated(needs, scratch), needs, options.hosts, scratch)
     lab = load_lab(options.file)

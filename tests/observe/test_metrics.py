@@ -153,6 +153,16 @@ def test_a_laboratory_without_a_past_has_no_samples(tmp_path):
         Sample("testbed_epoch", (), 1)
 
 
+def test_the_page_lists_every_metric_as_the_table_has_it():
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("| `testbed_")]
+
+    assert rows == [
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
+        for one in METRICS
+    ]
+
+
 def test_the_dashboard_shows_every_metric_and_no_other():
     document = json.loads(DASHBOARD.read_text())
     panels = document["panels"]

@@ -1,12 +1,12 @@
 """Changes of the level of a series, by a permutation test of its best segment. Pure; numpy only.
 
-The statistic is the largest reduction of the sum of squares by giving one segment a mean of its own; a segment at an end
-is a single change (Hinkley, "Inference about the change-point in a sequence of random variables", Biometrika 57, 1970), one
-in the middle a loss that was repaired (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation for the
-analysis of array-based DNA copy number data", Biostatistics 5, 2004). Its distribution without a change is that of the
-same values in random order (Antoch and Huskova, "Permutation tests in change point analysis", Statistics & Probability
-Letters 53, 2001): no distribution of the values is assumed, only that their order means nothing. Further changes are
-looked for inside the pieces.
+The statistic is the largest reduction of the sum of squares by giving one segment a mean of its own. A segment at an
+end is a single change (Hinkley, "Inference about the change-point in a sequence of random variables", Biometrika 57,
+1970), one in the middle a loss that was repaired (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation
+for the analysis of array-based DNA copy number data", Biostatistics 5, 2004). Its distribution without a change is that
+of the same values in random order (Antoch and Huskova, "Permutation tests in change point analysis", Statistics &
+Probability Letters 53, 2001): no distribution of the values is assumed, only that their order means nothing. Further
+changes are looked for inside the pieces.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _found(series: Floats, rate: float, random: np.random.Generator, begin: int)
 
 
 def best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
-    """Return by how much a segment with a mean of its own reduces the sum of squares, and where the best begins and ends.
+    """Return by how much the best segment with a mean of its own reduces the sum of squares, and its begin and end.
 
     >>> best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
