@@ -1,4 +1,4 @@
-"""What a line of a log is about: run, operation, device and lease, bound where each begins.
+"""Subjects of lines of a log: run, operation, device and lease, bound where each begins.
 
     with about(operation="20260301T102000-1a2b3c"):
         logger.info("step done")       # the line has the operation, however deep the call is

@@ -1,1 +1,1 @@
-"""What others see of labs without asking for it: metrics for Prometheus, logs as JSON."""
+"""Labs as others watch them: metrics for Prometheus, logs as JSON."""

@@ -19,7 +19,7 @@ class Marked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a test needs of its lab; None where it does not say. `gpus` are those of each host."""
+    """Needs of a test; None where it does not say. `gpus` are those of each host."""
 
     hosts: int | None = None
     degree: int | None = None

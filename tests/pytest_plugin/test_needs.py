@@ -1,4 +1,4 @@
-"""Which hosts of a lab a test gets: what it needs, what is broken, what others hold, what circuits join."""
+"""Hosts that a test gets of a lab: what it needs, what is broken, what others hold, what circuits join."""
 
 from __future__ import annotations
 
