@@ -35,8 +35,11 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Write the logs of the testbed and of its drivers to a stream; return the handler, to be removed by the caller."""
-    handler = logging.StreamHandler(stream)
+    """Write the logs of the testbed and of its drivers to a stream; return the handler, for `stop`."""
+    return _added(logging.StreamHandler(stream), level)
+
+
+def _added(handler: logging.Handler, level: int) -> logging.Handler:
     handler.setFormatter(JsonFormatter())
     handler.setLevel(level)
     for name in LOGGERS:
@@ -46,8 +49,20 @@ def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
     return handler
 
 
-def log_as_asked() -> None:
-    """Write logs where the environment says, if it does. Raises `OSError` for a file that cannot be written."""
+def stop(handler: logging.Handler) -> None:
+    """Write no more by this handler."""
+    for name in LOGGERS:
+        logging.getLogger(name).removeHandler(handler)
+    handler.close()
+
+
+def log_as_asked() -> logging.Handler | None:
+    """Write logs where the environment says, once in a process. Raises `OSError` for a file that cannot be written."""
     place = os.environ.get(VARIABLE, "")
-    if place:
-        log_to(sys.stderr if place == "-" else open(place, "a", encoding="utf-8", buffering=1))  # noqa: SIM115, PTH123
+    if not place or any(handler.name == place for handler in logging.getLogger(LOGGERS[0]).handlers):
+        return None
+    handler = (
+        logging.StreamHandler(sys.stderr) if place == "-" else logging.FileHandler(place, encoding="utf-8")
+    )
+    handler.set_name(place)
+    return _added(handler, logging.INFO)

@@ -28,8 +28,8 @@ def log():
     levels = {name: logging.getLogger(name).level for name in json_log.LOGGERS}
     handler = json_log.log_to(stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    json_log.stop(handler)
     for name, level in levels.items():
-        logging.getLogger(name).removeHandler(handler)
         logging.getLogger(name).setLevel(level)
 
 
@@ -136,14 +136,13 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
 
 def test_the_environment_says_where_lines_go(tmp_path, monkeypatch):
     place = tmp_path / "log.jsonl"
-    before = {name: list(logging.getLogger(name).handlers) for name in json_log.LOGGERS}
     monkeypatch.setenv(json_log.VARIABLE, str(place))
-    json_log.log_as_asked()
+    handler = json_log.log_as_asked()
+    assert json_log.log_as_asked() is None  # a second command of the same process
     logger.info("told")
-    for name, handlers in before.items():
-        for handler in [one for one in logging.getLogger(name).handlers if one not in handlers]:
-            logging.getLogger(name).removeHandler(handler)
+    json_log.stop(handler)
+    logger.info("not told")
     monkeypatch.setenv(json_log.VARIABLE, "")
-    json_log.log_as_asked()
+    assert json_log.log_as_asked() is None
 
     assert [json.loads(line)["message"] for line in place.read_text().splitlines()] == ["told"]
