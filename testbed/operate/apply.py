@@ -224,7 +224,8 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
             journal.steps.send(operation, name, ordinal)
 
     try:
-        with about(device=name), sending:
+        sending.enter_context(about(device=name))
+        with sending:
             outcome = switch.execute(step, guard)
             logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:
