@@ -52,9 +52,10 @@ def command_line():
     def walk(command, words=(), inherited=frozenset()):
         named = (opt for param in command.params for opt in (*param.opts, *param.secondary_opts))
         options = inherited | {opt for opt in named if opt[:2] == "--"}
+        does_something = not hasattr(command, "commands") or command.invoke_without_command
         for name, inner in getattr(command, "commands", {}).items():
-            yield from walk(inner, (*words, name), options)
-        if words and (not hasattr(command, "commands") or command.invoke_without_command):
+            yield from walk(inner, (*words, name), frozenset() if does_something else options)
+        if words and does_something:
             yield " ".join(words), set(options)
 
     commands = dict(walk(build_app()))
