@@ -69,7 +69,7 @@ def repository(tmp_path):
 
 
 def test_the_workflow_runs_as_it_stands_and_parallel_tests_get_labs_of_their_own(repository, tmp_path):
-    jobs = yaml.safe_load(BLOCKS["yaml"])["jobs"]
+    jobs = yaml.safe_load(BLOCKS["yml"])["jobs"]
     (tmp_path / "tests" / "conftest.py").write_text(TOGETHER)
     lines = [step["run"] for step in jobs["simulated"]["steps"] if "run" in step]
     (line,) = [line for line in lines if line.startswith("pytest")]
