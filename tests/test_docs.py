@@ -52,9 +52,10 @@ def command_line():
     def walk(command, words=(), inherited=frozenset()):
         named = (opt for param in command.params for opt in (*param.opts, *param.secondary_opts))
         options = inherited | {opt for opt in named if opt[:2] == "--"}
+        does_something = not hasattr(command, "commands") or command.invoke_without_command
         for name, inner in getattr(command, "commands", {}).items():
-            yield from walk(inner, (*words, name), options)
-        if words and not hasattr(command, "commands"):
+            yield from walk(inner, (*words, name), frozenset() if does_something else options)
+        if words and does_something:
             yield " ".join(words), set(options)
 
     commands = dict(walk(build_app()))
@@ -67,6 +68,8 @@ def command_line():
 def commands_of(words: list[str], known) -> list[str]:
     """`sim up`, `switch read` (the address between is left out), or a single word; `read|ports` are two."""
     groups = {"sim": words[1:2], "lease": words[1:2], "offload": words[1:2], "switch": words[2:3]}
+    if words[0] == "runs" and re.match("[a-z]", "".join(words[1:2])):  # by itself it lists
+        groups["runs"] = words[1:2]
     named = groups.get(words[0], [""])
     names = [f"{words[0]} {name}".strip() for name in " ".join(named).split("|")]
     for name in names:

@@ -91,6 +91,10 @@ COMMANDS = {
     ),
     "runs": ("runs", "List the runs of a results directory, the newest first."),
     "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
+    "metrics": (
+        "metrics",
+        "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
+    ),
     "lease": ("lease", "Leases of parts of a lab."),
     "maintenance": (
         "lease",

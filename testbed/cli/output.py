@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -202,6 +203,10 @@ def run_app(arguments: Sequence[str]) -> int:
     """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
     as_json = "--json" in arguments
     try:
+        if os.environ.get("LIGHTBED_LOG"):
+            from testbed.observe.json_log import log_as_asked
+
+            log_as_asked()
         result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED

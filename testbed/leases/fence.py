@@ -24,6 +24,7 @@ from testbed.leases.choice import chosen
 from testbed.leases.heartbeat import Heartbeat
 from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
+from testbed.log_context import about
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.reasons import hint_for, reason_of
 from testbed.storage.schema import leases, maintenance
@@ -110,7 +111,8 @@ def fenced(
     fence = Fence(database, held, held.parts, Heartbeat(leases_of_lab, held).beat)
     mark = _current.set(fence)
     try:
-        yield fence
+        with about(lease=held.id):
+            yield fence
     finally:
         _current.reset(mark)
         with (

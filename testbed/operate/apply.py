@@ -21,6 +21,7 @@ from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Sta
 from testbed.errors import ApplyFailed, DriftError, Interrupted, JournalError, RefusedToMove, TestbedError
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
+from testbed.log_context import about, logger
 from testbed.operate.engine.consent import Consent, EmergencyStop, is_interrupted
 from testbed.operate.engine.goal import goal_text
 from testbed.operate.engine.planned import PlannedStep
@@ -218,12 +219,15 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
         sending.enter_context(work.fence.sending())
         journal.intend(operation, name, ordinal, switch.address, step)
         intended = True
+        logger.info("step %d (%s) is sent", ordinal, step.kind)
         if step.estimated_s >= LONG_STEP_S:
             journal.steps.send(operation, name, ordinal)
 
     try:
+        sending.enter_context(about(device=name))
         with sending:
             outcome = switch.execute(step, guard)
+            logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs

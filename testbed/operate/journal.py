@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
+from testbed.log_context import about, logger
 from testbed.operate.engine.planned import ROUTES, PlannedStep, as_text, from_text, now
 from testbed.operate.engine.step_log import LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
@@ -103,15 +104,17 @@ class Journal:
         One that ended too early is opened `again`, by one process only: raises `OperationRunning`.
         """
         operation = self._reopen(again) if again else self._begin(lab, kind, why, goal)
-        try:
-            yield operation
-        except Exception as error:
-            self._finish(operation, "failed", str(error))
-            raise
-        except BaseException as error:
-            self._finish(operation, "interrupted", str(error) or type(error).__name__)
-            raise
-        self._finish(operation, "done", "")
+        with about(operation=operation):
+            logger.info("%s of lab %s begins", kind, lab)
+            try:
+                yield operation
+            except Exception as error:
+                self._finish(operation, "failed", str(error))
+                raise
+            except BaseException as error:
+                self._finish(operation, "interrupted", str(error) or type(error).__name__)
+                raise
+            self._finish(operation, "done", "")
 
     def _begin(self, lab: str, kind: str, why: str, goal: str) -> str:
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
@@ -134,6 +137,7 @@ class Journal:
         return operation
 
     def _finish(self, operation: str, state: str, reason: str) -> None:
+        logger.info("operation ends: %s%s", state, f" ({reason})" if reason else "")
         self.note(operation, finished=now(), state=state, reason=reason)
 
     def note(self, operation: str, **known: str) -> None:

@@ -32,12 +32,13 @@ def _page(name: str, app: Any) -> Iterator[str]:
 
 
 def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every command below a group that does something itself, with its words."""
+    """Yield every command below a group that does something itself, with its words; some are groups, too."""
     for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, (*words, name))
-        else:
+        is_group = hasattr(command, "commands")
+        if not is_group or command.invoke_without_command:
             yield (*words, name), command
+        if is_group:
+            yield from _commands(command, (*words, name))
 
 
 def _help(command: Any) -> Iterator[str]:

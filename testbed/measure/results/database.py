@@ -80,6 +80,11 @@ class Database:
         """Return the runs, the newest first; none when there is no database yet, or only a journal in it."""
         return self._read("select * from runs order by id desc")
 
+    def run(self, run_id: str) -> Row:
+        """Return the row of a run that is there."""
+        (row,) = self._read("select * from runs where id = ?", run_id)
+        return row
+
     def phases_of(self, lab: str, name: str) -> Sequence[tuple[str, dict[str, Any]]]:
         """Return time and figures of the phases of one name of all runs on a lab, the newest first."""
         query = (

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,13 @@ from types import TracebackType
 from typing import Literal, Self
 
 from lightbed.errors import with_former_keys
+from testbed.log_context import about, logger
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.database import Database
 from testbed.measure.results.parquet import lightbed_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.redaction import redact_document
+from testbed.measure.results.run_files import run_row, write_run_files
 from testbed.storage.schema import phases, topologies
 
 FinalStatus = Literal["done", "failed", "interrupted"]
@@ -39,21 +42,23 @@ class Run:
         self._lock: int | None = lock
         self._timings: list[Timing] = []
         self._nic_bytes: list[NicBytes] = []
+        self._subject = ExitStack()
 
     def __enter__(self) -> Self:
+        self._subject.enter_context(about(run=self.run_id))
+        logger.info("run begins")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock is None:
-            return
-        if error is None:
-            self.finish("done")
-        elif isinstance(error, Exception):
-            self.finish("failed", error=f"{type(error).__name__}: {error}")
-        else:
-            self.finish("interrupted", error=type(error).__name__)
+        with self._subject:
+            if error is None:
+                self.finish("done")
+            elif isinstance(error, Exception):
+                self.finish("failed", error=f"{type(error).__name__}: {error}")
+            else:
+                self.finish("interrupted", error=type(error).__name__)
 
     def add_environment(self, name: str, value: Json) -> None:
         """Keep one fact of the environment (versions, seeds, kernel settings); the last one said counts."""
@@ -116,9 +121,19 @@ class Run:
         if self._lock is None:
             return
         now = datetime.now(UTC).isoformat()
+        logger.info("run ends: %s%s", status, f" ({error})" if error else "")
         self._database.finish_run(self.run_id, status=status, error=error, finished=now)
-        os.close(self._lock)
-        self._lock = None
+        try:
+            self._write_record()
+        finally:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write_record(self) -> None:
+        row = self._database.run(self.run_id)
+        rows = self._database.of_run(self.run_id)
+        facts = {fact["name"]: fact["value"] for fact in rows.environment}
+        write_run_files(self.directory, run_row(row, facts), rows.phases)
 
 
 def own_versions() -> dict[str, str]:

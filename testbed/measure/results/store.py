@@ -1,6 +1,7 @@
 """Store of results: `runs/lightbed.sqlite` for what a run was, `runs/<id>/` for what it measured.
 
     runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; other tables may live there)
+    runs/<id>/run.parquet         the run itself, when it has ended (`RunRow`), and phases.parquet (`PhaseRow`)
     runs/<id>/timings.parquet     one row a size and configuration (`Timing`)
     runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
     runs/<id>/nccl/*.json         the same timings as documents of nccl-tests

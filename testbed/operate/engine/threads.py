@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -23,7 +24,9 @@ def each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str,
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors[name] = error
 
-    threads = [threading.Thread(target=run, args=one, daemon=True) for one in items.items()]
+    threads = [
+        threading.Thread(target=copy_context().run, args=(run, *one), daemon=True) for one in items.items()
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,36 @@
+"""Subjects of lines of a log: run, operation, device and lease, bound where each begins.
+
+    with about(operation="20260301T102000-1a2b3c"):
+        logger.info("step done")       # the line has the operation, however deep the call is
+
+Nothing is written anywhere by this; `testbed.observe.json_log` adds what is bound to every line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+Subject = Literal["run", "operation", "device", "lease"]
+SUBJECTS: tuple[Subject, ...] = ("run", "operation", "device", "lease")
+
+logger = logging.getLogger("testbed")
+_bound: ContextVar[Mapping[str, str]] = ContextVar("log_context", default={})  # noqa: B039  never changed
+
+
+@contextmanager
+def about(**subjects: str) -> Iterator[None]:
+    """Bind subjects for what is logged inside, besides those that are bound already."""
+    mark = _bound.set({**_bound.get(), **subjects})
+    try:
+        yield
+    finally:
+        _bound.reset(mark)
+
+
+def bound() -> Mapping[str, str]:
+    """Return what is bound here, by subject."""
+    return _bound.get()

@@ -1,0 +1,91 @@
+"""Two runs side by side: what both measured, row by row, and what was different around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.measure.model import Timing
+from testbed.measure.results.records import StoredRun
+
+_SAME = ("topology", "configuration", "collective", "ranks", "rings", "size_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class RowPair:
+    """The same measurement in two runs."""
+
+    before: Timing
+    after: Timing
+
+    @property
+    def ratio(self) -> float:
+        """Bus bandwidth of the second by that of the first; 0 where the first has none."""
+        return self.after.busbw_mbps / self.before.busbw_mbps if self.before.busbw_mbps else 0.0
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the middle halves of both runs' iterations do not overlap; False where quartiles are not kept."""
+        first, second = self.before.busbw_spread_mbps, self.after.busbw_spread_mbps
+        return bool(first[1] and second[1]) and (first[1] < second[0] or second[1] < first[0])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return one entry of `rows` in `testbed runs compare --json`."""
+        return {name: getattr(self.before, name) for name in _SAME} | {
+            "a_mbps": self.before.busbw_mbps,
+            "b_mbps": self.after.busbw_mbps,
+            "ratio": round(self.ratio, 4),
+            "clear": self.is_clear,
+            "cpu_limited": self.before.cpu_limited or self.after.cpu_limited,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Two runs: rows of both, how many only one of them has, and facts that differ."""
+
+    rows: tuple[RowPair, ...]
+    only_a: int
+    only_b: int
+    differences: tuple[tuple[str, str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `testbed runs compare --json` prints, but for the runs."""
+        return {
+            "rows": [row.as_json() for row in self.rows],
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "differences": [{"fact": fact, "a": a, "b": b} for fact, a, b in self.differences],
+        }
+
+
+def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
+    """Return what two runs have in common and what not. Pure."""
+    ours, theirs = ({_key(row): row for row in run.timings} for run in (a, b))
+    rows = tuple(RowPair(row, theirs[key]) for key, row in ours.items() if key in theirs)
+    return RunComparison(rows, len(ours) - len(rows), len(theirs) - len(rows), tuple(_differences(a, b)))
+
+
+def _key(row: Timing) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in _SAME)
+
+
+def _differences(a: StoredRun, b: StoredRun) -> Iterator[tuple[str, str, str]]:
+    facts = [
+        ("lab", a.lab.name, b.lab.name),
+        ("hosts", a.summary.hosts, b.summary.hosts),
+        ("simulated", a.summary.simulated, b.summary.simulated),
+        ("link rate, Mbit/s", a.lab.rate_mbps, b.lab.rate_mbps),
+        ("MTU", a.lab.mtu, b.lab.mtu),
+        ("switches", ", ".join(a.lab.switches), ", ".join(b.lab.switches)),
+        *(
+            (f"circuits of {name}", len(a.circuits.get(name, ())), len(b.circuits.get(name, ())))
+            for name in sorted({*a.circuits, *b.circuits})
+        ),
+        *(
+            (name, a.environment.get(name, ""), b.environment.get(name, ""))
+            for name in sorted({*a.environment, *b.environment} - {"arguments"})
+        ),
+    ]
+    return ((fact, str(one), str(other)) for fact, one, other in facts if one != other)

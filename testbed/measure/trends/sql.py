@@ -1,0 +1,148 @@
+"""SQL over the runs, by DuckDB: tables of all runs in memory, from their Parquet files and from the database.
+
+The statement sees these tables and nothing else: no file, no network, no setting, and what it changes is gone after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from testbed.errors import ResultsError
+from testbed.measure.model import NicBytes, Timing
+from testbed.measure.results.parquet import row_schema
+from testbed.measure.results.records import RunSummary
+from testbed.measure.results.run_files import PHASES_FILE, RUN_FILE, PhaseRow, RunRow, run_row
+from testbed.measure.results.store import RunStore
+from testbed.operate.recovery.history import history_of
+from testbed.storage.looking import read_rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+_TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
+HINT = "see `testbed runs query --help` for the tables"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of a statement."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def query_runs(runs_dir: str | Path, statement: str) -> Answer:
+    """Return what a statement of SQL finds in `runs`, `timings`, `nic_bytes`, `phases`, `epochs` and `losses`.
+
+    Raises `ResultsError` where DuckDB is not installed, for a file that cannot be read, and for wrong SQL.
+    """
+    duckdb = _library()
+    with duckdb.connect(":memory:") as connection:
+        try:
+            _fill(connection, RunStore(runs_dir))
+            connection.execute("set enable_external_access = false")
+            connection.execute("set lock_configuration = true")
+        except duckdb.Error as error:
+            raise ResultsError(
+                f"the runs in {runs_dir} cannot be read: {error}. Move the file away that it names"
+            ) from error
+        try:
+            found = connection.execute(statement)
+            columns = tuple(column[0] for column in found.description or ())
+            return Answer(columns, tuple(found.fetchall()))
+        except duckdb.Error as error:
+            raise ResultsError(f"{str(error).strip()}; {HINT}") from error
+
+
+def _library() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ResultsError("SQL over runs needs DuckDB: pip install 'lightbed[results]'") from error
+    return duckdb
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, store: RunStore) -> None:
+    runs = store.list_runs()
+    _from_files(connection, "timings", Timing, runs, "timings.parquet")
+    _from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
+    _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
+    _from_files(connection, "runs", RunRow, runs, RUN_FILE)
+    _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _without_file(runs))
+    labs = sorted({run.lab for run in runs} | {row["lab"] for row in _read(store, "select lab from intents")})
+    epochs = [{"lab": lab, **one} for lab in labs for one in history_of(store.path, lab)]
+    _from_rows(connection, "epochs", _EPOCHS, epochs)
+    _from_rows(connection, "losses", _LOSSES, _read(store, "select * from losses"))
+
+
+_TEXT, _NUMBER = pa.string(), pa.float64()
+_EPOCHS = pa.schema(
+    {"lab": _TEXT, "id": pa.int64(), "verified": pa.bool_()}
+    | dict.fromkeys(("operation", "kind", "state", "at", "who", "why"), _TEXT)
+)
+_LOSSES = pa.schema(
+    {"lab": _TEXT, "place": _TEXT} | dict.fromkeys(("taken_s", "loss_db", "intent_db", "power_dbm"), _NUMBER)
+)
+_RUN_ID = pa.field("run_id", _TEXT)
+
+
+def _read(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
+    return read_rows(store.database, query)
+
+
+def _without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
+    """Return the runs that wrote no file of their own, being of an earlier release, under way, or killed."""
+    rows = []
+    for run in runs:
+        if not (run.directory / RUN_FILE).exists():
+            finished = run.finished.isoformat() if run.finished else None
+            row = asdict(run) | {"id": run.run_id, "started": run.started.isoformat(), "finished": finished}
+            rows.append(asdict(run_row(row, {})))
+    return rows
+
+
+def _from_files(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    row_type: type[Any],
+    runs: Iterable[RunSummary],
+    name: str,
+    *,
+    with_run: bool = False,
+) -> None:
+    """Make a table of the files of one name of all runs; an empty one where no run has one."""
+    files = [str(path) for run in runs if (path := run.directory / name).exists()]
+    run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if with_run else ""
+    if not files:
+        schema = row_schema(row_type, simulated=False)
+        _from_rows(connection, table, schema.insert(0, _RUN_ID) if with_run else schema, [])
+        return
+    connection.execute(
+        f"create table {table} as select {run_id}* exclude (filename) "  # noqa: S608  names of ours
+        "from read_parquet($1, union_by_name = true, filename = true)",
+        [files],
+    )
+
+
+def _from_rows(
+    connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
+) -> None:
+    columns = ", ".join(f'"{field.name}" {_TYPES[field.type]}' for field in schema)
+    connection.execute(f"create table {table} ({columns})")
+    _add_rows(connection, table, schema, rows)
+
+
+def _add_rows(
+    connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
+) -> None:
+    made = pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
+    )
+    connection.register("rows_at_hand", made)
+    connection.execute(f"insert into {table} by name select * from rows_at_hand")  # noqa: S608  names of ours
+    connection.unregister("rows_at_hand")

@@ -1,0 +1,1 @@
+"""Labs as others watch them: metrics for Prometheus, logs as JSON."""

@@ -1,0 +1,34 @@
+"""Samples from the switches of a lab, as they answer now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from testbed.lab.model import Lab
+from testbed.observe.exposition import Sample
+from testbed.operate.light import SwitchReading, read_ports
+from testbed.operate.plan import own_ports
+from testbed.operate.session import open_lab
+
+
+def device_samples(lab: Lab) -> tuple[Sample, ...]:
+    """Read the switches of a lab and return their samples; one that does not answer is down, and no error."""
+    with open_lab(lab, None, model_hosts=True, partial=True) as session:
+        readings = read_ports(own_ports(lab), session.switches)
+        return tuple(samples_of(lab.name, readings, session.off))
+
+
+def samples_of(lab: str, readings: Mapping[str, SwitchReading], off: Collection[str]) -> Iterator[Sample]:
+    """Yield the samples of switches that were read, and of those that are off. Pure."""
+    for switch in off:
+        yield Sample("testbed_switch_up", (lab, switch), 0)
+    for switch, reading in readings.items():
+        pairs = reading.snapshot.connections.pairs
+        used = {port for pair in pairs for port in pair}
+        dark = [port for port, power in reading.power.items() if power and power.below_floor]
+        yield Sample("testbed_switch_up", (lab, switch), 1)
+        yield Sample("testbed_circuits", (lab, switch), len(pairs))
+        yield Sample("testbed_dark_ports", (lab, switch), len(used.intersection(dark)))
+        for port, power in reading.power.items():
+            if power and not power.below_floor:
+                yield Sample("testbed_port_power_dbm", (lab, switch, str(port)), power.dbm)

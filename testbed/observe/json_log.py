@@ -1,0 +1,68 @@
+"""Logs as JSON, one object a line: time, level, logger, message, and run, operation, device and lease where bound."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+from testbed.log_context import SUBJECTS, bound
+
+VARIABLE = "LIGHTBED_LOG"
+"""Environment variable: a file that lines are added to, or `-` for standard error."""
+LOGGERS = ("testbed", "ocs_drivers")
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines of JSON. Subjects are always keys, null where nothing is bound, so that a line is read without a schema."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        subjects = bound()
+        document: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{subject: subjects.get(subject) for subject in SUBJECTS},
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            document["error"] = f"{record.exc_info[0].__name__}: {record.exc_info[1]}"
+        return json.dumps(document, ensure_ascii=False)
+
+
+def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
+    """Write the logs of the testbed and of its drivers to a stream; return the handler, for `stop`."""
+    return _added(logging.StreamHandler(stream), level)
+
+
+def _added(handler: logging.Handler, level: int) -> logging.Handler:
+    handler.setFormatter(JsonFormatter())
+    handler.setLevel(level)
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(min(level, logger.level or level))
+    return handler
+
+
+def stop(handler: logging.Handler) -> None:
+    """Write no more by this handler."""
+    for name in LOGGERS:
+        logging.getLogger(name).removeHandler(handler)
+    handler.close()
+
+
+def log_as_asked() -> logging.Handler | None:
+    """Write logs where the environment says, once in a process. Raises `OSError` for a file that cannot be written."""
+    place = os.environ.get(VARIABLE, "")
+    if not place or any(handler.name == place for handler in logging.getLogger(LOGGERS[0]).handlers):
+        return None
+    handler = (
+        logging.StreamHandler(sys.stderr) if place == "-" else logging.FileHandler(place, encoding="utf-8")
+    )
+    handler.set_name(place)
+    return _added(handler, logging.INFO)

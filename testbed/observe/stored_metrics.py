@@ -1,0 +1,156 @@
+"""Samples from the database of a laboratory: journal, leases, runs, readings of light. Nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import ResultsError
+from testbed.leases.listing import read_leases
+from testbed.measure.model import Timing
+from testbed.measure.results.parquet import read_rows as read_parquet
+from testbed.observe.exposition import Sample
+from testbed.storage.address import Address, address_in
+from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+
+Row = Mapping[str, Any]
+NEWEST_STEPS = 200
+QUANTILES = (0.5, 0.95)
+
+
+def stored_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
+    """Return the samples of a directory of runs. Raises `ResultsError` for a database that cannot be read."""
+    address = address_in(runs_dir)
+
+    def read(query: str, *values: object) -> Sequence[Row]:
+        return read_rows(address, query, values)
+
+    try:
+        return tuple(_samples(Path(runs_dir), address, read))
+    except Exception as error:
+        if not is_database_error(error):
+            raise
+        raise ResultsError(f"no metrics: {why_unreadable(address, error)}") from error
+
+
+Read = Callable[..., Sequence[Row]]
+
+
+def _samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
+    labs = sorted(
+        {
+            row["lab"]
+            for table in ("runs", "operations", "intents", "leases", "losses")
+            for row in read(
+                f"select distinct lab from {table}"  # noqa: S608  names of ours
+            )
+        }
+    )
+    yield from _counted(read)
+    for lab in labs:
+        yield from _steps(lab, read)
+        yield from _epoch(lab, read)
+        yield from _leases(lab, address, read)
+        yield from _newest_run(lab, runs_dir, read)
+        yield from _light(lab, read)
+
+
+def _counted(read: Read) -> Iterator[Sample]:
+    for row in read("select lab, kind, state, count(*) as number from operations group by lab, kind, state"):
+        yield Sample(
+            "testbed_operations_total", (row["lab"], row["kind"] or "apply", row["state"]), row["number"]
+        )
+    steps = (
+        "select o.lab, s.switch, s.change, s.state, count(*) as number from steps s "
+        "join operations o on o.id = s.operation group by o.lab, s.switch, s.change, s.state"
+    )
+    for row in read(steps):
+        labels = (row["lab"], row["switch"], row["change"] or "circuits", row["state"] or "observed")
+        yield Sample("testbed_steps_total", labels, row["number"])
+    for row in read("select lab, status, count(*) as number from runs group by lab, status"):
+        yield Sample("testbed_runs_total", (row["lab"], row["status"]), row["number"])
+
+
+def _steps(lab: str, read: Read) -> Iterator[Sample]:
+    query = (
+        "select s.change, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation "
+        "where o.lab = ? and s.outcome_at is not null and s.intent_at <> '' order by s.intent_at desc limit ?"
+    )
+    taken: dict[str, list[float]] = {}
+    for row in read(query, lab, NEWEST_STEPS):
+        took = datetime.fromisoformat(row["outcome_at"]) - datetime.fromisoformat(row["intent_at"])
+        taken.setdefault(row["change"] or "circuits", []).append(took.total_seconds())
+    for change, seconds in taken.items():
+        seconds.sort()
+        for quantile in QUANTILES:
+            at = min(len(seconds) - 1, int(quantile * len(seconds)))
+            yield Sample("testbed_step_seconds", (lab, change, str(quantile)), seconds[at])
+
+
+def _epoch(lab: str, read: Read) -> Iterator[Sample]:
+    for row in read("select epoch, state from intents where lab = ? order by epoch desc limit 1", lab):
+        yield Sample("testbed_epoch", (lab,), row["epoch"])
+        yield Sample("testbed_epoch_verified", (lab,), float(row["state"] == "verified"))
+
+
+def _leases(lab: str, address: Address, read: Read) -> Iterator[Sample]:
+    now_s = time.time()
+    states = [one.state for one in read_leases(address, lab) if one.expires_s > now_s or one.is_held]
+    for state in ("requested", "queued", "granted", "draining"):
+        yield Sample("testbed_leases", (lab, state), states.count(state))
+    stopped = read("select count(*) as number from maintenance where lab = ?", lab)
+    faulty = read("select count(*) as number from part_checks where lab = ? and fault <> ''", lab)
+    yield Sample("testbed_maintenance", (lab,), _number(stopped))
+    yield Sample("testbed_faulty_parts", (lab,), _number(faulty))
+
+
+def _number(rows: Sequence[Row]) -> float:
+    return float(rows[0]["number"]) if rows else 0.0
+
+
+def _newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]:
+    """Yield what the newest run says that has ended well; a run without timings leaves no bandwidth."""
+    for row in read("select started from runs where lab = ? order by id desc limit 1", lab):
+        yield Sample(
+            "testbed_last_run_timestamp_seconds", (lab,), datetime.fromisoformat(row["started"]).timestamp()
+        )
+    for row in read("select id from runs where lab = ? and status = 'done' order by id desc limit 20", lab):
+        timings = read_parquet(runs_dir / row["id"] / "timings.parquet", Timing)
+        if timings:
+            yield from _bandwidth(lab, timings)
+            return
+
+
+def _bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
+    newest = {
+        (
+            lab,
+            str(row.simulated).lower(),
+            row.collective,
+            f"{row.topology}: {row.configuration}",
+            str(row.ranks),
+            str(row.size_bytes),
+        ): row
+        for row in timings
+    }
+    for labels, row in newest.items():
+        yield Sample("testbed_bus_bandwidth_mbps", labels, row.busbw_mbps)
+        yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
+
+
+def _light(lab: str, read: Read) -> Iterator[Sample]:
+    """Yield the newest reading alone: stretches of glass that are no more are not told for ever."""
+    newest = (
+        "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
+    )
+    rows = read(newest, lab, lab)
+    for row in rows:
+        labels = (lab, row["place"])
+        yield Sample("testbed_optical_power_dbm", labels, row["power_dbm"])
+        yield Sample("testbed_optical_loss_db", labels, row["loss_db"])
+        yield Sample("testbed_optical_excess_loss_db", labels, row["loss_db"] - row["intent_db"])
+    if rows:
+        yield Sample("testbed_optical_reading_timestamp_seconds", (lab,), rows[0]["taken_s"])

@@ -1,0 +1,55 @@
+"""Options of the lab as they were given to pytest, and the way to skip a test for which it is not one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from testbed.lab.model import Lab
+from testbed.lab.simulated.lifecycle import HostsChoice
+
+
+@dataclass(frozen=True, slots=True)
+class LabOptions:
+    """Options of the lab, as they were given to pytest."""
+
+    file: str | None
+    server: str | None
+    name: str | None
+    hosts: HostsChoice
+    runs_dir: Path
+    wait_s: float
+    really_move: str | None
+    board: str | None
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> LabOptions:
+        """Return the options. Raises `pytest.UsageError` for two that exclude each other."""
+        if config.option.lab and config.option.lab_server:
+            raise pytest.UsageError(
+                "--lab and --lab-server: give one of them; the service knows its own lab files"
+            )
+        board = config.option.lab_board
+        if board and not all(board.partition("=")):
+            raise pytest.UsageError(
+                f"--lab-board {board}: write NAME=ADDRESS, for example kit1=qick://10.0.0.7"
+            )
+        return cls(
+            file=config.option.lab,
+            server=config.option.lab_server,
+            name=config.option.lab_name,
+            hosts=config.option.lab_hosts,
+            runs_dir=Path(config.option.lab_runs_dir or os.environ.get("LIGHTBED_RUNS", "runs")),
+            wait_s=config.option.lab_wait,
+            really_move=config.option.lab_really_move,
+            board=board,
+        )
+
+
+def skip(lab: Lab, reason: str) -> NoReturn:
+    """Skip the test: the lab is not one for it."""
+    pytest.skip(f"lab '{lab.name}': {reason}")

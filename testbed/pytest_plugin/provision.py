@@ -1,0 +1,78 @@
+"""Choice of the lab for one test: a simulated one of its own, or part of one that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from testbed.lab.inventory import load_lab, parse_lab, render_lab
+from testbed.lab.model import Lab
+from testbed.lab.shards import shard_of
+from testbed.lab.simulated.lifecycle import HostsChoice, find_running, is_up, start_lab
+from testbed.pytest_plugin.lab_of_test import LabOfTest
+from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
+from testbed.pytest_plugin.options import LabOptions, skip
+
+if TYPE_CHECKING:
+    from testbed.pytest_plugin.served import LabOfService
+
+SIMULATED_BOARD = "sim://kit"
+
+
+def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest | LabOfService]:
+    """Return the lab for a test, to be entered; `scratch` is a directory for its files alone.
+
+    A test whose needs the lab does not meet is skipped, and so is one of a lab that is marked broken.
+    """
+    options = LabOptions.of(item.config)
+    try:
+        needs = Needs.of(item)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    if options.server:
+        from testbed.pytest_plugin.served import served_lab
+
+        return served_lab(needs, options, item.nodeid)
+    if options.file is None:
+        return _own_lab(_generated(needs, scratch), needs, options.hosts, scratch)
+    lab = load_lab(options.file)
+    running = find_running(lab)
+    if lab.simulated and not is_up(running):
+        return _own_lab(lab, needs, options.hosts, scratch)
+    from testbed.pytest_plugin.standing import standing_lab
+
+    return standing_lab(running, needs, options, scratch, item.nodeid)
+
+
+def _generated(needs: Needs, scratch: Path) -> Lab:
+    from testbed.pytest_plugin.small_lab import lab_text
+
+    text = lab_text(needs.hosts or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
+    return parse_lab(text, scratch / "lab.yaml")
+
+
+@contextmanager
+def _own_lab(lab: Lab, needs: Needs, hosts: HostsChoice, scratch: Path) -> Iterator[LabOfTest]:
+    """Start a simulated lab, in the first subnet that is free, and end it with the test."""
+    if needs.gpus:
+        skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
+    names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
+    wanted = needs.hosts or len(lab.hosts)
+    if len(names) < wanted:
+        skip(lab, f"it has {len(names)} hosts of {needs.degree or 1} NICs, and {wanted} are needed")
+    with start_lab(lab, hosts=hosts, move=True) as started:
+        file = scratch / "lab.yaml"
+        file.write_text(render_lab(started.lab), encoding="utf-8")
+        yield LabOfTest(
+            lab=shard_of(started.lab, names[:wanted]) if wanted < len(lab.hosts) else started.lab,
+            file=file,
+            runs_dir=scratch / "runs",
+            hosts=started.hosts,
+            degree=needs.degree,
+            board=SIMULATED_BOARD if needs.board else "",
+            control=started.control,
+        )

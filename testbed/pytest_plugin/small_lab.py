@@ -1,0 +1,56 @@
+"""A lab file for tests that name no other: so many hosts, so many NICs each, behind one optical circuit switch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+FIRST_SUBNET = "10.98.0"
+MOST_HOSTS = 200
+MOST_PORTS = 1000
+
+
+def lab_text(hosts: int, degree: int) -> str:
+    """Return the lab file: transmitter k of host h in input `degree * h + k + 1`, receivers likewise behind the inputs.
+
+    Raises `ValueError` for a lab that one switch and one subnet do not hold.
+    """
+    ports = hosts * degree
+    if hosts > MOST_HOSTS or ports > MOST_PORTS:
+        raise ValueError(
+            f"{hosts} hosts of {degree} NICs do not fit one switch of {MOST_PORTS} ports: name a lab file by --lab"
+        )
+    lines = [
+        "name: of-a-test",
+        "simulated: true",
+        f"management: {FIRST_SUBNET}.0/24",
+        "link: {rate_mbps: 100, represents_gbps: 25, mtu: 9000}",
+        "switches:",
+        f"  - {{name: ocs1, address: 'polatis+scpi://{FIRST_SUBNET}.2:5025', inputs: {ports}, outputs: {ports}}}",
+        f"ssh: {{python: '{Path(sys.executable).absolute()}'}}",
+        "hosts:",
+    ]
+    for host in range(hosts):
+        lines += [
+            f"  - name: {_name(host)}",
+            f"    management: {FIRST_SUBNET}.{11 + host}",
+            f"    address: 10.100.{host + 1}.200",
+            "    nics:",
+        ]
+        for nic in range(degree):
+            port = host * degree + nic + 1
+            lines.append(
+                f"      - {{name: nic{nic + 1}, address: 10.100.{host + 1}.{nic + 1}, "
+                f"transmit: 'ocs1:{port}', receive: 'ocs1:{ports + port}'}}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _name(host: int) -> str:
+    """Return a, b, ..., z, a1, b1, ...
+
+    >>> _name(0), _name(25), _name(26)
+    ('a', 'z', 'a1')
+    """
+    letter = chr(ord("a") + host % 26)
+    return f"{letter}{host // 26}" if host >= 26 else letter

@@ -1,0 +1,5 @@
+"""Fixtures of the tests of metrics and logs."""
+
+from laboratories import laboratory
+
+__all__ = ["laboratory"]
