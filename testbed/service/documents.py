@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from testbed.service.requests import Hosts, Interval, Line, Method, Whole
+from testbed.design.topology.strides import Method
+from testbed.service.requests import Hosts, Interval, Line, Whole
 
 Document = dict[str, Any]
 

@@ -9,8 +9,7 @@ ServiceError
 ├── StateChanged        If-Match names a state that is over                    (conflict)
 ├── MatchNeeded         a change that must name the state it is for            (user)
 ├── RunEnded            a run that has ended cannot be cancelled               (conflict)
-├── AuditBroken         a line of the audit log was changed or removed         (ourselves)
-└── ServiceUnreachable  the service does not answer                            (device)
+└── AuditBroken         a line of the audit log was changed or removed         (ourselves)
 """
 
 from __future__ import annotations
@@ -85,13 +84,6 @@ class AuditBroken(ServiceError):
 
     code = "service.audit"
     who = "ourselves"
-
-
-class ServiceUnreachable(ServiceError):
-    """The service does not answer, or not as this release expects."""
-
-    code = "service.unreachable"
-    who = "device"
 
 
 _BY_CODE = {

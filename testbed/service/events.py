@@ -74,7 +74,7 @@ class EventLog:
         """Return the events after a number, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(_AFTER, {"number": number, "limit": limit})
-            return [event_of(row) for row in rows.mappings()]
+            return [event_of(dict(row)) for row in rows.mappings()]
 
     def snapshot(self, chosen: Filter) -> tuple[int, bytes]:
         """Return the newest number and, of the same moment, the runs that have not ended as an event."""

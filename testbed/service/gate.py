@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -113,16 +114,7 @@ class Gate:
             message = await receive()
             read += len(message.get("body", b""))
             if read > BODY_BYTES:
-                raise _TooLarge
+                raise HTTPException(413, f"a body may have {BODY_BYTES >> 20} MiB")
             return message
 
-        try:
-            await self._app(scope, limited, send)
-        except _TooLarge:
-            detail = f"a body may have {BODY_BYTES >> 20} MiB"
-            document = problem(413, "service.request", "user", detail, scope["path"])
-            await response_of(document)(scope, receive, send)
-
-
-class _TooLarge(Exception):
-    """A body that is larger than is allowed."""
+        await self._app(scope, limited, send)

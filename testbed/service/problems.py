@@ -37,7 +37,7 @@ def problem(status: int, code: str, who: str, detail: str, instance: str, **more
         "title": http.HTTPStatus(status).phrase,
         "status": status,
         "detail": without_secrets(detail),
-        "instance": instance,
+        "instance": without_secrets(instance),
         "code": code,
         "who": who,
         **more,
@@ -47,7 +47,7 @@ def problem(status: int, code: str, who: str, detail: str, instance: str, **more
 def problem_of(error: Exception, instance: str) -> dict[str, Any]:
     """Return the problem of an error; of a fault of ours nothing but its kind is told."""
     if isinstance(error, TestbedError | OcsError):
-        more = {"hint": error.hint} if error.hint else {}
+        more: dict[str, Any] = {"hint": error.hint} if error.hint else {}
         if isinstance(error, PlanStale):
             more["differences"] = [one.json() for one in error.differences]
         return problem(status_of(error), error.code, error.who, str(error), instance, **more)

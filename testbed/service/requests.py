@@ -31,6 +31,7 @@ class Request(BaseModel):
     positional: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[Mapping[str, str]] = {}
+    is_lab_last: ClassVar[bool] = False
 
     lab: Line
     why: Line = ""
@@ -39,12 +40,10 @@ class Request(BaseModel):
     def arguments(self, lab_file: Path, runs_dir: Path, folder: Path) -> list[str]:
         """Return the arguments of the command; files are written to `folder`."""
         options = [*self._options(folder), f"--runs-dir={runs_dir}"]
-        named = [str(value) for name in self.positional if (value := getattr(self, name)) not in (None, "")]
-        words = self.command.split()  # type: ignore[attr-defined] - every request has its own
-        return [*words, *options, *([] if self.text else ["--json"]), "--", *self._ends(lab_file, named)]
-
-    def _ends(self, lab_file: Path, named: list[str]) -> list[str]:
-        return [str(lab_file), *named]
+        named = [str(one) for name in self.positional for one in _values(getattr(self, name))]
+        words = command_of(type(self)).split()
+        ends = [*named, str(lab_file)] if self.is_lab_last else [str(lab_file), *named]
+        return [*words, *options, *([] if self.text else ["--json"]), "--", *ends]
 
     def _options(self, folder: Path) -> Iterator[str]:
         for name in type(self).model_fields:
@@ -57,8 +56,13 @@ class Request(BaseModel):
                 path = folder / f"{name}.json"
                 path.write_text(value, encoding="utf-8")
                 value = path
-            for one in value if isinstance(value, list) else [value]:
+            for one in _values(value):
                 yield option if one is True else f"{option}={one}"
+
+
+def _values(value: Any) -> list[Any]:
+    """Return what was given as a list; nothing where nothing was."""
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
 
 
 _NOT_OPTIONS = frozenset({"command", "lab", "why", "text"})
@@ -68,7 +72,7 @@ class _Named(Request):
     """Options that name a topology."""
 
     options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan"}
-    files: ClassVar[tuple[str, ...]] = ("plan_file", "change")
+    files: ClassVar[tuple[str, ...]] = ("plan_file",)
     simplex: bool = False
     method: Method | None = None
     demand: list[Line] = []
@@ -102,6 +106,7 @@ class Plan(_Named):
 class Apply(_Named, _WithHosts, _Moving):
     """`testbed apply`: patch a topology, install routes, prove both."""
 
+    files: ClassVar[tuple[str, ...]] = ("plan_file", "change")
     command: Literal["apply"]
     take_over: bool = False
     change: str | None = None
@@ -185,25 +190,69 @@ class LeaseList(Request):
     ended: bool = False
 
 
+class LeaseRequest(Request):
+    """`testbed lease request`: ask for parts of the lab."""
+
+    command: Literal["lease request"]
+    resources: list[Line] = []
+    ttl: Interval | None = None
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    at: Line = ""
+    wait: Annotated[float, Field(ge=0, le=3600)] = 0.0
+    allow: list[Line] = []
+    note: Line = ""
+    positional: ClassVar[tuple[str, ...]] = ("resources",)
+
+
+class LeaseExtend(Request):
+    """`testbed lease extend`: let a lease last longer."""
+
+    command: Literal["lease extend"]
+    lease: Line
+    ttl: Interval | None = None
+    positional: ClassVar[tuple[str, ...]] = ("lease",)
+
+
+class LeaseRelease(Request):
+    """`testbed lease release`: give a lease back."""
+
+    command: Literal["lease release"]
+    lease: Line
+    positional: ClassVar[tuple[str, ...]] = ("lease",)
+
+
+class LeaseBreak(Request):
+    """`testbed lease break`: take a lease from whoever holds it."""
+
+    role: ClassVar[Role] = "admin"
+    command: Literal["lease break"]
+    lease: Line
+    reason: Annotated[Line, Field(min_length=1)]
+    positional: ClassVar[tuple[str, ...]] = ("lease",)
+
+
+class Maintenance(Request):
+    """`testbed maintenance`: stop all motion while hands are in the rack."""
+
+    role: ClassVar[Role] = "developer"
+    command: Literal["maintenance"]
+    to: Literal["on", "off"]
+    reason: Line = ""
+    wait: Annotated[float, Field(ge=0, le=3600)] = 120.0
+    positional: ClassVar[tuple[str, ...]] = ("to",)
+    is_lab_last: ClassVar[bool] = True
+
+
 REQUESTS: tuple[type[Request], ...] = (
-    *(Plan, Apply, Verify, FollowPath, Drift, Repair, Resume, Rollback, Confirm, History, Journal, LeaseList),
+    *(Plan, Apply, Verify, FollowPath, Drift, Repair, Resume, Rollback, Confirm, History, Journal),
+    *(LeaseList, LeaseRequest, LeaseExtend, LeaseRelease, LeaseBreak, Maintenance),
 )
 """All commands that can be asked for."""
-AnyRequest = Annotated[
-    Plan
-    | Apply
-    | Verify
-    | FollowPath
-    | Drift
-    | Repair
-    | Resume
-    | Rollback
-    | Confirm
-    | History
-    | Journal
-    | LeaseList,
-    Field(discriminator="command"),
-]
+_Operating = (
+    Plan | Apply | Verify | FollowPath | Drift | Repair | Resume | Rollback | Confirm | History | Journal
+)
+_Leasing = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
+AnyRequest = Annotated[_Operating | _Leasing, Field(discriminator="command")]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
 
 

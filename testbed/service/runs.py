@@ -100,16 +100,12 @@ class RunStore:
         """
         whose = f"{who.name} {key}" if key else None
         with self.database.transaction() as connection:
-            if whose:
-                is_same = submitted_runs.c.idempotency_key == whose
-                row = connection.execute(sa.select(submitted_runs).where(is_same)).mappings().first()
-                if row is not None and row["request"] != request:
-                    raise KeyReused(
-                        f"Idempotency-Key {key!r} was given with another request, run {row['id']}"
-                    )
-                if row is not None:
-                    return _run(row), False
-            row = {
+            same = _by_key(connection, whose) if whose else None
+            if same is not None and same.request != request:
+                raise KeyReused(f"Idempotency-Key {key!r} was given with another request, run {same.id}")
+            if same is not None:
+                return same, False
+            row: dict[str, Any] = {
                 "id": f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
                 "lab": lab,
                 "command": command,
@@ -137,7 +133,7 @@ class RunStore:
         for column, value in (("lab", lab), ("state", state), ("command", command)):
             query = query.where(submitted_runs.c[column] == value) if value else query
         with self.database.reading() as connection:
-            return tuple(_run(row) for row in connection.execute(query).mappings())
+            return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
     def next(self, lab: str, commands: Sequence[str], without: Collection[str] = ()) -> Run | None:
         """Return the run of a lab to carry out: one that an earlier process left, else the one that waits longest."""
@@ -150,7 +146,7 @@ class RunStore:
         )
         with self.database.reading() as connection:
             row = connection.execute(query).mappings().first()
-        return _run(row) if row else None
+        return _run(dict(row)) if row else None
 
     def begin(self, run_id: str) -> Run | None:
         """Take a run for this process; None where it has ended or another living process has it."""
@@ -195,6 +191,12 @@ class RunStore:
                 row = _row(connection, run_id)
                 _tell(connection, row, "cancelled", {"who": who.name})
             return _run(row)
+
+
+def _by_key(connection: sa.Connection, whose: str) -> Run | None:
+    query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == whose)
+    row = connection.execute(query).mappings().first()
+    return _run(dict(row)) if row else None
 
 
 def _row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:

@@ -84,7 +84,7 @@ class TokenStore:
         """Return all tokens, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(sa.select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
-            return tuple(_token(row) for row in rows)
+            return tuple(_token(dict(row)) for row in rows)
 
     def revoke(self, token_id: str) -> Token:
         """End a token now. Raises `NotFound`."""
@@ -95,7 +95,7 @@ class TokenStore:
             row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
         if row is None:
             raise NotFound(f"there is no token {token_id!r}; see `testbed token list`")
-        return _token(row)
+        return _token(dict(row))
 
     def identity(self, text: str, now: datetime | None = None) -> Identity:
         """Return whose token this is. Raises `NotAuthenticated`; the error names no part of a secret."""
