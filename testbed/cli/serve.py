@@ -34,13 +34,25 @@ def serve(
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Also looking takes a token; always so beyond loopback.")
     ] = False,
+    oidc: Annotated[
+        str,
+        typer.Option("--oidc", metavar="ISSUER", help="OpenID Connect provider whose people may ask, too."),
+    ] = "",
+    oidc_audience: Annotated[
+        str, typer.Option("--oidc-audience", metavar="NAME", help="Audience that its tokens must be for.")
+    ] = "lightbed",
+    oidc_claim: Annotated[
+        str, typer.Option("--oidc-claim", metavar="NAME", help="Claim of its tokens that names roles.")
+    ] = "roles",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped."""
+    from testbed.service.oidc import Provider, either
     from testbed.service.server import Listener, make_service, this_url
     from testbed.service.server import serve as serve_labs
 
+    provider = Provider(oidc, oidc_audience, claim=oidc_claim) if oidc else None
     listener = Listener(host, port, tls_certificate, tls_key)
     listener.check()
     service = make_service(labs, runs_dir, is_open=listener.is_local and not require_token)
@@ -50,5 +62,5 @@ def serve(
         print_answer(this_url(url), [f"{names} at {url}; Ctrl-C ends the service"], as_json=as_json)
         sys.stdout.flush()
 
-    serve_labs(service, listener, ready)
+    serve_labs(service, listener, ready, either(service.tokens.identity, provider))
     return DONE

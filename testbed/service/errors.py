@@ -8,8 +8,7 @@ ServiceError
 ├── KeyReused           an Idempotency-Key that another request has used       (conflict)
 ├── StateChanged        If-Match names a state that is over                    (conflict)
 ├── MatchNeeded         a change that must name the state it is for            (user)
-├── RunEnded            a run that has ended cannot be cancelled               (conflict)
-└── AuditBroken         a line of the audit log was changed or removed         (ourselves)
+└── RunEnded            a run that has ended cannot be cancelled               (conflict)
 """
 
 from __future__ import annotations
@@ -77,13 +76,6 @@ class RunEnded(ServiceError):
 
     code = "service.ended"
     who = "conflict"
-
-
-class AuditBroken(ServiceError):
-    """A line of the audit log was changed or removed."""
-
-    code = "service.audit"
-    who = "ourselves"
 
 
 _BY_CODE = {
