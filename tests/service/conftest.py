@@ -154,11 +154,11 @@ def up(tmp_path_factory):
         yield lab, path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 @needs("process", "socket")
-def running(up, tmp_path):
+def running(up, tmp_path_factory):
     """Start a service of that lab as a process."""
-    process = Process(up[1], tmp_path / "runs")
+    process = Process(up[1], tmp_path_factory.mktemp("service") / "runs")
     process.start()
     yield process
-    process.end()
+    assert process.end() == 0

@@ -28,13 +28,13 @@ from testbed.client import ServiceRefused, ServiceUnreachable, connect, connect_
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(running):
     with connect(running.url, running.token("operator")) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def name(client):
     (lab,) = client.labs()
     return lab["name"]
@@ -51,13 +51,12 @@ def test_a_run_from_its_request_to_its_end(running, client, name):
     assert (run.state, run.exit_code, run.who) == ("done", 0, "operator")
     assert run.result["verified"] is True
     assert lab.state()["topology"]["epoch"] == run.result["epoch"]
-    (epoch,) = lab.look("history")["epochs"]
+    epoch = lab.look("history")["epochs"][0]
     assert (epoch["who"], epoch["verified"]) == ("operator", True)
     (switch,) = lab.look("switches")["switches"]
     assert len(switch["circuits"]) == run.result["circuits"]
     assert lab.run("drift", hosts="model").exit_code in (0, 2)
     assert any(port["power"] for port in lab.look("switches")["switches"][0]["ports"])
-    assert running.end() == 0
 
 
 def test_an_error_of_a_command_is_that_of_the_command_line(client, name):
@@ -67,10 +66,10 @@ def test_an_error_of_a_command_is_that_of_the_command_line(client, name):
 
 
 def test_runs_that_move_a_lab_follow_one_another(client, name):
-    runs = [client.submit(name, "apply", simplex=bool(at % 2), hosts="model") for at in range(3)]
+    runs = [client.submit(name, "apply", simplex=bool(at % 2), hosts="model") for at in range(2)]
     ended = [client.wait(run) for run in runs]
 
-    assert [run.exit_code for run in ended] == [0, 0, 0]
+    assert [run.exit_code for run in ended] == [0, 0]
     begun = [(run.document["started"], run.document["finished"]) for run in ended]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(begun))
 
@@ -87,16 +86,23 @@ def test_a_run_that_waits_is_withdrawn(client, name):
 
 
 def test_events_go_on_exactly_where_a_client_left_off(client, name):
+    start = newest(client)
     client.lab(name).run("apply", hosts="model")
-    everything = until_done(client.events(after=0), "done")
-    assert numbers(everything) == list(range(1, len(everything) + 1))
+    everything = until_done(client.events(after=start), "done")
+    assert numbers(everything) == list(range(start + 1, start + len(everything) + 1))
     kinds = {event.kind for event in everything}
     assert kinds == {"run", "step"}
 
     for left_off in (1, 3, len(everything) - 1):
-        assert numbers(until_done(client.events(after=left_off), "done")) == numbers(everything[left_off:])
-    of_runs = until_done(client.events(after=0, lab=name, kind="run"), "done")
+        left = until_done(client.events(after=start + left_off), "done")
+        assert numbers(left) == numbers(everything[left_off:])
+    of_runs = until_done(client.events(after=start, lab=name, kind="run"), "done")
     assert [event.event for event in of_runs] == ["queued", "started", "done"]
+
+
+def newest(client):
+    """Return the number of the newest event: that of the snapshot."""
+    return next(client.events()).number
 
 
 def until_done(stream, event):
@@ -129,12 +135,13 @@ def test_the_asynchronous_client_sees_the_same(running, client, name):
 @pytest.mark.parametrize("at", ["service", "both"])
 def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at):
     """Three clients follow all the while; each sees every event once, and the run ends as it should."""
+    start = newest(client)
     seen: list[list[int]] = [[], [], []]
     token = running.token("viewer")
 
     def follow(mine):
         with connect(running.url, token, retry_s=120) as other:
-            for event in other.events(after=0):
+            for event in other.events(after=start):
                 mine.append(event.number)
                 if event.event in ("done", "failed"):
                     return
@@ -154,10 +161,8 @@ def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at)
         follower.join(timeout=100)
 
     assert (ended.state, ended.exit_code) == ("done", 0)
-    newest = max(seen[0])
-    assert seen == [list(range(1, newest + 1))] * 3
-    (current,) = [client.lab(name).look("topology")]
-    assert current["state"] == "verified"
+    assert seen == [list(range(start + 1, max(seen[0]) + 1))] * 3
+    assert client.lab(name).look("topology")["state"] == "verified"
 
 
 def owner_of(running, run_id):
@@ -180,7 +185,6 @@ def wait_for(look, at_most_s=60.0):
 
 def test_commands_are_the_same_through_the_service(running, client, name, up, capsys, monkeypatch, tmp_path):
     """One command line, here and through the service: documents and exit codes are the same."""
-    client.lab(name).run("apply", hosts="model")
     lab = str(up[1])
     for words in (
         ["plan", lab],
@@ -203,7 +207,7 @@ def test_commands_are_the_same_through_the_service(running, client, name, up, ca
 
 
 def unchanging(document):
-    """Return a document without what is measured anew each time."""
+    """Return a document without what is measured again each time."""
     moving = {"revision", "taken", "expires", "total_s", "journal_s", "outage_s", "expected"}
     return {key: value for key, value in document.items() if key not in moving}
 
