@@ -11,6 +11,8 @@ from libraries import skip_without
 
 skip_without("httpx")
 
+import itertools
+
 import httpx
 
 from testbed.client import AsyncClient, AsyncLab, Client, Lab, ServiceRefused, ServiceUnreachable, calls
@@ -45,7 +47,7 @@ def test_events_of_a_stream():
 def test_bytes_may_arrive_in_any_pieces(cuts):
     parser, found = EventParser(), []
     ends = [0, *sorted(cuts), len(STREAM)]
-    for begin, end in zip(ends, ends[1:], strict=False):
+    for begin, end in itertools.pairwise(ends):
         found += parser.feed(STREAM[begin:end])
 
     assert found == list(EventParser().feed(STREAM))

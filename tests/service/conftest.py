@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
-import subprocess
-import sys
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +11,7 @@ from typing import Any
 import pytest
 from libraries import skip_without
 from needs import needs
+from service_process import Process
 
 skip_without("fastapi")
 skip_without("httpx")
@@ -69,73 +65,6 @@ def ask(service):
         return asyncio.run(once())
 
     return send
-
-
-@dataclass
-class Process:
-    """`testbed serve` as a process, on a port of its own that it keeps when it is started again."""
-
-    lab_file: Path
-    runs: Path
-    url: str = ""
-    lives: list[subprocess.Popen[str]] = field(default_factory=list)
-    options: tuple[str, ...] = ()
-
-    def start(self) -> None:
-        """Start it, and wait for its ready line."""
-        port = self.url.rpartition(":")[2] or "0"
-        words = [
-            sys.executable,
-            "-m",
-            "testbed.cli",
-            "serve",
-            "--lab",
-            str(self.lab_file),
-            "--port",
-            port,
-            "--json",
-        ]
-        words += ["--runs-dir", str(self.runs), *self.options]
-        with (self.runs.parent / "service.log").open("a") as log:
-            life = subprocess.Popen(
-                words, stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment()
-            )
-        assert life.stdout
-        ready = json.loads(life.stdout.readline())
-        assert ready["pid"] == life.pid
-        self.url = ready["url"]
-        self.lives.append(life)
-
-    def environment(self, **more: str) -> dict[str, str]:
-        """Return the environment of commands that ask it."""
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-        return {**os.environ, "PYTHONPATH": path, **more}
-
-    def kill(self) -> None:
-        """End it as `kill -9` does."""
-        self.lives[-1].send_signal(signal.SIGKILL)
-        self.lives[-1].wait(timeout=30)
-
-    def end(self) -> int:
-        """End it as a service manager does; return its exit code."""
-        for life in self.lives:
-            if life.poll() is None:
-                life.terminate()
-            code = life.wait(timeout=60)
-            if life.stdout:
-                life.stdout.close()
-        return code
-
-    def token(self, role: str, **limits: Any) -> str:
-        """Make a token."""
-        from testbed.service.tokens import TokenStore
-        from testbed.storage.address import address_in
-        from testbed.storage.database import Database
-
-        database = Database(address_in(self.runs))
-        _, text = TokenStore(database).create(role, role, lifetime=timedelta(hours=1), **limits)
-        database.close()
-        return text
 
 
 @pytest.fixture(scope="module")
