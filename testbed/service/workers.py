@@ -7,11 +7,13 @@ out again, which goes on with the operation that it had begun.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -25,16 +27,18 @@ ATTEMPTS = 5
 """So often a run is carried out before it is failed: one that ends its process each time would never end."""
 POLL_S = 0.2
 _SPOOL = "service"
-Carry = Callable[[Run], None]
+Carry = Callable[[Run], int]
+log = logging.getLogger(__name__)
 
 
 class Workers:
-    """The threads that carry runs out. `carry` starts one run and returns when its process has ended."""
+    """The threads that carry runs out. `carry` starts one run and returns the exit code of its process."""
 
     def __init__(self, store: RunStore, labs: tuple[str, ...], carry: Carry) -> None:
         self._store, self._carry = store, carry
         self._wake, self._ending = threading.Condition(), False
         self._claimed: set[str] = set()
+        self._killed: Counter[str] = Counter()
         lanes = [(lab, commands) for lab in labs for commands in (MOVING, *[LOOKING] * LOOKERS)]
         self._threads = [threading.Thread(target=self._work, args=lane, daemon=True) for lane in lanes]
 
@@ -55,16 +59,26 @@ class Workers:
 
     def _work(self, lab: str, commands: tuple[str, ...]) -> None:
         while not self._ending:
-            run = self._claim(lab, commands)
-            if run is None:
+            try:
+                is_idle = not self._next_turn(lab, commands)
+            except Exception:  # a full disk, a server that is away: what waits is not lost
+                log.exception("runs of lab %s cannot be carried out", lab)
+                is_idle = True
+            if is_idle:
                 with self._wake:
                     self._wake.wait(POLL_S)
-                continue
-            try:
-                self._turn(run)
-            finally:
-                with self._wake:
-                    self._claimed.discard(run.id)
+
+    def _next_turn(self, lab: str, commands: tuple[str, ...]) -> bool:
+        """Carry out the next run; return whether there was one."""
+        run = self._claim(lab, commands)
+        if run is None:
+            return False
+        try:
+            self._turn(run)
+        finally:
+            with self._wake:
+                self._claimed.discard(run.id)
+        return True
 
     def _claim(self, lab: str, commands: tuple[str, ...]) -> Run | None:
         with self._wake:
@@ -80,9 +94,12 @@ class Workers:
         if run.attempts >= ATTEMPTS:
             self._store.fail(run.id, f"its process ended {run.attempts} times before its work was done")
             return
-        self._carry(run)
+        code = self._carry(run)
         after = self._store.get(run.id)
-        if not after.has_ended and after.attempts == run.attempts:
+        if after.has_ended or after.attempts > run.attempts:
+            return
+        self._killed[run.id] += 1
+        if code >= 0 or self._killed[run.id] >= ATTEMPTS:  # it ended by itself before it took the run
             self._store.fail(run.id, "its process could not be started; see the log of the service")
 
     def _wait_for(self, owner: str) -> None:
@@ -102,8 +119,8 @@ def folder_of(runs_dir: Path, run_id: str) -> Path:
     return runs_dir / _SPOOL / run_id
 
 
-def start_process(run: Run, lab_file: Path, runs_dir: Path, database: str) -> None:
-    """Carry a run out in a process of its own session, and wait for its end."""
+def start_process(run: Run, lab_file: Path, runs_dir: Path, database: str) -> int:
+    """Carry a run out in a process of its own session, wait for its end, and return its exit code."""
     environment: Mapping[str, str] = {
         **{name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON},
         ON_BEHALF_OF: run.who,
@@ -114,7 +131,7 @@ def start_process(run: Run, lab_file: Path, runs_dir: Path, database: str) -> No
     folder.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "testbed.cli.submitted", run.id, str(lab_file), str(runs_dir)]
     with (folder / "process.log").open("ab") as log:
-        subprocess.run(
+        done = subprocess.run(
             words,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -123,6 +140,7 @@ def start_process(run: Run, lab_file: Path, runs_dir: Path, database: str) -> No
             start_new_session=True,
             check=False,
         )
+    return done.returncode
 
 
 _NOT_HANDED_ON = frozenset({"LIGHTBED_SERVER", "LIGHTBED_TOKEN", "LIGHTBED_LEASE"})
