@@ -16,6 +16,26 @@ Labs = Annotated[
 ]
 
 
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
+Certificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate (PEM): HTTPS.")
+]
+Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
+RequireToken = Annotated[
+    bool, typer.Option("--require-token", help="Also looking takes a token; always so beyond loopback.")
+]
+Issuer = Annotated[
+    str, typer.Option("--oidc", metavar="ISSUER", help="OpenID Connect provider whose people may ask, too.")
+]
+Audience = Annotated[
+    str, typer.Option("--oidc-audience", metavar="NAME", help="Audience that its tokens must be for.")
+]
+Claim = Annotated[
+    str, typer.Option("--oidc-claim", metavar="NAME", help="Claim of its tokens that names roles.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("serve")(serve)
@@ -23,27 +43,14 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     labs: Labs,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
-    tls_certificate: Annotated[
-        Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate (PEM): HTTPS.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")] = None,
-    require_token: Annotated[
-        bool, typer.Option("--require-token", help="Also looking takes a token; always so beyond loopback.")
-    ] = False,
-    oidc: Annotated[
-        str,
-        typer.Option("--oidc", metavar="ISSUER", help="OpenID Connect provider whose people may ask, too."),
-    ] = "",
-    oidc_audience: Annotated[
-        str, typer.Option("--oidc-audience", metavar="NAME", help="Audience that its tokens must be for.")
-    ] = "lightbed",
-    oidc_claim: Annotated[
-        str, typer.Option("--oidc-claim", metavar="NAME", help="Claim of its tokens that names roles.")
-    ] = "roles",
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    tls_certificate: Certificate = None,
+    tls_key: Key = None,
+    require_token: RequireToken = False,
+    oidc: Issuer = "",
+    oidc_audience: Audience = "lightbed",
+    oidc_claim: Claim = "roles",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:

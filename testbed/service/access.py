@@ -49,4 +49,4 @@ class Identity:
 
 
 ANONYMOUS = Identity("anonymous", "viewer", is_anonymous=True)
-"""Whoever gives no token, where the service lets them look."""
+"""Somebody without a token, where the service lets them look."""

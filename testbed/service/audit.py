@@ -29,7 +29,7 @@ _FIELDS = ("number", "at", "who", "role", "action", "lab", "why", "plan", "outco
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is to be written: who does what to which lab, why, and with which plan."""
+    """A line that is to be written: who does what to which lab, why, and with which plan."""
 
     who: Identity
     action: str

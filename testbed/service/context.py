@@ -1,4 +1,4 @@
-"""What a handler works with: the service, who asks, and the request."""
+"""The service, who asks, and the request: all that a handler works with."""
 
 from __future__ import annotations
 

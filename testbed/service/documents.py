@@ -181,7 +181,7 @@ class AuditDocument(_Open):
 
 
 class StillDocument(_Open):
-    """Whether a lab is stopped or under maintenance."""
+    """A lab, and that it is stopped or under maintenance, or is no longer."""
 
     lab: str
 

@@ -59,7 +59,7 @@ class KeyReused(ServiceError):
 
 
 class StateChanged(ServiceError):
-    """What was to be changed is no longer in the state that If-Match names."""
+    """A change of something that is no longer in the state that If-Match names."""
 
     code = "service.changed"
     who = "conflict"

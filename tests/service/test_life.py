@@ -194,13 +194,10 @@ def test_commands_are_the_same_through_the_service(running, client, name, up, ca
     lab = str(up[1])
     for words in (
         ["plan", lab],
-        ["verify", lab, "--hosts", "model"],
         ["history", lab],
-        ["journal", lab, "--last", "1"],
         ["path", lab, "a", "b", "--hosts", "model"],
         ["lease", "list", lab],
         ["apply", lab, "--epoch", "77", "--hosts", "model"],
-        ["resume", lab],
     ):
         here = run_app([*words, "--json", "--runs-dir", str(running.runs)]), capsys.readouterr().out
         with monkeypatch.context() as patched:
@@ -258,6 +255,7 @@ def test_a_token_is_in_no_log_and_in_no_list_of_processes(running, client, name)
     assert all(secret not in text for text in lists)
 
 
+@pytest.mark.socket
 def test_a_service_that_is_away_is_told_with_what_to_do():
     with pytest.raises(ServiceUnreachable, match="testbed serve"), connect("http://127.0.0.1:9") as client:
         client.labs()
