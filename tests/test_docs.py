@@ -66,7 +66,7 @@ def command_line():
 
 def commands_of(words: list[str], known) -> list[str]:
     """`sim up`, `switch read` (the address between is left out), or a single word; `read|ports` are two."""
-    groups = {"sim": words[1:2], "lease": words[1:2], "offload": words[1:2], "switch": words[2:3]}
+    groups = dict.fromkeys(("lease", "offload", "sim", "token"), words[1:2]) | {"switch": words[2:3]}
     named = groups.get(words[0], [""])
     names = [f"{words[0]} {name}".strip() for name in " ".join(named).split("|")]
     for name in names:
@@ -157,7 +157,7 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
         available = set().union(*(command_line[name] for name in named or command_line))
         assert options <= available | {"--help"}, heading
     everywhere = {"--json", "--help", "--version", "--install-completion", "--show-completion"}
-    everywhere |= {"--database", "--lease"}  # they come with --runs-dir and --really-move
+    everywhere |= {"--database", "--lease", "--server"}  # they come with others: `shared_options`
     assert described.keys() == command_line.keys()
     for command, options in command_line.items():
         assert options - everywhere <= described[command], command
