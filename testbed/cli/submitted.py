@@ -13,6 +13,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from testbed.cli.output import DONE, ERROR, print_json, run_app
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
+from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
 from testbed.operate.unfinished import unfinished_or_why_not
@@ -65,10 +68,7 @@ def begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
     return records[-1] if records else None
 
 
-def _lab(lab_file: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import find_running
-
+def _lab(lab_file: Path) -> Lab:
     return find_running(load_lab(lab_file))
 
 
