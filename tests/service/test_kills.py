@@ -55,14 +55,14 @@ if told and "testbed.cli.submitted" in sys.orig_argv:
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 @needs("process", "socket")
-def panel(tmp_path_factory):
-    """Provide the file of a lab of 12 hosts with two NICs behind a patch panel: 24 circuits, each a robot's move."""
+def panel(tmp_path):
+    """Provide the file of a lab of 12 hosts with two NICs behind an empty patch panel: 24 moves of its robot."""
     lab = load_lab(LABS / "testbed12-panel.yaml")
     hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts)
     with start_lab(replace(lab, name=f"panel{os.getpid()}", hosts=hosts), hosts="model", move=True) as up:
-        path = tmp_path_factory.mktemp("panel") / "lab.yaml"
+        path = tmp_path / "lab.yaml"
         path.write_text(render_lab(up.lab), encoding="utf-8")
         yield path
 
