@@ -67,7 +67,7 @@ def command_line():
 
 def commands_of(words: list[str], known) -> list[str]:
     """`sim up`, `switch read` (the address between is left out), or a single word; `read|ports` are two."""
-    groups = {"sim": words[1:2], "lease": words[1:2], "offload": words[1:2], "switch": words[2:3]}
+    groups = dict.fromkeys(("lease", "offload", "sim", "token"), words[1:2]) | {"switch": words[2:3]}
     if words[0] == "runs" and re.match("[a-z]", "".join(words[1:2])):  # by itself it lists
         groups["runs"] = words[1:2]
     named = groups.get(words[0], [""])
@@ -160,7 +160,7 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
         available = set().union(*(command_line[name] for name in named or command_line))
         assert options <= available | {"--help"}, heading
     everywhere = {"--json", "--help", "--version", "--install-completion", "--show-completion"}
-    everywhere |= {"--database", "--lease"}  # they come with --runs-dir and --really-move
+    everywhere |= {"--database", "--lease", "--server"}  # they come with others: `shared_options`
     assert described.keys() == command_line.keys()
     for command, options in command_line.items():
         assert options - everywhere <= described[command], command

@@ -100,6 +100,15 @@ COMMANDS = {
         "lease",
         "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
     ),
+    "serve": (
+        "serve",
+        "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped.",
+    ),
+    "token": ("tokens", "Tokens of the service: who may do what, on which labs, until when."),
+    "audit": (
+        "audit",
+        "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
+    ),
     "backup": (
         "storage",
         "Write the database and the directories of runs to one file; other commands may go on.",

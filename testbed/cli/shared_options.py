@@ -1,5 +1,7 @@
 """Options that come with others: `--database` stands where `--runs-dir` does, `--lease` where something is moved.
 
+`--server` stands where a service can carry the command out.
+
 What they choose is kept for the time of the command, so that no function has to pass it on.
 """
 
@@ -25,6 +27,12 @@ def _choose_lease(lease: str) -> None:
     choose(lease)
 
 
+def _choose_server(url: str) -> None:
+    from testbed.cli.forwarding import choose
+
+    choose(url)
+
+
 def _declared(
     database: str = typer.Option(
         "",
@@ -46,15 +54,31 @@ def _declared(
         show_default=False,
         help="Lease under which to move it (see `testbed lease`).",
     ),
+    server: str = typer.Option(
+        "",
+        "--server",
+        metavar="URL",
+        envvar="LIGHTBED_SERVER",
+        callback=_choose_server,
+        expose_value=False,
+        show_default=False,
+        help="Ask this service, with the token in LIGHTBED_TOKEN (see `testbed serve`).",
+    ),
 ) -> None:
     pass
 
 
 def add_shared_options(command: Any) -> None:
     """Add the options to a command, or to all commands of a group, behind the ones that they come with."""
-    for each in (command, *getattr(command, "commands", {}).values()):
+    from testbed.cli.forwarding import COMMANDS, forwarded
+
+    named = {f"{command.name} {name}": one for name, one in getattr(command, "commands", {}).items()}
+    for words, each in {command.name: command, **named}.items():
         there = {param.name for param in each.params}
         wanted = [option for param, option in _COMPANIONS.items() if param in there and option not in there]
+        if words in COMMANDS:
+            forwarded(words, each)
+            wanted.append("server")
         if wanted:
             app = typer.Typer()
             app.command()(_declared)

@@ -19,7 +19,7 @@ from testbed.leases import rows, rules
 from testbed.leases.change import Change
 from testbed.leases.model import Lease, State
 from testbed.storage.database import Database
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.owner import asking_person, is_running, this_process
 from testbed.storage.schema import maintenance
 
 DEFAULT_TTL_S = 3600.0
@@ -27,8 +27,8 @@ IMPLICIT_TTL_S = 60.0
 
 
 def this_owner() -> str:
-    """Return who runs this process, as the operating system says, and on which machine."""
-    return f"{getpass.getuser()}@{os.uname().nodename}"
+    """Return who asked for this, or runs this process, as the operating system says, and on which machine."""
+    return asking_person() or f"{getpass.getuser()}@{os.uname().nodename}"
 
 
 class LeaseStore:

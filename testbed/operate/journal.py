@@ -23,7 +23,7 @@ from testbed.log_context import about, logger
 from testbed.operate.engine.planned import ROUTES, PlannedStep, as_text, from_text, now
 from testbed.operate.engine.step_log import LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
-from testbed.operate.owner import is_running, this_person, this_process
+from testbed.operate.owner import is_running, this_person, this_process, this_run
 from testbed.operation_errors import OperationRunning
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
@@ -119,7 +119,7 @@ class Journal:
     def _begin(self, lab: str, kind: str, why: str, goal: str) -> str:
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         begun = {"id": operation, "lab": lab, "owner": this_process(), "started": now(), "state": "running"}
-        told = {"kind": kind, "who": this_person(), "why": why, "goal": goal}
+        told = {"kind": kind, "who": this_person(), "why": why, "goal": goal, "run": this_run()}
         self._commit(sa.insert(operations).values(begun | told))
         return operation
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+
+ON_BEHALF_OF = "LIGHTBED_ON_BEHALF_OF"
+"""Variable of the processes that the service starts: the person who asked for it."""
+RUN = "LIGHTBED_RUN"
+"""Variable of the same: the run that was asked for."""
+_person: ContextVar[str] = ContextVar("person", default="")
 
 
 def this_process() -> str:
@@ -12,8 +21,30 @@ def this_process() -> str:
     return f"{os.getpid()} {_birth(os.getpid())} {_machine()}"
 
 
+@contextmanager
+def on_behalf_of(person: str) -> Iterator[None]:
+    """Let `this_person` be somebody who has asked this process, and whom it knows."""
+    token = _person.set(person)
+    try:
+        yield
+    finally:
+        _person.reset(token)
+
+
+def this_run() -> str:
+    """Return the run of the service that this process carries out; empty without one."""
+    return os.environ.get(RUN, "")
+
+
+def asking_person() -> str:
+    """Return the person on whose behalf this is done; empty where nobody but this process's user has asked."""
+    return _person.get() or os.environ.get(ON_BEHALF_OF, "")
+
+
 def this_person() -> str:
-    """Return who runs this process, as this machine knows it: `name@machine`."""
+    """Return who asked for what is done here, or runs this process as this machine knows it: `name@machine`."""
+    if asking_person():
+        return asking_person()
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a number without a name

@@ -1,4 +1,4 @@
-"""The tables of a laboratory: runs and their results, operations and steps, epochs, discoveries, losses, leases.
+"""The tables of a laboratory: runs and results, operations and steps, epochs, discoveries, losses, leases, the service.
 
 A change of these tables is also a revision in `migrations/versions`, whose name `REVISION` is then.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0003"
+REVISION = "0004"
 """Newest revision of the schema."""
 
 metadata = sa.MetaData()
@@ -87,9 +87,10 @@ operations = sa.Table(
     _text("started"),
     sa.Column("finished", sa.Text),
     _text("state"),
-    *(_text(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason")),
+    *(_text(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason", "run")),
 )
-"""`stage` is what is under way or was last: circuits, routes, proof. `goal` are circuits by switch, as JSON."""
+"""`run` is the run of the service that it is done for, empty without one. `stage` is what is under way
+or was last: circuits, routes, proof. `goal` are circuits by switch, as JSON."""
 steps = sa.Table(
     "steps",
     metadata,
@@ -117,8 +118,37 @@ step_events = sa.Table(
     sa.Column("ordinal", sa.Integer, nullable=False),
     _text("event"),
     _text("at"),
+    *(_text(name, empty=True) for name in ("lab", "run", "data")),
 )
-"""Events of steps, never changed: replayed, they give the states in `steps`."""
+"""Events of steps, never changed: replayed, they give the states in `steps`. Those without an operation are of runs of
+the service and name their lab; `number` is the one sequence of all, in the order of commits."""
+submitted_runs = sa.Table(
+    "submitted_runs",
+    metadata,
+    _text("id", key=True),
+    *(_text(name) for name in ("lab", "command", "request", "who", "state", "submitted")),
+    *(_text(name, empty=True) for name in ("why", "owner", "started", "finished", "output", "messages")),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("idempotency_key", sa.Text, unique=True),
+)
+"""Commands that the service was asked to carry out; `owner` is the process that does."""
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    _text("id", key=True),
+    *(_text(name) for name in ("hash", "name", "role", "scopes", "labs", "created", "expires")),
+    _text("revoked", empty=True),
+)
+"""Bearer tokens, of which only hashes are kept; `scopes` and `labs` limit one further."""
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    *(_text(name) for name in ("at", "who", "role", "action", "lab", "why", "plan", "outcome")),
+    *(_text(name) for name in ("previous", "hash")),
+)
+"""Lines of who did what, never changed; each holds the hash of the one before it."""
 confirmations = sa.Table(
     "confirmations",
     metadata,

@@ -21,6 +21,7 @@ PUBLIC = {
     "lightning.training": "training with noise",
     "lightning.serving": "answers over HTTP and UDP",
     "lightning.costs": "latency and energy",
+    "testbed.client": "the client of the service",
     "testbed.errors": "errors of the testbed",
     "testbed.offload": "input pipelines that run partly on other hosts",
     "testbed.design.matching": "heaviest matchings",

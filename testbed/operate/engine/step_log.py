@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from ocs_drivers.model import Outcome, Status
 from testbed.operate.engine.planned import PlannedStep, as_text, now
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replayed
+from testbed.storage.owner import this_run
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
@@ -161,7 +162,7 @@ def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterab
     for event in events:
         state = next_state(state, event)
         told = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
-        connection.execute(sa.insert(transitions).values(told))
+        connection.execute(sa.insert(transitions).values(told | {"run": this_run()}))
     known = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
     connection.execute(sa.update(steps).where(_is(operation, key)).values(known))
 

@@ -1,0 +1,73 @@
+"""`testbed serve`: the service that several people share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.cli import options
+from testbed.cli.output import DONE, print_answer
+
+Labs = Annotated[
+    list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab that is shared (repeatable).")
+]
+
+
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
+Certificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate (PEM): HTTPS.")
+]
+Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
+RequireToken = Annotated[
+    bool, typer.Option("--require-token", help="Also looking takes a token; always so beyond loopback.")
+]
+Issuer = Annotated[
+    str, typer.Option("--oidc", metavar="ISSUER", help="OpenID Connect provider whose people may ask, too.")
+]
+Audience = Annotated[
+    str, typer.Option("--oidc-audience", metavar="NAME", help="Audience that its tokens must be for.")
+]
+Claim = Annotated[
+    str, typer.Option("--oidc-claim", metavar="NAME", help="Claim of its tokens that names roles.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve")(serve)
+
+
+def serve(
+    labs: Labs,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    tls_certificate: Certificate = None,
+    tls_key: Key = None,
+    require_token: RequireToken = False,
+    oidc: Issuer = "",
+    oidc_audience: Audience = "lightbed",
+    oidc_claim: Claim = "roles",
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
+) -> int:
+    """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped."""
+    from testbed.service.oidc import Provider, either
+    from testbed.service.server import Listener, make_service, this_url
+    from testbed.service.server import serve as serve_labs
+
+    provider = Provider(oidc, oidc_audience, claim=oidc_claim) if oidc else None
+    listener = Listener(host, port, tls_certificate, tls_key)
+    listener.check()
+    service = make_service(labs, runs_dir, is_open=listener.is_local and not require_token)
+
+    def ready(url: str) -> None:
+        names = ", ".join(view.lab.name for view in service.labs)
+        print_answer(this_url(url), [f"{names} at {url}; Ctrl-C ends the service"], as_json=as_json)
+        sys.stdout.flush()
+
+    serve_labs(service, listener, ready, either(service.tokens.identity, provider))
+    return DONE

@@ -1,0 +1,109 @@
+"""Process of a run of the service: `python -m testbed.cli.submitted RUN LAB RUNS`, started by the service alone.
+
+It takes the run, carries its command out as the command line does, and writes what that printed. One that was begun
+before by a process that is gone goes on with the operation of then; what had sent nothing is begun again.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from testbed.cli.output import DONE, ERROR, print_json, run_app
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
+from testbed.lab.simulated.lifecycle import find_running
+from testbed.operate.intent import stored_intents
+from testbed.operate.recovery.records import OperationRecord, operations_of
+from testbed.operate.unfinished import unfinished_or_why_not
+from testbed.service.requests import Request, parse_request
+from testbed.service.runs import Run, RunStore
+from testbed.service.workers import folder_of
+from testbed.storage.address import address_in, choose
+from testbed.storage.database import Database
+
+
+def main(run_id: str, lab_file: Path, runs_dir: Path) -> None:
+    """Carry a run out; nothing is done for one that has ended or that another process has."""
+    choose(os.environ.get("LIGHTBED_DATABASE", ""))
+    database = Database(address_in(runs_dir), keep_open=False)
+    store = RunStore(database)
+    run = store.begin(run_id)
+    if run is None:
+        return
+    out, messages = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(messages):
+        try:
+            code = carry_out(run, lab_file, runs_dir)
+        except SystemExit as ended:  # of an option that the command does not know
+            code = ended.code if isinstance(ended.code, int) else ERROR
+        except Exception as error:  # noqa: BLE001 - whatever it was, the run has to end
+            print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
+            code = ERROR
+    store.finish(run_id, code, out.getvalue(), messages.getvalue())
+    database.close()
+
+
+def carry_out(run: Run, lab_file: Path, runs_dir: Path) -> int:
+    """Do what a run asks for, or go on with it; return the exit code."""
+    request = parse_request(run.request)
+    lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
+    begun = begun_operation(run, runs_dir) if run.attempts > 1 else None
+    if begun is not None:
+        if begun.id in {one.operation for one in unfinished_or_why_not(runs_dir, _lab(lab_file))}:
+            return _resume(request, begun, lab_file, runs_dir, lease)
+        if _is_proven(begun, runs_dir):
+            return _report(begun, runs_dir)
+        if any(step.row["intent_at"] for step in begun.steps):
+            return _resume(request, begun, lab_file, runs_dir, lease)
+    return run_app(request.arguments(lab_file, runs_dir, folder_of(runs_dir, run.id)))
+
+
+def begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
+    """Return the newest operation that was begun for a run."""
+    records = [one for one in operations_of(runs_dir, run.lab) if one.row.get("run") == run.id]
+    return records[-1] if records else None
+
+
+def _lab(lab_file: Path) -> Lab:
+    return find_running(load_lab(lab_file))
+
+
+def _resume(
+    request: Request, begun: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
+) -> int:
+    really_move = getattr(request, "really_move", None)
+    options = [f"--runs-dir={runs_dir}", f"--hosts={getattr(request, 'hosts', 'auto')}", *lease]
+    options += [f"--really-move={really_move}"] if really_move else []
+    options += [] if request.text else ["--json"]
+    return run_app(["resume", *options, "--", str(lab_file), begun.id])
+
+
+def _is_proven(begun: OperationRecord, runs_dir: Path) -> bool:
+    intents = stored_intents(runs_dir, str(begun.row["lab"]))
+    return any(one.operation == begun.id and one.state == "verified" for one in intents)
+
+
+def _report(begun: OperationRecord, runs_dir: Path) -> int:
+    """Print the document of a resume that had nothing left to do: the process ended after the proof."""
+    intents = stored_intents(runs_dir, str(begun.row["lab"]))
+    epoch = next((one.epoch for one in intents if one.operation == begun.id), None)
+    print_json(
+        {
+            "lab": begun.row["lab"],
+            "operation": begun.id,
+            "state": "verified",
+            "reason": "finished and proven before its process ended",
+            "epoch": epoch,
+            "steps": [step.json() for step in begun.steps],
+            "unfinished": [],
+        }
+    )
+    return DONE
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

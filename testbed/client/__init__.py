@@ -1,0 +1,28 @@
+"""The client of the service, for scripts and notebooks: `connect`, and `connect_async` for coroutines.
+
+    from testbed.client import connect
+
+    with connect("http://lab:8080", token) as client:
+        run = client.submit("testbed12", "apply", simplex=True, why="one-way rings")
+        print(client.wait(run).result["verified"])
+
+The token is taken from LIGHTBED_TOKEN, and the URL from LIGHTBED_SERVER, where none is given.
+"""
+
+from testbed.client.asynchronous import AsyncClient, AsyncLab, connect_async
+from testbed.client.documents import Event, Run
+from testbed.client.errors import ServiceRefused, ServiceUnreachable
+from testbed.client.synchronous import Client, Lab, connect
+
+__all__ = [
+    "AsyncClient",
+    "AsyncLab",
+    "Client",
+    "Event",
+    "Lab",
+    "Run",
+    "ServiceRefused",
+    "ServiceUnreachable",
+    "connect",
+    "connect_async",
+]

@@ -1,0 +1,160 @@
+"""The client for coroutines: the same methods as the other, to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from testbed.client import calls
+from testbed.client.calls import Call
+from testbed.client.documents import Event, Run
+from testbed.client.event_stream import EventParser
+
+T = TypeVar("T")
+
+
+def connect_async(
+    url: str | None = None, token: str | None = None, *, verify: Any = True, retry_s: float = 30.0
+) -> AsyncClient:
+    """Return a client of a service. Nothing is sent yet.
+
+    `verify` is what httpx takes for certificates; `retry_s` is how long a stream of events tries to go on when the
+    service is away. Raises `ServiceUnreachable` for what is not a URL.
+    """
+    return AsyncClient(httpx.AsyncClient(**calls.settings(url, token, verify)), retry_s)
+
+
+class AsyncClient:
+    """A service as somebody sees it who asks. A context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
+
+    def __init__(self, http: httpx.AsyncClient, retry_s: float = 30.0) -> None:
+        self._http, self._retry_s = http, retry_s
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def call(self, asked: Call[T]) -> T:
+        """Send a request and return its answer."""
+        try:
+            response = await self._http.request(**asked.arguments())
+        except httpx.TransportError as error:
+            raise calls.unreachable(self._http.base_url, error) from error
+        return asked.answer(response)
+
+    async def labs(self) -> list[dict[str, Any]]:
+        """Return the labs."""
+        return await self.call(calls.labs())
+
+    def lab(self, name: str) -> AsyncLab:
+        """Return one lab."""
+        return AsyncLab(self, name)
+
+    async def submit(self, lab: str, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
+        """Ask for a run of a command; with a `key` the same request is one run however often it is sent."""
+        return await self.call(calls.submit(lab, command, key, why, options))
+
+    async def run(self, run_id: str) -> Run:
+        """Return a run."""
+        return await self.call(calls.run(run_id))
+
+    async def runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
+        """Return runs, the newest first."""
+        return await self.call(calls.runs(lab, state, limit))
+
+    async def cancel(self, run_id: str) -> Run:
+        """Withdraw a run, or stop it at its next boundary."""
+        return await self.call(calls.cancel(run_id))
+
+    async def wait(self, run: Run | str) -> Run:
+        """Return a run when it has ended."""
+        run_id = run if isinstance(run, str) else run.id
+        async for event in self.events(run=run_id, kind="run"):
+            if event.kind == "snapshot" and event.document["runs"]:
+                continue
+            found = await self.run(run_id)
+            if found.has_ended:
+                return found
+        raise AssertionError("a stream of events does not end")
+
+    async def events(
+        self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
+    ) -> AsyncIterator[Event]:
+        """Yield events as they happen, each once: a snapshot first, or all after a number. It goes on until closed.
+
+        When the service is away it is asked again, from the last event on; raises when it stays away.
+        """
+        parser, pause_s, away_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        while True:
+            try:
+                async with self._http.stream(
+                    **calls.stream_arguments(lab, run, kind, parser.last)
+                ) as response:
+                    if response.is_error:
+                        await response.aread()
+                    calls.check(response)
+                    parser = EventParser(parser.last)
+                    async for received in response.aiter_raw():
+                        for event in parser.feed(received):
+                            yield event
+                        pause_s, away_s = calls.PAUSES_S[0], time.monotonic()
+            except httpx.TransportError as error:
+                if time.monotonic() - away_s > self._retry_s:
+                    raise calls.unreachable(self._http.base_url, error) from error
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, calls.PAUSES_S[1])
+
+
+class AsyncLab:
+    """One lab of a service."""
+
+    def __init__(self, client: AsyncClient, name: str) -> None:
+        self._client, self.name = client, name
+
+    async def state(self) -> dict[str, Any]:
+        """Return the lab and what is in force on it."""
+        return await self._client.call(calls.of_lab(self.name))
+
+    async def look(self, what: str) -> dict[str, Any]:
+        """Return one of `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `drift`, `leases`."""
+        return await self._client.call(calls.of_lab(self.name, what))
+
+    async def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
+        """Ask for a run of a command on this lab."""
+        return await self._client.submit(self.name, command, key=key, why=why, **options)
+
+    async def run(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
+        """Ask for a run and return it when it has ended."""
+        return await self._client.wait(await self.submit(command, key=key, why=why, **options))
+
+    async def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
+        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `note`."""
+        return await self._client.call(
+            calls.request_lease(self.name, {"resources": list(resources), **options})
+        )
+
+    async def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
+        """Let a lease last longer, from now on."""
+        return await self._client.call(calls.extend_lease(self.name, lease, ttl_s))
+
+    async def release_lease(self, lease: str) -> Mapping[str, Any]:
+        """Give a lease back."""
+        return await self._client.call(calls.release_lease(self.name, lease))
+
+    async def stop(self, why: str = "") -> Mapping[str, Any]:
+        """Stop the lab: nothing more is sent to any device."""
+        return await self._client.call(calls.stop(self.name, why))
+
+    async def release_stop(self) -> Mapping[str, Any]:
+        """Let the lab move again."""
+        return await self._client.call(calls.release_stop(self.name))

@@ -1,0 +1,155 @@
+"""Requests of the client and what their answers become, the same for both of its kinds; nothing is sent here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from testbed.client.documents import Run
+from testbed.client.errors import ServiceRefused, ServiceUnreachable
+
+T = TypeVar("T")
+TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+STREAM_TIMEOUT = httpx.Timeout(30.0, connect=10.0, read=45.0)
+"""A stream without an event says each 15 s that it lives."""
+PAUSES_S = (0.1, 2.0)
+"""First and longest pause before a stream is opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request, and the function that makes its answer a value."""
+
+    method: str
+    path: str
+    parse: Callable[[Any], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `httpx.Client.request`."""
+        given: dict[str, Any] = {"method": self.method, "url": self.path, "headers": dict(self.headers)}
+        given["params"] = {name: value for name, value in self.params.items() if value}
+        return given | ({"json": self.body} if self.body is not None else {})
+
+    def answer(self, response: httpx.Response) -> T:
+        """Return what the answer is. Raises `ServiceRefused` and `ServiceUnreachable`."""
+        check(response)
+        try:
+            return self.parse(response.json())
+        except (ValueError, KeyError, TypeError) as error:
+            what = (
+                f"{response.url.copy_with(query=None)} answered what this release does not know ({error!r})"
+            )
+            raise ServiceUnreachable(f"{what}; is it a `testbed serve`?") from error
+
+
+def check(response: httpx.Response) -> None:
+    """Raise `ServiceRefused` for a problem, and `ServiceUnreachable` for an error of something else on the way."""
+    if response.is_success:
+        return
+    if response.headers.get("content-type", "").startswith("application/problem+json"):
+        raise ServiceRefused(response.json())
+    what = f"{response.url.copy_with(query=None)} answered {response.status_code}"
+    raise ServiceUnreachable(f"{what}, and not as a service does; see what is between")
+
+
+def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
+    """Return the arguments of an HTTP client. Raises `ServiceUnreachable` where no URL is known."""
+    url = url or os.environ.get("LIGHTBED_SERVER", "")
+    token = token if token is not None else os.environ.get("LIGHTBED_TOKEN", "")
+    if not url.startswith(("http://", "https://")):
+        raise ServiceUnreachable(
+            f"{url!r} is not the URL of a service: write for example http://127.0.0.1:8080"
+        )
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return {"base_url": url, "headers": headers, "timeout": TIMEOUT, "verify": verify}
+
+
+def unreachable(url: object, error: Exception) -> ServiceUnreachable:
+    """Return the error of a service that does not answer."""
+    return ServiceUnreachable(f"the service {url} does not answer ({error}); start it with `testbed serve`")
+
+
+def labs() -> Call[list[dict[str, Any]]]:
+    """List the labs."""
+    return Call("GET", "/v1/labs", lambda told: list(told["labs"]))
+
+
+def of_lab(lab: str, what: str = "") -> Call[dict[str, Any]]:
+    """Look at a lab, or at something of it: `hosts`, `switches`, `topology`, `leases`, `history`."""
+    return Call("GET", _lab(lab) + (f"/{what}" if what else ""), dict)
+
+
+def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
+    """Ask for a run."""
+    body = {"lab": lab, "command": command, **({"why": why} if why else {})}
+    body |= {name: value for name, value in options.items() if value is not None}
+    headers = {"Idempotency-Key": key} if key else {}
+    return Call("POST", "/v1/runs", Run.of, body=body, headers=headers)
+
+
+def run(run_id: str) -> Call[Run]:
+    """Look at a run."""
+    return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.of)
+
+
+def runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
+    """List runs."""
+    params = {"lab": lab, "state": state, "limit": limit}
+    return Call("GET", "/v1/runs", lambda told: [Run.of(one) for one in told["runs"]], params)
+
+
+def cancel(run_id: str) -> Call[Run]:
+    """Cancel a run."""
+    return Call("POST", f"/v1/runs/{quote(run_id, safe='')}/cancel", Run.of)
+
+
+def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:
+    """Ask for a lease."""
+    return Call("POST", f"{_lab(lab)}/leases", dict, body=dict(body))
+
+
+def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
+    """Give a lease back, in whichever state it is."""
+    return Call("DELETE", f"{_lab(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
+
+
+def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
+    """Let a lease last longer."""
+    path = f"{_lab(lab)}/leases/{quote(lease, safe='')}"
+    body = {} if ttl_s is None else {"ttl_s": ttl_s}
+    return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
+
+
+def stop(lab: str, why: str) -> Call[dict[str, Any]]:
+    """Stop a lab."""
+    return Call("PUT", f"{_lab(lab)}/stop", dict, body={"reason": why or "asked for"})
+
+
+def release_stop(lab: str) -> Call[dict[str, Any]]:
+    """Let a lab move again."""
+    return Call("DELETE", f"{_lab(lab)}/stop", dict)
+
+
+def _lab(lab: str) -> str:
+    return f"/v1/labs/{quote(lab, safe='')}"
+
+
+def stream_arguments(lab: str, run_id: str, kind: str, last: int | None) -> dict[str, Any]:
+    """Return the arguments of `httpx.Client.stream` for events."""
+    params = {name: value for name, value in (("lab", lab), ("run", run_id), ("kind", kind)) if value}
+    headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
+    return {
+        "method": "GET",
+        "url": "/v1/events",
+        "params": params,
+        "headers": headers,
+        "timeout": STREAM_TIMEOUT,
+    }

@@ -1,0 +1,154 @@
+"""The client for ordinary code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from testbed.client import calls
+from testbed.client.calls import Call
+from testbed.client.documents import Event, Run
+from testbed.client.event_stream import EventParser
+
+T = TypeVar("T")
+
+
+def connect(
+    url: str | None = None, token: str | None = None, *, verify: Any = True, retry_s: float = 30.0
+) -> Client:
+    """Return a client of a service. Nothing is sent yet.
+
+    `verify` is what httpx takes for certificates; `retry_s` is how long a stream of events tries to go on when the
+    service is away. Raises `ServiceUnreachable` for what is not a URL.
+    """
+    return Client(httpx.Client(**calls.settings(url, token, verify)), retry_s)
+
+
+class Client:
+    """A service as somebody sees it who asks. A context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
+
+    def __init__(self, http: httpx.Client, retry_s: float = 30.0) -> None:
+        self._http, self._retry_s = http, retry_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def call(self, asked: Call[T]) -> T:
+        """Send a request and return its answer."""
+        try:
+            response = self._http.request(**asked.arguments())
+        except httpx.TransportError as error:
+            raise calls.unreachable(self._http.base_url, error) from error
+        return asked.answer(response)
+
+    def labs(self) -> list[dict[str, Any]]:
+        """Return the labs."""
+        return self.call(calls.labs())
+
+    def lab(self, name: str) -> Lab:
+        """Return one lab."""
+        return Lab(self, name)
+
+    def submit(self, lab: str, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
+        """Ask for a run of a command; with a `key` the same request is one run however often it is sent."""
+        return self.call(calls.submit(lab, command, key, why, options))
+
+    def run(self, run_id: str) -> Run:
+        """Return a run."""
+        return self.call(calls.run(run_id))
+
+    def runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
+        """Return runs, the newest first."""
+        return self.call(calls.runs(lab, state, limit))
+
+    def cancel(self, run_id: str) -> Run:
+        """Withdraw a run, or stop it at its next boundary."""
+        return self.call(calls.cancel(run_id))
+
+    def wait(self, run: Run | str) -> Run:
+        """Return a run when it has ended."""
+        run_id = run if isinstance(run, str) else run.id
+        for event in self.events(run=run_id, kind="run"):
+            if event.kind == "snapshot" and event.document["runs"]:
+                continue
+            found = self.run(run_id)
+            if found.has_ended:
+                return found
+        raise AssertionError("a stream of events does not end")
+
+    def events(
+        self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
+    ) -> Iterator[Event]:
+        """Yield events as they happen, each once: a snapshot first, or all after a number. It goes on until closed.
+
+        When the service is away it is asked again, from the last event on; raises when it stays away.
+        """
+        parser, pause_s, away_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        while True:
+            try:
+                with self._http.stream(**calls.stream_arguments(lab, run, kind, parser.last)) as response:
+                    if response.is_error:
+                        response.read()
+                    calls.check(response)
+                    parser = EventParser(parser.last)
+                    for received in response.iter_raw():
+                        yield from parser.feed(received)
+                        pause_s, away_s = calls.PAUSES_S[0], time.monotonic()
+            except httpx.TransportError as error:
+                if time.monotonic() - away_s > self._retry_s:
+                    raise calls.unreachable(self._http.base_url, error) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, calls.PAUSES_S[1])
+
+
+class Lab:
+    """One lab of a service."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self.name = client, name
+
+    def state(self) -> dict[str, Any]:
+        """Return the lab and what is in force on it."""
+        return self._client.call(calls.of_lab(self.name))
+
+    def look(self, what: str) -> dict[str, Any]:
+        """Return one of `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `drift`, `leases`."""
+        return self._client.call(calls.of_lab(self.name, what))
+
+    def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
+        """Ask for a run of a command on this lab."""
+        return self._client.submit(self.name, command, key=key, why=why, **options)
+
+    def run(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
+        """Ask for a run and return it when it has ended."""
+        return self._client.wait(self.submit(command, key=key, why=why, **options))
+
+    def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
+        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `note`."""
+        return self._client.call(calls.request_lease(self.name, {"resources": list(resources), **options}))
+
+    def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
+        """Let a lease last longer, from now on."""
+        return self._client.call(calls.extend_lease(self.name, lease, ttl_s))
+
+    def release_lease(self, lease: str) -> Mapping[str, Any]:
+        """Give a lease back."""
+        return self._client.call(calls.release_lease(self.name, lease))
+
+    def stop(self, why: str = "") -> Mapping[str, Any]:
+        """Stop the lab: nothing more is sent to any device."""
+        return self._client.call(calls.stop(self.name, why))
+
+    def release_stop(self) -> Mapping[str, Any]:
+        """Let the lab move again."""
+        return self._client.call(calls.release_stop(self.name))

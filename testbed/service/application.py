@@ -1,0 +1,126 @@
+"""The application: routes of the table, problems for errors, the workers and the feed while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lightbed.errors import LightbedError
+from testbed.service.context import Service
+from testbed.service.documents import Problem
+from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
+from testbed.service.route_table import ROUTES, Route
+
+API_VERSION = "1.0.0"
+"""Version of the interface: the second number grows with what is added, the first with what is not compatible."""
+log = logging.getLogger(__name__)
+
+
+def build_app(service: Service) -> FastAPI:
+    """Return the application of a service, without the gate before it."""
+
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        await service.feed.begin()
+        follower = asyncio.create_task(service.feed.run())
+        service.workers.start()
+        try:
+            yield
+        finally:
+            service.workers.stop()
+            follower.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await follower
+
+    app = FastAPI(
+        title="lightbed testbed service",
+        version=API_VERSION,
+        summary="Runs, leases and the state of optical testbeds.",
+        lifespan=life,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    for route in ROUTES:
+        _add(app, route)
+    for kind in (LightbedError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, answer_error)
+    app.add_exception_handler(Exception, _answer_fault)
+    vars(app)["openapi"] = lambda: described(app)  # the way that FastAPI gives
+    return app
+
+
+async def _answer_fault(request: Request, error: Exception) -> Response:
+    log.error("%s %s ended in an error", request.method, request.url.path, exc_info=error)
+    return response_of(problem_of(error, request.url.path))
+
+
+def _add(app: FastAPI, route: Route) -> None:
+    statuses = {
+        *route.problems,
+        *((401, 403) if route.role else ()),
+        *(() if route.is_looking else (400, 413)),
+        422,
+    }
+    app.add_api_route(
+        route.path,
+        route.handler,
+        methods=[route.method],
+        status_code=route.status,
+        response_model=None,
+        response_class=JSONResponse,
+        operation_id=f"{route.handler.__name__}",
+        responses={status: {"description": "A problem."} for status in sorted(statuses)},
+        tags=[route.scope or "service"],
+    )
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document: what FastAPI finds, with answers, problems and who may, from the table of routes."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document: dict[str, Any] = FastAPI.openapi(app)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    answers: list[type[BaseModel]] = [Problem, *(route.answer for route in ROUTES if route.answer)]
+    for kind in answers:
+        schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    for route in ROUTES:
+        operation = document["paths"][route.path][route.method.lower()]
+        for status, told in operation["responses"].items():
+            told["content"] = _content(route) if int(status) == route.status else _problem()
+        operation["security"] = [{"token": []}, *([{}] if route.is_looking else [])] if route.role else [{}]
+        operation["x-role"] = route.role or "none"
+        operation["x-scope"] = route.scope
+    app.openapi_schema = document
+    return document
+
+
+def _content(route: Route) -> dict[str, Any]:
+    if route.path == "/v1/events":
+        return {"text/event-stream": {"schema": {"type": "string"}}}
+    schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"} if route.answer else {"type": "object"}
+    return {"application/json": {"schema": schema}}
+
+
+def _problem() -> dict[str, Any]:
+    return {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def document_text(service: Service) -> str:
+    """Return the OpenAPI document as it is kept in the repository."""
+    return json.dumps(described(build_app(service)), indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,248 @@
+"""Handlers of what changes something: runs, leases, maintenance, the emergency stop. Each is told in the audit log."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import Body, Header, Query
+from starlette.responses import Response, StreamingResponse
+
+from testbed.leases.model import Lease, parts_of
+from testbed.leases.store import LeaseStore
+from testbed.operate.engine.consent import EmergencyStop
+from testbed.operate.recovery.records import operations_of
+from testbed.service.context import Asked, Caller, answer, check_match, tag_of
+from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
+from testbed.service.errors import InvalidRequest, NotFound
+from testbed.service.events import KINDS, Filter
+from testbed.service.labs import LabView
+from testbed.service.looking import Limit, Name, current_document
+from testbed.service.requests import AnyRequest, Apply, Request, command_of
+from testbed.service.runs import Run
+from testbed.service.workers import interrupt
+from testbed.storage.owner import on_behalf_of
+
+Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
+Match = Annotated[str, Header(alias="If-Match", max_length=400)]
+Words = Annotated[str, Query(max_length=2000)]
+
+
+def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
+    """Ask for a run of a command. It is carried out when those before it have ended."""
+    request: Request = body
+    asked.who.check(request.role, "runs:write", request.lab)
+    asked.lab(request.lab)
+    return _submitted(asked, request, idempotency_key)
+
+
+def _submitted(asked: Asked, request: Request, key: str) -> Response:
+    text = request.model_dump_json(exclude_defaults=True)
+    run, is_new = asked.service.runs.submit(
+        asked.who,
+        request.lab,
+        command_of(type(request)),
+        text,
+        why=request.why,
+        plan=_plan_of(request),
+        key=key,
+    )
+    if is_new:
+        asked.service.workers.wake()
+    return answer(run.json(), 202, headers={"Location": f"/v1/runs/{run.id}"})
+
+
+def _plan_of(request: Request) -> str:
+    """Return the hash of the plan or change that a request brings; empty without one."""
+    texts = [str(text) for name in request.files if (text := getattr(request, name)) is not None]
+    return hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest() if texts else ""
+
+
+def runs(
+    asked: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
+) -> Response:
+    """List runs, the newest first."""
+    found = asked.service.runs.list(lab=lab, state=state, command=command, limit=limit)
+    return answer({"runs": [one.summary() for one in found if asked.who.sees(one.lab)]})
+
+
+def run(asked: Caller, run: Name) -> Response:
+    """Return a run and what came of it."""
+    return answer(_run(asked, run).json())
+
+
+def _run(asked: Asked, run_id: str) -> Run:
+    found = asked.service.runs.get(run_id)
+    asked.who.check_lab(found.lab)
+    return found
+
+
+def cancel_run(asked: Caller, run: Name) -> Response:
+    """Withdraw a run that waits; one that is under way stops at the next boundary of steps."""
+    _run(asked, run)
+    found = asked.service.runs.cancel(asked.who, run)
+    interrupt(found)
+    return answer(found.json(), 202)
+
+
+def events(
+    asked: Caller,
+    lab: Words = "",
+    run: Words = "",
+    kind: Words = "",
+    last_event_id: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
+) -> Response:
+    """Send events as they are written: a snapshot first, or all after Last-Event-ID. Filters take lists with commas."""
+    kinds = _listed(kind)
+    if not kinds <= set(KINDS):
+        raise InvalidRequest(f"kind is one of {', '.join(KINDS)}")
+    if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
+        raise InvalidRequest("Last-Event-ID is the number of an event")
+    for one in _listed(lab):
+        asked.lab(one)
+    chosen = Filter(_listed(lab), _listed(run), kinds, asked.who.sees)
+    after = int(last_event_id) if last_event_id else None
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    stream = asked.service.feed.stream(chosen, after)
+    return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))
+
+
+def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
+    """Ask for a topology in place of the one that If-Match names: a run of `apply`."""
+    with _changing(asked, lab):
+        check_match(if_match, tag_of(current_document(asked, lab)), f"the topology of {lab}")
+        request = Apply(command="apply", lab=lab, **body.model_dump(exclude_unset=True))
+        return _submitted(asked, request, "")
+
+
+def leases(asked: Caller, lab: Name, ended: bool = False) -> Response:
+    """List the leases of a lab, and what those that wait are waiting for."""
+    view = asked.lab(lab)
+    found = asked.service.lab(lab).json()["maintenance"]
+    return answer({"lab": lab, "leases": view.leases(ended=ended), "maintenance": found})
+
+
+def lease(asked: Caller, lab: Name, lease: Name) -> Response:
+    """Return a lease; its ETag is what a change of it names in If-Match."""
+    told = _lease_document(asked.lab(lab), lease)
+    return answer(told, tag=tag_of(told))
+
+
+def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
+    """Ask for parts of a lab, all or nothing: granted at once, or queued."""
+    view = asked.lab(lab)
+    with _changing(asked, lab):
+        parts = parts_of(view.lab, tuple(body.resources))
+        asked.record("request lease", lab, why=body.note)
+        found = _store(asked, view).request(
+            tuple(body.resources),
+            parts,
+            ttl_s=body.ttl_s,
+            priority=body.priority,
+            starts_s=body.starts_s,
+            allowed=body.allowed,
+            note=body.note,
+        )
+        return _told(view, found, 201)
+
+
+def extend_lease(
+    asked: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
+) -> Response:
+    """Let a lease last longer, from now on."""
+    view = asked.lab(lab)
+    with _changing(asked, lab):
+        check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
+        asked.record("extend lease", lab, outcome=f"lease {lease}")
+        return _told(view, _store(asked, view).extend(lease, body.ttl_s))
+
+
+def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
+    """Give a lease back, or withdraw a request."""
+    view = asked.lab(lab)
+    with _changing(asked, lab):
+        check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
+        asked.record("release lease", lab, outcome=f"lease {lease}")
+        return _told(view, _store(asked, view).release(lease))
+
+
+def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response:
+    """Take a lease from whoever holds it."""
+    view = asked.lab(lab)
+    with _changing(asked, lab):
+        _lease_document(view, lease)
+        asked.record("break lease", lab, why=body.reason, outcome=f"lease {lease}")
+        return _told(view, _store(asked, view).break_(lease, body.reason))
+
+
+def set_maintenance(asked: Caller, lab: Name, body: Reason) -> Response:
+    """Stop all motion of a lab while hands are in the rack; `still` says whether nothing is being sent any more."""
+    view = asked.lab(lab)
+    with _changing(asked, lab):
+        asked.record("maintenance on", lab, why=body.reason)
+        store = _store(asked, view)
+        store.set_maintenance(body.reason)
+        return answer({"lab": lab, "maintenance": True, "still": not store.senders()})
+
+
+def clear_maintenance(asked: Caller, lab: Name) -> Response:
+    """Let the lab move again."""
+    view = asked.lab(lab)
+    with _changing(asked, lab):
+        asked.record("maintenance off", lab)
+        was = _store(asked, view).clear_maintenance()
+        return answer({"lab": lab, "maintenance": False, "was": was})
+
+
+def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
+    """Stop a lab: nothing more is sent to any device, whoever asks. It is in force before it is written down."""
+    view = asked.lab(lab)
+    with on_behalf_of(asked.who.name):
+        EmergencyStop(asked.service.runs_dir, lab).pull(body.reason)
+    view.forget()
+    asked.record("stop", lab, why=body.reason)
+    running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
+    return answer({"lab": lab, "stopped": True, "why": body.reason, "running": running})
+
+
+def release_stop(asked: Caller, lab: Name) -> Response:
+    """Let a lab that was stopped move again."""
+    view = asked.lab(lab)
+    asked.record("release stop", lab)
+    was = EmergencyStop(asked.service.runs_dir, lab).release()
+    view.forget()
+    return answer({"lab": lab, "stopped": False, "was_stopped": was})
+
+
+@contextmanager
+def _changing(asked: Asked, lab: str) -> Iterator[None]:
+    """Let changes of one lab through this service follow one another, so that If-Match holds."""
+    view = asked.lab(lab)
+    with asked.service.locks[lab], on_behalf_of(asked.who.name):
+        try:
+            yield
+        finally:
+            view.forget()
+
+
+def _store(asked: Asked, view: LabView) -> LeaseStore:
+    return LeaseStore(asked.service.database, view.lab.name, owner=asked.who.name)
+
+
+def _lease_document(view: LabView, lease_id: str) -> dict[str, Any]:
+    found = next((one for one in view.leases(ended=True) if one["id"] == lease_id), None)
+    if found is None:
+        raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
+    return found
+
+
+def _told(view: LabView, lease: Lease, status: int = 200) -> Response:
+    told = _lease_document(view, lease.id)
+    headers = {"Location": f"/v1/labs/{view.lab.name}/leases/{lease.id}"} if status == 201 else {}
+    return answer(told, status, tag=tag_of(told), headers=headers)

@@ -1,0 +1,105 @@
+"""The service, who asks, and the request: all that a handler works with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from testbed.service.access import Identity
+from testbed.service.audit import Entry, append
+from testbed.service.errors import MatchNeeded, NotFound, StateChanged
+from testbed.service.events import EventLog, Feed
+from testbed.service.labs import LabView, named_lab
+from testbed.service.runs import RunStore
+from testbed.service.tokens import TokenStore
+from testbed.service.workers import Workers
+from testbed.storage.database import Database
+
+
+@dataclass
+class Service:
+    """One service: its labs, its database, its workers and its feed of events."""
+
+    database: Database
+    runs_dir: Path
+    labs: tuple[LabView, ...]
+    runs: RunStore
+    tokens: TokenStore
+    workers: Workers
+    feed: Feed
+    is_open: bool = True
+    locks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    @property
+    def log(self) -> EventLog:
+        """The events in the database."""
+        return EventLog(self.database)
+
+    def lab(self, name: str) -> LabView:
+        """Return a lab. Raises `NotFound`."""
+        found = named_lab(self.labs, name)
+        if found is None:
+            raise NotFound(
+                f"the service has no lab {name!r}; it has {', '.join(one.lab.name for one in self.labs)}"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: the service and who asks."""
+
+    service: Service
+    who: Identity
+    request: Request
+
+    def lab(self, name: str) -> LabView:
+        """Return a lab that whoever asks may see. Raises `NotFound` and `NotAllowed`."""
+        self.who.check_lab(name)
+        return self.service.lab(name)
+
+    def record(
+        self, action: str, lab: str, *, why: str = "", plan: str = "", outcome: str = "accepted"
+    ) -> None:
+        """Write a line into the audit log before what it says is done."""
+        with self.service.database.transaction() as connection:
+            append(connection, Entry(self.who, action, lab, why, plan, outcome))
+
+
+def asked_by(request: Request) -> Asked:
+    """Return what a handler works with."""
+    return Asked(request.app.state.service, request.scope["lightbed.identity"], request)
+
+
+Caller = Annotated[Asked, Depends(asked_by)]
+
+
+def check_match(given: str, tag: str, what: str) -> None:
+    """Raise `MatchNeeded` or `StateChanged` unless If-Match names this state."""
+    if not given:
+        raise MatchNeeded(f"say in If-Match which state of {what} this is for: its ETag is {tag}")
+    if given.strip() != "*" and tag not in [one.strip() for one in given.split(",")]:
+        raise StateChanged(f"{what} is no longer as it was: its ETag is {tag}; look again, then decide")
+
+
+def tag_of(document: Any) -> str:
+    """Return the ETag of a document."""
+    text = json.dumps(document, sort_keys=True, default=str)
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
+
+
+def answer(
+    document: Any, status: int = 200, *, tag: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a document as a response."""
+    told = dict(headers or {}) | ({"ETag": tag} if tag else {})
+    return JSONResponse(document, status, told)

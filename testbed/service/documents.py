@@ -1,0 +1,229 @@
+"""Documents of the interface, as `openapi.json` describes them. Answers may hold more keys than these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.design.topology.strides import Method
+from testbed.service.requests import Hosts, Interval, Line, Whole
+
+Document = dict[str, Any]
+
+
+class _Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(_Open):
+    """A problem as RFC 9457 has it; `code` is that of the command line's errors, `who` who must act."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    who: str
+    instance: str
+
+
+class Health(_Open):
+    """The service runs; with `labs` whether each answers."""
+
+    status: str
+
+
+class LabDocument(_Open):
+    """A lab and what is in force on it."""
+
+    name: str
+    simulated: bool
+    revision: str
+    hosts: list[str]
+    switches: list[str]
+    topology: Document | None
+    maintenance: Document | None
+    stopped: bool
+    leases: list[Document]
+    runs: list[Document]
+
+
+class LabList(_Open):
+    """The labs of the service."""
+
+    labs: list[LabDocument]
+
+
+class HostDocument(_Open):
+    """A host with its NICs, and the ports where their fibres end."""
+
+    name: str
+    management: str
+    address: str
+    nics: list[Document]
+
+
+class HostList(_Open):
+    """The hosts of a lab."""
+
+    lab: str
+    hosts: list[HostDocument]
+
+
+class SwitchDocument(_Open):
+    """A switch with its circuits as they were last read, and its ports with the power that was last read."""
+
+    name: str
+    address: str
+    inputs: int
+    outputs: int
+    circuits: list[Document]
+    ports: list[Document]
+
+
+class SwitchList(_Open):
+    """The switches of a lab."""
+
+    lab: str
+    switches: list[SwitchDocument]
+
+
+class TopologyDocument(_Open):
+    """A topology of a lab: an epoch, its state, and its links."""
+
+    lab: str
+    epoch: int
+    state: str
+    name: str
+
+
+class TopologyList(_Open):
+    """The topologies of a lab, the newest first."""
+
+    lab: str
+    topologies: list[TopologyDocument]
+
+
+class HistoryDocument(_Open):
+    """The epochs of a lab, as `testbed history` prints them."""
+
+    lab: str
+    epochs: list[Document]
+
+
+class OperationList(_Open):
+    """The operations of a lab, as `testbed journal` prints them."""
+
+    lab: str
+    operations: list[Document]
+
+
+class DriftDocument(_Open):
+    """Losses that were kept, by place."""
+
+    lab: str
+    places: list[Document]
+
+
+class LeaseDocument(_Open):
+    """A lease; times are seconds since 1970."""
+
+    id: str
+    state: str
+    owner: str
+    resources: list[str]
+    expires: float
+    token: int | None
+
+
+class LeaseList(_Open):
+    """The leases of a lab."""
+
+    lab: str
+    leases: list[LeaseDocument]
+    maintenance: Document | None
+
+
+class RunDocument(_Open):
+    """A run: a command that the service was asked for, its state, and what came of it."""
+
+    id: str
+    lab: str
+    command: str
+    state: str
+    who: str
+    exit_code: int | None
+
+
+class RunList(_Open):
+    """Runs, the newest first."""
+
+    runs: list[RunDocument]
+
+
+class ResultList(_Open):
+    """Runs of measurements that are stored, as `testbed runs` prints them."""
+
+    runs: list[Document]
+
+
+class AuditDocument(_Open):
+    """Lines of the audit log, oldest first, and whether the whole of it is as it was written."""
+
+    entries: list[Document]
+    whole: bool
+    lines: int
+
+
+class StillDocument(_Open):
+    """A lab, and that it is stopped or under maintenance, or is no longer."""
+
+    lab: str
+
+
+Resource = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9:_./-]+$")]
+Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
+
+
+class LeaseRequest(_Closed):
+    """Parts of a lab that are asked for; all of it without `resources`."""
+
+    resources: list[Resource] = []
+    ttl_s: Seconds = 3600.0
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    starts_s: Annotated[float, Field(ge=0, le=4e9)] | None = None
+    allowed: list[Line] = []
+    note: Line = ""
+
+
+class LeaseExtension(_Closed):
+    """Time from now on that a lease is to last; that of its request without one."""
+
+    ttl_s: Seconds | None = None
+
+
+class Reason(_Closed):
+    """Why something is done; it is kept."""
+
+    reason: Annotated[Line, Field(min_length=1)]
+
+
+class TopologyRequest(_Closed):
+    """Topology that is to be in force: options of `testbed apply`."""
+
+    simplex: bool = False
+    method: Method | None = None
+    demand: list[Line] = []
+    plan_file: str | None = None
+    epoch: Whole | None = None
+    take_over: bool = False
+    hosts: Hosts = "auto"
+    lease: Line = ""
+    really_move: Line | None = None
+    confirm_within: Interval | None = None
+    why: Line = ""

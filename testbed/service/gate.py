@@ -1,0 +1,120 @@
+"""The gate before the application: who asks, and may they; nothing of a body is read before that is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import compile_path
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from testbed.service.access import ANONYMOUS, Identity
+from testbed.service.audit import Entry, append
+from testbed.service.context import Service
+from testbed.service.errors import NotAllowed, NotAuthenticated
+from testbed.service.problems import problem, problem_of, response_of
+from testbed.service.route_table import ROUTES, Route
+
+log = logging.getLogger(__name__)
+BODY_BYTES = 8 << 20
+_KNOWN_S = 1.0
+"""So long a token that was valid is taken for valid."""
+Identify = Callable[[str], Identity]
+
+
+class Gate:
+    """ASGI application before another: refuses with 401, 403, 404, 405 and 413, and says who asks."""
+
+    def __init__(self, app: ASGIApp, service: Service, identify: Identify) -> None:
+        self._app, self._service, self._identify = app, service, identify
+        self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
+        self._known: dict[str, tuple[float, Identity]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        found = [(route, match) for pattern, route in self._table if (match := pattern.match(path))]
+        route, lab = next(
+            (
+                (route, match.groupdict().get("lab", ""))
+                for route, match in found
+                if route.method == scope["method"]
+            ),
+            (None, ""),
+        )
+        if route is None:
+            await self._refuse_path(scope, receive, send, sorted({one.method for one, _ in found}))
+            return
+        try:
+            scope["lightbed.identity"] = await self._admit(route, Request(scope), lab)
+        except (NotAuthenticated, NotAllowed) as error:
+            await response_of(problem_of(error, path))(scope, receive, send)
+            return
+        await self._let_in(scope, receive, send)
+
+    async def _refuse_path(self, scope: Scope, receive: Receive, send: Send, allowed: list[str]) -> None:
+        status, what = (405, "method") if allowed else (404, "path")
+        detail = f"there is no such {what}; /openapi.json lists what there is"
+        document = problem(status, "service.unknown", "user", detail, scope["path"])
+        response = response_of(document, {"Allow": ", ".join(allowed)} if allowed else None)
+        await response(scope, receive, send)
+
+    async def _admit(self, route: Route, request: Request, lab: str) -> Identity:
+        """Return who asks. Raises `NotAuthenticated` and `NotAllowed`, which the audit log keeps of changes."""
+        who = ANONYMOUS
+        try:
+            given = request.headers.get("authorization", "")
+            if given:
+                who = await self._known_identity(given)
+            elif route.role is not None and not (self._service.is_open and route.is_looking):
+                raise NotAuthenticated("this needs a token: Authorization: Bearer TOKEN (LIGHTBED_TOKEN)")
+            if route.role is not None:
+                who.check(route.role, route.scope, lab)
+        except (NotAuthenticated, NotAllowed) as error:
+            if not route.is_looking:
+                await asyncio.to_thread(self._note, route, who, lab, error)
+            raise
+        return who
+
+    async def _known_identity(self, given: str) -> Identity:
+        kind, _, text = given.partition(" ")
+        if kind.lower() != "bearer":
+            raise NotAuthenticated("this service takes tokens: Authorization: Bearer TOKEN")
+        at_s, who = self._known.get(text, (-1e9, ANONYMOUS))
+        if time.monotonic() - at_s > _KNOWN_S:
+            who = await asyncio.to_thread(self._identify, text.strip())
+            if len(self._known) > 1000:
+                self._known.clear()
+            self._known[text] = (time.monotonic(), who)
+        return who
+
+    def _note(self, route: Route, who: Identity, lab: str, error: NotAuthenticated | NotAllowed) -> None:
+        try:
+            with self._service.database.transaction() as connection:
+                append(
+                    connection,
+                    Entry(who, f"{route.method} {route.path}", lab, outcome=f"refused: {error.code}"),
+                )
+        except Exception:
+            log.exception("a refusal could not be written into the audit log")
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with no more of its body than is allowed."""
+        read = 0
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > BODY_BYTES:
+                raise HTTPException(413, f"a body may have {BODY_BYTES >> 20} MiB")
+            return message
+
+        await self._app(scope, limited, send)

@@ -1,0 +1,221 @@
+"""Labs of the service as it tells of them: from their files and from the database; no device is asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from testbed.errors import TestbedError
+from testbed.lab.model import FibreEnd, Lab, LabNic
+from testbed.lab.simulated.lifecycle import lab_status
+from testbed.leases.listing import describe_leases, read_maintenance
+from testbed.operate.engine.consent import EmergencyStop
+from testbed.operate.intent import Intent, in_force, stored_intents
+from testbed.service.runs import RunStore
+from testbed.storage.address import Address
+from testbed.storage.looking import read_rows
+
+FRESH_S = 0.1
+"""So long what was told of a lab is told again."""
+UP_FRESH_S = 2.0
+
+
+@dataclass
+class LabView:
+    """One lab: its file, and where its journal is."""
+
+    lab: Lab
+    runs_dir: Path
+    address: Address
+    runs: RunStore
+    _told: dict[str, tuple[float, Any]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
+        """Return what `find` returns, or returned a moment ago."""
+        with self._lock:
+            at_s, found = self._told.get(what, (-1e9, None))
+            if time.monotonic() - at_s > at_most_s:
+                found = find()
+                self._told[what] = (time.monotonic(), found)
+            return found
+
+    def forget(self) -> None:
+        """Look again: something was changed."""
+        with self._lock:
+            self._told.clear()
+
+    def json(self) -> dict[str, Any]:
+        """Return the lab and what is in force on it."""
+        lab = self.lab
+        current = self.current()
+        running = self.runs.list(lab=lab.name, state="running")
+        return {
+            "name": lab.name,
+            "simulated": lab.simulated,
+            "revision": lab.revision,
+            "hosts": [host.name for host in lab.hosts],
+            "switches": [switch.name for switch in lab.switches],
+            "topology": topology_json(current) if current else None,
+            "maintenance": read_maintenance(self.address, lab.name),
+            "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
+            "leases": self.leases(),
+            "runs": [one.summary() for one in running],
+        }
+
+    def current(self) -> Intent | None:
+        """Return the newest topology in force."""
+        stored = in_force(self.topologies())
+        return stored[0] if stored else None
+
+    def topologies(self) -> tuple[Intent, ...]:
+        """Return the topologies, the newest first."""
+        return stored_intents(self.runs_dir, self.lab.name)
+
+    def leases(self, *, ended: bool = False) -> list[dict[str, Any]]:
+        """Return the leases."""
+        return describe_leases(self.address, self.lab.name, time.time(), ended=ended)
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Return the hosts with the ports where their fibres end."""
+        return [
+            {
+                "name": host.name,
+                "management": str(host.management),
+                "address": str(host.address),
+                "nics": [_nic_json(nic) for nic in host.nics],
+            }
+            for host in self.lab.hosts
+        ]
+
+    def switches(self) -> list[dict[str, Any]]:
+        """Return the switches with circuits and ports."""
+        circuits, power = self._circuits(), self._power()
+        ends = {
+            (end.switch, side, end.port): f"{host.name}/{nic.name}"
+            for host in self.lab.hosts
+            for nic in host.nics
+            for side, end in (("input", nic.transmit), ("output", nic.receive))
+        }
+        return [
+            {
+                "name": one.name,
+                "address": one.address,
+                "inputs": one.inputs,
+                "outputs": one.outputs,
+                "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, ())],
+                "ports": [
+                    {"port": port, "side": side, "nic": nic, "power": power.get(f"{nic}:{_FIBRE[side]}")}
+                    for (switch, side, port), nic in sorted(ends.items())
+                    if switch == one.name
+                ],
+            }
+            for one in self.lab.switches
+        ]
+
+    def _circuits(self) -> dict[str, list[tuple[int, int]]]:
+        """Return the circuits of switches as they were last read back."""
+        rows = read_rows(self.address, _READ_BACK, (self.lab.name,))
+        return {
+            row["switch"]: sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
+            for row in rows
+        }
+
+    def _power(self) -> dict[str, dict[str, Any]]:
+        """Return the last readings of power by place; a fibre that was read with others counts for each."""
+        told: dict[str, dict[str, Any]] = {}
+        for row in read_rows(self.address, _LAST_LOSSES, (self.lab.name,)):
+            reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
+            told |= dict.fromkeys(row["place"].split("+"), reading)
+        return told
+
+    def drift(self) -> list[dict[str, Any]]:
+        """Return the last reading of every place, and how many there are."""
+        counted = read_rows(self.address, _COUNT_LOSSES, (self.lab.name,))
+        readings = {row["place"]: row["readings"] for row in counted}
+        rows = read_rows(self.address, _LAST_LOSSES, (self.lab.name,))
+        return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
+
+    def why_down(self) -> str:
+        """Return why the lab cannot be worked with now; empty where its switches can be reached."""
+        return str(self.fresh("up", lambda: _why_down(self.lab), UP_FRESH_S))
+
+
+_FIBRE = {"input": "transmit", "output": "receive"}
+_READ_BACK = """
+select s.switch, s.read_back from steps s join operations o on o.id = s.operation
+where o.lab = ? and s.change = 'circuits' and s.read_back is not null order by s.outcome_at
+"""
+_LAST_LOSSES = """
+select l.place, l.taken_s, l.loss_db, l.power_dbm from losses l join
+(select lab, place, max(taken_s) as newest from losses where lab = ? group by lab, place) n
+on l.lab = n.lab and l.place = n.place and l.taken_s = n.newest order by l.place
+"""
+_COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? group by place"
+
+
+def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
+    """Return a topology for programs."""
+    told = {
+        "lab": intent.lab,
+        "epoch": intent.epoch,
+        "state": intent.state,
+        "name": intent.name,
+        "operation": intent.operation,
+        "hosts": list(intent.hosts),
+        "stated": intent.stated.words,
+        "at": intent.intended_at,
+    }
+    wiring = [
+        [link.source.node, link.source.index, link.target.node, link.target.index]
+        for link in intent.wiring.links
+    ]
+    return told | ({"links": wiring} if links else {})
+
+
+def _nic_json(nic: LabNic) -> dict[str, Any]:
+    return {
+        "name": nic.name,
+        "address": str(nic.address),
+        "transmit": _end_json(nic.transmit),
+        "receive": _end_json(nic.receive),
+    }
+
+
+def _end_json(end: FibreEnd) -> dict[str, Any]:
+    return {"switch": end.switch, "port": end.port, "loss_db": end.loss_db}
+
+
+def _why_down(lab: Lab) -> str:
+    if lab.simulated:
+        try:
+            is_live = any(one["live"] and one["lab"] == lab.name for one in lab_status())
+        except TestbedError as error:
+            return str(error)
+        return "" if is_live else f"no simulated lab '{lab.name}' is up: `testbed sim up`"
+    unreachable = [one.name for one in lab.switches if not _answers(one.address)]
+    return f"no answer from {', '.join(unreachable)}" if unreachable else ""
+
+
+def _answers(address: str) -> bool:
+    """Return whether something listens where a switch should; addresses without a port are not tried."""
+    place = urlsplit(address)
+    try:
+        if not (place.hostname and place.port):
+            return True
+        with socket.create_connection((place.hostname, place.port), timeout=1.0):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def named_lab(views: Sequence[LabView], name: str) -> LabView | None:
+    """Return the lab of a name."""
+    return next((view for view in views if view.lab.name == name), None)

@@ -1,0 +1,150 @@
+"""Handlers of what only looks: health, labs, topologies, history, drift, results, the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from starlette.responses import Response
+
+from testbed.operate.recovery.history import history_of
+from testbed.operate.recovery.records import operations_of
+from testbed.service.audit import read_audit, verify
+from testbed.service.context import Asked, Caller, answer, tag_of
+from testbed.service.errors import NotFound
+from testbed.service.labs import topology_json
+from testbed.service.problems import problem, response_of
+from testbed.storage.address import address_in
+from testbed.storage.looking import read_rows
+
+Name = Annotated[str, Path(max_length=200)]
+Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+def health() -> Response:
+    """Say that the service runs."""
+    return answer({"status": "ok"})
+
+
+def readiness(asked: Caller) -> Response:
+    """Say whether every lab answers and the database can be written; 503 where not."""
+    service = asked.service
+    reasons = {view.lab.name: view.why_down() for view in service.labs}
+    labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
+    why = [*filter(None, reasons.values()), *filter(None, [service.feed.failed])]
+    if why:
+        return response_of(
+            problem(503, "service.ready", "device", "; ".join(why), asked.request.url.path, labs=labs)
+        )
+    return answer({"status": "ok", "labs": labs})
+
+
+def document(asked: Caller) -> Response:
+    """Return this interface as an OpenAPI document."""
+    return answer(asked.request.app.openapi())
+
+
+def labs(asked: Caller) -> Response:
+    """List the labs."""
+    seen = [view for view in asked.service.labs if asked.who.sees(view.lab.name)]
+    return answer({"labs": [view.fresh("lab", view.json) for view in seen]})
+
+
+def lab(asked: Caller, lab: Name) -> Response:
+    """Return a lab and what is in force on it."""
+    view = asked.lab(lab)
+    return answer(view.fresh("lab", view.json))
+
+
+def hosts(asked: Caller, lab: Name) -> Response:
+    """List the hosts of a lab."""
+    return answer({"lab": lab, "hosts": asked.lab(lab).hosts()})
+
+
+def host(asked: Caller, lab: Name, host: Name) -> Response:
+    """Return a host."""
+    return answer(_named(asked.lab(lab).hosts(), host, "host"))
+
+
+def switches(asked: Caller, lab: Name) -> Response:
+    """List the switches of a lab with circuits and ports, as they were last read."""
+    view = asked.lab(lab)
+    return answer({"lab": lab, "switches": view.fresh("switches", view.switches)})
+
+
+def switch(asked: Caller, lab: Name, switch: Name) -> Response:
+    """Return a switch with circuits and ports, as they were last read."""
+    view = asked.lab(lab)
+    return answer(_named(view.fresh("switches", view.switches), switch, "switch"))
+
+
+def _named(found: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
+    one = next((one for one in found if one["name"] == name), None)
+    if one is None:
+        raise NotFound(f"the lab has no {what} {name!r}; it has {', '.join(one['name'] for one in found)}")
+    return one
+
+
+def topologies(asked: Caller, lab: Name) -> Response:
+    """List the topologies that were applied to a lab, the newest first."""
+    return answer({"lab": lab, "topologies": [topology_json(one) for one in asked.lab(lab).topologies()]})
+
+
+def topology(asked: Caller, lab: Name, epoch: Number) -> Response:
+    """Return a topology by its epoch."""
+    found = next((one for one in asked.lab(lab).topologies() if one.epoch == epoch), None)
+    if found is None:
+        raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
+    told = topology_json(found, links=True)
+    return answer(told, tag=tag_of(told))
+
+
+def current_topology(asked: Caller, lab: Name) -> Response:
+    """Return the topology in force; its ETag is what a change of it names in If-Match."""
+    told = current_document(asked, lab)
+    return answer(told, tag=tag_of(told))
+
+
+def current_document(asked: Asked, lab: str) -> dict[str, Any]:
+    """Return the topology in force, epoch 0 where none is."""
+    current = asked.lab(lab).current()
+    if current is None:
+        return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
+    return topology_json(current, links=True)
+
+
+def history(asked: Caller, lab: Name) -> Response:
+    """List the epochs of a lab: when, by whom, why, and what each changed."""
+    view = asked.lab(lab)
+    return answer({"lab": lab, "epochs": history_of(asked.service.runs_dir, view.lab.name)})
+
+
+def operations(asked: Caller, lab: Name, limit: Limit = 100) -> Response:
+    """List the operations of a lab with their steps, the newest last."""
+    view = asked.lab(lab)
+    found = operations_of(asked.service.runs_dir, view.lab.name)[-limit:]
+    return answer({"lab": lab, "operations": [one.json() for one in found]})
+
+
+def drift(asked: Caller, lab: Name) -> Response:
+    """List the last reading of every place, as `testbed drift` kept it."""
+    return answer({"lab": lab, "places": asked.lab(lab).drift()})
+
+
+def results(asked: Caller, limit: Limit = 100) -> Response:
+    """List the runs of measurements that are stored, the newest first."""
+    query = (
+        "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
+    )
+    rows = read_rows(address_in(asked.service.runs_dir), query)
+    seen = [{"run_id": row["id"], **dict(row)} for row in rows if asked.who.sees(row["lab"])]
+    return answer({"runs": seen[:limit]})
+
+
+def audit(asked: Caller, limit: Limit = 100) -> Response:
+    """Return the newest lines of the audit log, and whether the whole of it is as it was written."""
+    address = address_in(asked.service.runs_dir)
+    found = verify(address)
+    told = {"entries": read_audit(address, last=limit), "whole": found.broken is None, "lines": found.lines}
+    return answer(told | ({"broken": found.broken, "reason": found.reason} if found.broken else {}))

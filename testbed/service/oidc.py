@@ -1,0 +1,170 @@
+"""People of an OpenID Connect provider: its tokens (JWT) instead of ours, checked by the keys that it publishes.
+
+The provider is any that has a discovery document. Signatures are RS256 or ES256: one that a key of the provider did not
+make, `none` among them, is refused, and so are tokens of other issuers, for other audiences, and those that expired.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from testbed.service.access import ROLES, Identity, Role
+from testbed.service.errors import InvalidRequest, NotAllowed, NotAuthenticated
+
+LEEWAY_S = 30.0
+AGAIN_S = 30.0
+"""So long keys are not asked for again because of a token with an unknown one."""
+Fetch = Callable[[str], Any]
+
+
+def fetch_json(url: str) -> Any:
+    """Return the JSON document at an address. Raises `NotAuthenticated`: nobody can be known without it."""
+    import httpx
+
+    try:
+        return httpx.get(url, timeout=10.0, follow_redirects=False).raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise NotAuthenticated(
+            f"the OpenID provider does not answer ({url}: {error}); use a token meanwhile"
+        ) from error
+
+
+class Provider:
+    """An OpenID Connect provider by its issuer. Roles are values of a claim: the highest that is named counts."""
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: str,
+        *,
+        claim: str = "roles",
+        fetch: Fetch = fetch_json,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        place = urlsplit(issuer)
+        if place.scheme != "https" and place.hostname not in ("127.0.0.1", "localhost", "::1"):
+            raise InvalidRequest(f"the issuer {issuer!r} must be an https:// address: its keys say who may")
+        self._issuer, self._audience, self._claim = issuer, audience, claim
+        self._fetch, self._now = fetch, now
+        self._keys: dict[str, Mapping[str, Any]] = {}
+        self._asked_s, self._lock = -1e18, Lock()
+
+    def identity(self, text: str) -> Identity:
+        """Return whose token this is. Raises `NotAuthenticated`, and `NotAllowed` for somebody without a role."""
+        header, claims, signed, signature = _parts(text)
+        _check_signature(self._key(str(header.get("kid", ""))), str(header.get("alg", "")), signed, signature)
+        self._check_claims(claims)
+        name = str(claims.get("preferred_username") or claims["sub"])
+        told = claims.get(self._claim, ())
+        named = {told} if isinstance(told, str) else {str(one) for one in told if isinstance(one, str)}
+        roles: list[Role] = [role for role in ROLES if role in named]
+        if not roles:
+            raise NotAllowed(
+                f"{name} has no role here: the claim {self._claim!r} names none of {', '.join(ROLES)}"
+            )
+        return Identity(name, roles[-1])
+
+    def _check_claims(self, claims: Mapping[str, Any]) -> None:
+        audience = claims.get("aud", ())
+        now_s = self._now()
+        reason = ""
+        if claims.get("iss") != self._issuer:
+            reason = "is of another issuer"
+        elif self._audience not in ([audience] if isinstance(audience, str) else audience):
+            reason = "is for another audience"
+        elif not _is_number(claims.get("exp")) or claims["exp"] + LEEWAY_S <= now_s:
+            reason = "expired"
+        elif claims.get("nbf") is not None and not (
+            _is_number(claims["nbf"]) and claims["nbf"] - LEEWAY_S <= now_s
+        ):
+            reason = "is not valid yet"
+        elif not claims.get("sub"):
+            reason = "names nobody"
+        if reason:
+            raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
+
+    def _key(self, kid: str) -> Mapping[str, Any]:
+        with self._lock:
+            if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
+                self._asked_s = self._now()
+                self._keys = self._published()
+            found = self._keys.get(kid)
+        if found is None:
+            raise NotAuthenticated("this token is signed by no key of the OpenID provider; log in again")
+        return found
+
+    def _published(self) -> dict[str, Mapping[str, Any]]:
+        document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        if document.get("issuer") != self._issuer:
+            raise NotAuthenticated(f"the discovery document of {self._issuer} is of another issuer")
+        keys = self._fetch(str(document["jwks_uri"])).get("keys", ())
+        return {str(key.get("kid", "")): key for key in keys if key.get("use", "sig") == "sig"}
+
+
+def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
+    """Return header, claims, what is signed, and the signature."""
+    try:
+        head, body, tail = text.split(".")
+        header, claims = json.loads(_bytes(head)), json.loads(_bytes(body))
+        signature = _bytes(tail)
+    except (ValueError, binascii.Error):
+        header = claims = None
+        signature = b""
+    if not (isinstance(header, dict) and isinstance(claims, dict)):
+        raise NotAuthenticated("this token is not valid; log in again")
+    return header, claims, f"{head}.{body}".encode(), signature
+
+
+def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, signature: bytes) -> None:
+    """Raise `NotAuthenticated` unless the key made the signature; the key says which algorithm it is for."""
+    try:
+        if key.get("kty") == "RSA" and algorithm == "RS256":
+            numbers = rsa.RSAPublicNumbers(_number(key["e"]), _number(key["n"]))
+            numbers.public_key().verify(signature, signed, padding.PKCS1v15(), SHA256())
+            return
+        if (
+            key.get("kty") == "EC"
+            and key.get("crv") == "P-256"
+            and algorithm == "ES256"
+            and len(signature) == 64
+        ):
+            point = ec.EllipticCurvePublicNumbers(_number(key["x"]), _number(key["y"]), ec.SECP256R1())
+            halves = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
+            point.public_key().verify(encode_dss_signature(*halves), signed, ec.ECDSA(SHA256()))
+            return
+    except (InvalidSignature, ValueError, KeyError):
+        pass
+    raise NotAuthenticated("the signature of this token is not valid; log in again")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(_bytes(text))
+
+
+def either(ours: Callable[[str], Identity], provider: Provider | None) -> Callable[[str], Identity]:
+    """Return what knows tokens of both kinds: those of a provider have two dots."""
+
+    def identify(text: str) -> Identity:
+        return provider.identity(text) if provider and text.count(".") == 2 else ours(text)
+
+    return identify

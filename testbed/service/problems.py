@@ -1,0 +1,78 @@
+"""Problems as RFC 9457 has them, from the errors of the toolkit: status and code come from the error's class."""
+
+from __future__ import annotations
+
+import http
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ocs_drivers.errors import OcsError
+from testbed.errors import PlanStale, TestbedError
+from testbed.service.errors import status_of
+
+MEDIA_TYPE = "application/problem+json"
+_SECRET = re.compile(r"lightbed_[0-9a-f]{12}_[0-9a-f]{64}|eyJ[\w-]+\.[\w-]+\.[\w-]*")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in which tokens are replaced.
+
+    >>> without_secrets("not lightbed_" + "0" * 12 + "_" + "1" * 64)
+    'not ***'
+    """
+    return _SECRET.sub("***", text)
+
+
+def problem(status: int, code: str, who: str, detail: str, instance: str, **more: Any) -> dict[str, Any]:
+    """Return the document of a problem."""
+    return {
+        "type": f"urn:lightbed:error:{code}",
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": without_secrets(detail),
+        "instance": without_secrets(instance),
+        "code": code,
+        "who": who,
+        **more,
+    }
+
+
+def problem_of(error: Exception, instance: str) -> dict[str, Any]:
+    """Return the problem of an error; of a fault of ours nothing but its kind is told."""
+    if isinstance(error, TestbedError | OcsError):
+        more: dict[str, Any] = {"hint": error.hint} if error.hint else {}
+        if isinstance(error, PlanStale):
+            more["differences"] = [one.json() for one in error.differences]
+        return problem(status_of(error), error.code, error.who, str(error), instance, **more)
+    if isinstance(error, RequestValidationError):
+        errors = [
+            {"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()[:20]
+        ]
+        detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors)
+        return problem(422, "service.request", "user", detail, instance, errors=errors)
+    if isinstance(error, HTTPException):
+        code = "service.unknown" if error.status_code == 404 else "service.request"
+        return problem(error.status_code, code, "user", str(error.detail), instance)
+    return problem(500, "internal", "ourselves", f"{type(error).__name__}; see the log", instance)
+
+
+def response_of(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem as a response."""
+    told = dict(headers or {})
+    if document["status"] == 401:
+        told.setdefault("WWW-Authenticate", "Bearer")
+    body = json.dumps(document, default=str).encode("utf-8", "replace")
+    return Response(body, document["status"], told, MEDIA_TYPE)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer a request that ended in an error."""
+    headers = getattr(error, "headers", None)
+    return response_of(problem_of(error, request.url.path), headers)

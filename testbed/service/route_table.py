@@ -1,0 +1,114 @@
+"""The table of routes: method, path, who may, and what answers. Application, access and tests read this one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from testbed.service import changing, documents, looking
+from testbed.service.access import Role
+
+Handler = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route. `role` is the lowest that may, None for whoever asks; `problems` are statuses of its refusals."""
+
+    method: str
+    path: str
+    handler: Handler
+    role: Role | None
+    scope: str
+    answer: type[BaseModel] | None
+    status: int = 200
+    problems: tuple[int, ...] = ()
+
+    @property
+    def is_looking(self) -> bool:
+        """True if it changes nothing, so that it may do without a token where the service says so."""
+        return self.method == "GET"
+
+
+_LAB = "/v1/labs/{lab}"
+_LEASE = f"{_LAB}/leases/{{lease}}"
+_READ = "labs:read"
+_D = documents
+_L = looking
+_C = changing
+_LEASE_PROBLEMS = (404, 409, 412, 423, 428)
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/healthz", _L.health, None, "", _D.Health),
+    Route("GET", "/readyz", _L.readiness, None, "", _D.Health, problems=(503,)),
+    Route("GET", "/openapi.json", _L.document, None, "", None),
+    Route("GET", "/v1/labs", _L.labs, "viewer", _READ, _D.LabList),
+    Route("GET", _LAB, _L.lab, "viewer", _READ, _D.LabDocument, problems=(404,)),
+    Route("GET", f"{_LAB}/hosts", _L.hosts, "viewer", _READ, _D.HostList, problems=(404,)),
+    Route("GET", f"{_LAB}/hosts/{{host}}", _L.host, "viewer", _READ, _D.HostDocument, problems=(404,)),
+    Route("GET", f"{_LAB}/switches", _L.switches, "viewer", _READ, _D.SwitchList, problems=(404,)),
+    Route(
+        "GET", f"{_LAB}/switches/{{switch}}", _L.switch, "viewer", _READ, _D.SwitchDocument, problems=(404,)
+    ),
+    Route("GET", f"{_LAB}/topologies", _L.topologies, "viewer", _READ, _D.TopologyList, problems=(404,)),
+    Route(
+        *("GET", f"{_LAB}/topologies/{{epoch}}", _L.topology, "viewer", _READ, _D.TopologyDocument),
+        problems=(404,),
+    ),
+    Route(
+        "GET", f"{_LAB}/topology", _L.current_topology, "viewer", _READ, _D.TopologyDocument, problems=(404,)
+    ),
+    Route(
+        *("PUT", f"{_LAB}/topology", _C.set_topology, "operator", "runs:write", _D.RunDocument, 202),
+        problems=(404, 412, 428),
+    ),
+    Route("GET", f"{_LAB}/history", _L.history, "viewer", _READ, _D.HistoryDocument, problems=(404,)),
+    Route("GET", f"{_LAB}/operations", _L.operations, "viewer", _READ, _D.OperationList, problems=(404,)),
+    Route("GET", f"{_LAB}/drift", _L.drift, "viewer", _READ, _D.DriftDocument, problems=(404,)),
+    Route("GET", f"{_LAB}/leases", _C.leases, "viewer", _READ, _D.LeaseList, problems=(404,)),
+    Route(
+        *("POST", f"{_LAB}/leases", _C.request_lease, "operator", "leases:write", _D.LeaseDocument, 201),
+        problems=(404, 409),
+    ),
+    Route("GET", _LEASE, _C.lease, "viewer", _READ, _D.LeaseDocument, problems=(404,)),
+    Route(
+        *("PATCH", _LEASE, _C.extend_lease, "operator", "leases:write", _D.LeaseDocument),
+        problems=_LEASE_PROBLEMS,
+    ),
+    Route(
+        *("DELETE", _LEASE, _C.release_lease, "operator", "leases:write", _D.LeaseDocument),
+        problems=_LEASE_PROBLEMS,
+    ),
+    Route(
+        *("POST", f"{_LEASE}/break", _C.break_lease, "admin", "leases:write", _D.LeaseDocument),
+        problems=(404, 409, 423),
+    ),
+    Route(
+        *("PUT", f"{_LAB}/maintenance", _C.set_maintenance, "developer", "labs:write", _D.StillDocument),
+        problems=(404,),
+    ),
+    Route(
+        *("DELETE", f"{_LAB}/maintenance", _C.clear_maintenance, "developer", "labs:write", _D.StillDocument),
+        problems=(404,),
+    ),
+    Route("PUT", f"{_LAB}/stop", _C.stop_lab, "viewer", "labs:stop", _D.StillDocument, problems=(404,)),
+    Route(
+        "DELETE", f"{_LAB}/stop", _C.release_stop, "operator", "labs:stop", _D.StillDocument, problems=(404,)
+    ),
+    Route("GET", "/v1/runs", _C.runs, "viewer", "runs:read", _D.RunList),
+    Route(
+        "POST", "/v1/runs", _C.submit_run, "viewer", "runs:write", _D.RunDocument, 202, problems=(404, 409)
+    ),
+    Route("GET", "/v1/runs/{run}", _C.run, "viewer", "runs:read", _D.RunDocument, problems=(404,)),
+    Route(
+        *("POST", "/v1/runs/{run}/cancel", _C.cancel_run, "operator", "runs:write", _D.RunDocument, 202),
+        problems=(404, 409),
+    ),
+    Route("GET", "/v1/events", _C.events, "viewer", "runs:read", None, problems=(404,)),
+    Route("GET", "/v1/results", _L.results, "viewer", "runs:read", _D.ResultList),
+    Route("GET", "/v1/audit", _L.audit, "admin", "audit:read", _D.AuditDocument),
+)
+"""All routes. Which role a run needs depends on its command: see `requests`. Any token may stop a lab."""

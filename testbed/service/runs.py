@@ -1,0 +1,223 @@
+r"""Runs in the database: each change of a run is one transaction with its event and its line of the audit log.
+
+    queued -> running -> done | failed | interrupted
+         \__ cancelled
+
+A run whose process is gone stays `running` until a worker carries it out again: see `testbed.service.workers`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from testbed.operate.engine.planned import now
+from testbed.service.access import Identity
+from testbed.service.audit import Entry, append
+from testbed.service.errors import KeyReused, NotFound, RunEnded
+from testbed.storage.database import Database
+from testbed.storage.owner import is_running, this_process
+from testbed.storage.schema import step_events, submitted_runs
+
+ENDED = ("done", "failed", "interrupted", "cancelled")
+_MESSAGES_KEPT = 20_000
+_STATES = {0: "done", 2: "done", 130: "interrupted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: who asked for which command, in which state it is, and what came of it."""
+
+    id: str
+    lab: str
+    command: str
+    request: str
+    who: str
+    why: str
+    state: str
+    owner: str
+    attempts: int
+    submitted: str
+    started: str
+    finished: str
+    exit_code: int | None
+    output: str
+    messages: str
+
+    @property
+    def has_ended(self) -> bool:
+        """True when nothing more becomes of it."""
+        return self.state in ENDED
+
+    def json(self) -> dict[str, Any]:
+        """Return the run for programs; `result` is the document that the command printed, None for text."""
+        same = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started", "finished")
+        told = {name: getattr(self, name) for name in same}
+        told |= {"request": json.loads(self.request), "exit_code": self.exit_code, "result": self._result()}
+        return told | {"output": self.output, "messages": self.messages}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the run without what it printed."""
+        return {
+            key: value for key, value in self.json().items() if key not in ("result", "output", "messages")
+        }
+
+    def _result(self) -> Any:
+        lines = self.output.splitlines()
+        try:
+            found = json.loads(lines[-1]) if lines else None
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+
+class RunStore:
+    """The runs in a database. Raises what the database raises."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def submit(
+        self,
+        who: Identity,
+        lab: str,
+        command: str,
+        request: str,
+        *,
+        why: str = "",
+        plan: str = "",
+        key: str = "",
+    ) -> tuple[Run, bool]:
+        """Keep a run as queued, and return it and whether it is new: a key that was used gives the run of then.
+
+        Raises `KeyReused` where that was another request.
+        """
+        whose = f"{who.name} {key}" if key else None
+        with self.database.transaction() as connection:
+            same = _by_key(connection, whose) if whose else None
+            if same is not None and same.request != request:
+                raise KeyReused(f"Idempotency-Key {key!r} was given with another request, run {same.id}")
+            if same is not None:
+                return same, False
+            row: dict[str, Any] = {
+                "id": f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
+                "lab": lab,
+                "command": command,
+                "request": request,
+                "who": who.name,
+                "why": why,
+                "state": "queued",
+                "submitted": now(),
+                "attempts": 0,
+                "idempotency_key": whose,
+            }
+            connection.execute(submitted_runs.insert().values(row))
+            append(connection, Entry(who, f"run {command}", lab, why, plan, f"run {row['id']}"))
+            _tell(connection, row, "queued", {"command": command, "who": who.name, "why": why})
+            return _run(_row(connection, str(row["id"]))), True
+
+    def get(self, run_id: str) -> Run:
+        """Return a run. Raises `NotFound`."""
+        with self.database.reading() as connection:
+            return _run(_row(connection, run_id))
+
+    def list(self, *, lab: str = "", state: str = "", command: str = "", limit: int = 100) -> tuple[Run, ...]:
+        """Return runs, the newest first."""
+        query = sa.select(submitted_runs).order_by(submitted_runs.c.submitted.desc()).limit(limit)
+        for column, value in (("lab", lab), ("state", state), ("command", command)):
+            query = query.where(submitted_runs.c[column] == value) if value else query
+        with self.database.reading() as connection:
+            return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
+
+    def next(self, lab: str, commands: Sequence[str], without: Collection[str] = ()) -> Run | None:
+        """Return the run of a lab to carry out: one that an earlier process left, else the one that waits longest."""
+        query = (
+            sa.select(submitted_runs)
+            .where(submitted_runs.c.lab == lab, submitted_runs.c.command.in_(commands))
+            .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(without))
+            .order_by(submitted_runs.c.state.desc(), submitted_runs.c.submitted)
+            .limit(1)
+        )
+        with self.database.reading() as connection:
+            row = connection.execute(query).mappings().first()
+        return _run(dict(row)) if row else None
+
+    def begin(self, run_id: str) -> Run | None:
+        """Take a run for this process; None where it has ended or another living process has it."""
+        with self.database.transaction() as connection:
+            run = _run(_row(connection, run_id))
+            if run.has_ended or (run.state == "running" and is_running(run.owner)):
+                return None
+            taken = {"state": "running", "owner": this_process(), "attempts": run.attempts + 1}
+            taken["started"] = run.started or now()
+            _change(connection, run_id, taken)
+            row = _row(connection, run_id)
+            _tell(connection, row, "resumed" if run.attempts else "started", {"attempt": run.attempts + 1})
+            return _run(row)
+
+    def finish(self, run_id: str, exit_code: int, output: str, messages: str) -> Run:
+        """Write what came of a run."""
+        return self._end(run_id, _STATES.get(exit_code, "failed"), exit_code, output, messages)
+
+    def fail(self, run_id: str, why: str) -> Run:
+        """Write that a run could not be carried out."""
+        error = {"error": {"code": "service", "who": "ourselves", "message": why}}
+        return self._end(run_id, "failed", 1, f"{json.dumps(error)}\n", why)
+
+    def _end(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
+        with self.database.transaction() as connection:
+            known: dict[str, Any] = {"state": state, "exit_code": exit_code, "output": output}
+            known |= {"finished": now(), "messages": messages[-_MESSAGES_KEPT:]}
+            _change(connection, run_id, known)
+            row = _row(connection, run_id)
+            _tell(connection, row, state, {"exit_code": exit_code})
+            return _run(row)
+
+    def cancel(self, who: Identity, run_id: str) -> Run:
+        """Withdraw a run that waits; return one that is under way as it is. Raises `NotFound` and `RunEnded`."""
+        with self.database.transaction() as connection:
+            row = _row(connection, run_id)
+            if row["state"] in ENDED:
+                raise RunEnded(f"run {run_id} is {row['state']} already")
+            append(connection, Entry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
+            if row["state"] == "queued":
+                _change(connection, run_id, {"state": "cancelled", "finished": now()})
+                row = _row(connection, run_id)
+                _tell(connection, row, "cancelled", {"who": who.name})
+            return _run(row)
+
+
+def _by_key(connection: sa.Connection, whose: str) -> Run | None:
+    query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == whose)
+    row = connection.execute(query).mappings().first()
+    return _run(dict(row)) if row else None
+
+
+def _row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:
+    row = (
+        connection.execute(sa.select(submitted_runs).where(submitted_runs.c.id == run_id)).mappings().first()
+    )
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}")
+    return dict(row)
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    return Run(**{name: row[name] for name in Run.__slots__})
+
+
+def _change(connection: sa.Connection, run_id: str, known: Mapping[str, Any]) -> None:
+    connection.execute(submitted_runs.update().where(submitted_runs.c.id == run_id).values(**known))
+
+
+def _tell(connection: sa.Connection, run: Mapping[str, Any], event: str, data: Mapping[str, Any]) -> None:
+    """Write an event of a run into the sequence of the journal."""
+    told = {"operation": "", "switch": "", "ordinal": 0, "event": event, "at": now()}
+    told |= {"lab": run["lab"], "run": run["id"], "data": json.dumps(data)}
+    connection.execute(step_events.insert().values(told))

@@ -1,0 +1,123 @@
+"""The service as a process: its labs, database and listener; it ends on SIGTERM, and runs that are under way go on."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from testbed.errors import LabFileError
+from testbed.lab.inventory import load_lab
+from testbed.service.application import build_app
+from testbed.service.context import Service
+from testbed.service.errors import InvalidRequest
+from testbed.service.events import EventLog, Feed
+from testbed.service.gate import Gate, Identify
+from testbed.service.labs import LabView
+from testbed.service.runs import RunStore
+from testbed.service.tokens import TokenStore
+from testbed.service.workers import Workers, start_process
+from testbed.storage.address import address_in, is_server
+from testbed.storage.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a service listens, and with which certificate; without one it speaks HTTP."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """True if only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def check(self) -> None:
+        """Raise `InvalidRequest` for a certificate without its key."""
+        if (self.certificate is None) != (self.key is None):
+            raise InvalidRequest("TLS needs both --tls-certificate and --tls-key")
+
+
+def make_service(lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True) -> Service:
+    """Return a service of these labs. Raises `LabFileError` for two of one name, and what the database raises."""
+    labs = [load_lab(path) for path in lab_files]
+    names = [lab.name for lab in labs]
+    for name in names:
+        if names.count(name) > 1:
+            raise LabFileError(f"two lab files are of lab '{name}': give each lab a name of its own")
+    runs_dir = runs_dir.absolute()
+    address = address_in(runs_dir)
+    database = Database(address)
+    database.prepare()
+    store = RunStore(database)
+    files = {lab.name: lab.path.absolute() for lab in labs}
+    url = str(address) if is_server(address) else ""
+    workers = Workers(store, tuple(names), lambda run: start_process(run, files[run.lab], runs_dir, url))
+    views = tuple(LabView(lab, runs_dir, address, store) for lab in labs)
+    feed = Feed(EventLog(database))
+    return Service(database, runs_dir, views, store, TokenStore(database), workers, feed, is_open)
+
+
+def serve(
+    service: Service, listener: Listener, ready: Callable[[str], None], identify: Identify | None = None
+) -> None:
+    """Answer requests until the process is asked to end; `ready` is told the URL when it listens."""
+    listener.check()
+    with socket.create_server((listener.host, listener.port), family=_family(listener.host)) as listening:
+        config = uvicorn.Config(
+            Gate(build_app(service), service, identify or service.tokens.identity),
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            ssl_certfile=listener.certificate,
+            ssl_keyfile=listener.key,
+            timeout_graceful_shutdown=2,
+        )
+        scheme = "https" if listener.certificate else "http"
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        url = f"{scheme}://{host}:{listening.getsockname()[1]}"
+        asyncio.run(_Server(config, lambda: ready(url)).serve(sockets=[listening]))
+    service.database.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it listens, and whose process ends well when it is asked to."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; uvicorn itself would raise the signal again at the end."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def this_url(url: str) -> dict[str, object]:
+    """Return the ready line of a service."""
+    return {"url": url, "pid": os.getpid()}

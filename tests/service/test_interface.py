@@ -1,0 +1,181 @@
+"""The interface as its document describes it: kept in the repository, problems from one table, ETag and keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("fastapi")
+skip_without("httpx")
+skip_without("sqlalchemy")
+
+import ocs_drivers.errors
+import testbed.errors
+import testbed.operation_errors
+import testbed.service.errors
+from testbed.service.application import API_VERSION, document_text
+from testbed.service.audit import read_audit
+from testbed.service.errors import status_of
+from testbed.service.route_table import ROUTES
+from testbed.storage.address import address_in
+
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
+
+
+def test_the_document_in_the_repository_is_that_of_the_service(service):
+    """A change of the interface is a new version of it: `python -m tools.openapi` writes the file, or refuses."""
+    assert KEPT.read_text(encoding="utf-8") == document_text(service)
+    assert json.loads(KEPT.read_text(encoding="utf-8"))["info"]["version"] == API_VERSION
+
+
+def test_the_tool_refuses_a_change_without_a_version(tmp_path):
+    from tools.openapi import write
+
+    path = tmp_path / "openapi.json"
+    write(path, '{"info": {"version": "1.0.0"}}\n')
+    write(path, '{"info": {"version": "1.0.0"}}\n')
+    with pytest.raises(SystemExit, match="API_VERSION"):
+        write(path, '{"info": {"version": "1.0.0"}, "paths": {}}\n')
+    write(path, '{"info": {"version": "1.1.0"}, "paths": {}}\n')
+    assert "paths" in path.read_text()
+
+
+def test_every_route_is_described_with_who_may(ask):
+    document = ask("GET", "/openapi.json").json()
+
+    described = {
+        (method.upper(), path): told["x-role"]
+        for path, methods in document["paths"].items()
+        for method, told in methods.items()
+    }
+    assert described == {(route.method, route.path): route.role or "none" for route in ROUTES}
+
+
+def kinds(module):
+    return [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind
+        for module in (ocs_drivers.errors, testbed.errors, testbed.operation_errors, testbed.service.errors)
+        for kind in kinds(module)
+    ],
+    ids=lambda kind: kind.__name__,
+)
+def test_every_error_has_a_status(kind):
+    assert status_of(kind) in {401, 403, 404, 409, 412, 422, 423, 428, 500, 502}
+
+
+def test_a_refusal_of_the_toolkit_is_a_problem_with_its_code(ask, token_of):
+    told = ask("POST", "/v1/labs/testbed12/leases", token_of("operator"), json={"resources": ["host:nobody"]})
+
+    assert told.headers["content-type"] == "application/problem+json"
+    assert (told.status_code, told.json()["code"]) == (422, "lease.impossible")
+    assert told.json()["instance"] == "/v1/labs/testbed12/leases"
+
+
+def test_a_lease_is_changed_only_in_the_state_that_was_seen(ask, token_of):
+    ann = token_of("operator")
+    made = ask("POST", "/v1/labs/testbed12/leases", ann, json={"resources": ["host:a"], "note": "a ring"})
+    assert made.status_code == 201
+    path, tag = made.headers["location"], made.headers["etag"]
+    assert ask("GET", path).headers["etag"] == tag
+    assert made.json()["owner"] == "operator"
+
+    assert ask("PATCH", path, ann, json={"ttl_s": 9000}).status_code == 428
+    assert ask("PATCH", path, ann, json={"ttl_s": 9000}, headers={"If-Match": '"other"'}).status_code == 412
+    extended = ask("PATCH", path, ann, json={"ttl_s": 9000}, headers={"If-Match": tag})
+    assert extended.status_code == 200
+    assert ask("DELETE", path, ann, headers={"If-Match": tag}).status_code == 412
+    released = ask("DELETE", path, ann, headers={"If-Match": extended.headers["etag"]})
+    assert released.json()["state"] == "released"
+
+
+def test_somebody_elses_lease_is_not_released_but_broken_with_a_reason(ask, token_of):
+    path = ask("POST", "/v1/labs/testbed12/leases", token_of("operator"), json={}).headers["location"]
+
+    refused = ask("DELETE", path, token_of("developer"), headers={"If-Match": "*"})
+    broken = ask("POST", f"{path}/break", token_of("admin"), json={"reason": "a fire"})
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "lease.denied")
+    assert broken.json()["reason"] == "a fire (by admin)"
+
+
+def test_a_key_is_one_run_however_often_it_is_sent(service, ask, token_of):
+    ann, body = token_of("operator"), {"command": "plan", "lab": "testbed12", "why": "look"}
+    headers = {"Idempotency-Key": "k1"}
+
+    told = [ask("POST", "/v1/runs", ann, json=body, headers=headers) for _ in range(3)]
+    other = ask("POST", "/v1/runs", ann, json=body | {"simplex": True}, headers=headers)
+
+    assert {one.headers["location"] for one in told} == {f"/v1/runs/{told[0].json()['id']}"}
+    assert (other.status_code, other.json()["code"]) == (409, "service.key")
+    assert len(service.runs.list()) == 1
+    (entry,) = read_audit(address_in(service.runs_dir))
+    assert (entry["who"], entry["action"], entry["why"]) == ("operator", "run plan", "look")
+
+
+def test_a_topology_is_asked_for_in_place_of_the_one_that_was_seen(service, ask, token_of):
+    ann, path = token_of("operator"), "/v1/labs/testbed12/topology"
+    seen = ask("GET", path)
+    assert seen.json()["epoch"] == 0
+
+    refused = ask("PUT", path, ann, json={"simplex": True}, headers={"If-Match": '"old"'})
+    asked = ask("PUT", path, ann, json={"simplex": True}, headers={"If-Match": seen.headers["etag"]})
+
+    assert refused.status_code == 412
+    assert asked.status_code == 202
+    assert service.runs.get(asked.json()["id"]).command == "apply"
+
+
+def test_a_plan_that_is_brought_is_told_in_the_audit_log(service, ask, token_of):
+    body = {"command": "apply", "lab": "testbed12", "plan_file": '{"a": "plan"}'}
+    ask("POST", "/v1/runs", token_of("operator"), json=body)
+
+    (entry,) = read_audit(address_in(service.runs_dir))
+    assert len(entry["plan"]) == 64
+
+
+def test_anybody_with_a_token_stops_a_lab_and_an_operator_lets_it_go(ask, token_of):
+    viewer, path = token_of("viewer"), "/v1/labs/testbed12/stop"
+
+    stopped = ask("PUT", path, viewer, json={"reason": "hands in the rack"})
+
+    assert stopped.json() == {"lab": "testbed12", "stopped": True, "why": "hands in the rack", "running": []}
+    assert ask("GET", "/v1/labs/testbed12").json()["stopped"] is True
+    assert ask("DELETE", path, viewer).status_code == 403
+    assert ask("DELETE", path, token_of("operator")).json()["was_stopped"] is True
+
+
+def test_a_body_that_is_too_large_is_refused(ask, token_of):
+    told = ask("POST", "/v1/runs", token_of("operator"), json={"why": "x" * (9 << 20)})
+
+    assert told.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/nothing", 404),
+        ("PUT", "/v1/runs", 405),
+        ("GET", "/v1/labs/none", 404),
+        ("HEAD", "/v1/labs", 405),
+    ],
+)
+def test_what_is_not_there_is_a_problem(ask, method, path, status):
+    told = ask(method, path)
+
+    assert (told.status_code, told.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_an_answer_never_repeats_a_token(ask, token_of):
+    secret = token_of("operator")
+    told = ask("GET", f"/v1/labs/{secret}", secret)
+
+    assert told.status_code == 404
+    assert secret not in told.text

@@ -1,0 +1,281 @@
+"""A service as a process, with a simulated lab: runs, events, clients, and its death in the middle of work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("fastapi")
+skip_without("httpx")
+skip_without("sqlalchemy")
+
+import itertools
+
+from testbed.cli.output import run_app
+from testbed.client import ServiceRefused, ServiceUnreachable, connect, connect_async
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def client(running):
+    with connect(running.url, running.token("operator")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def name(client):
+    (lab,) = client.labs()
+    return lab["name"]
+
+
+def numbers(events):
+    return [event.number for event in events if event.kind != "snapshot"]
+
+
+def test_a_run_from_its_request_to_its_end(running, client, name):
+    lab = client.lab(name)
+    run = lab.run("apply", why="a first topology", hosts="model")
+
+    assert (run.state, run.exit_code, run.who) == ("done", 0, "operator")
+    assert run.result["verified"] is True
+    assert lab.state()["topology"]["epoch"] == run.result["epoch"]
+    epoch = lab.look("history")["epochs"][0]
+    assert (epoch["who"], epoch["verified"]) == ("operator", True)
+    (switch,) = lab.look("switches")["switches"]
+    assert len(switch["circuits"]) == run.result["circuits"]
+    assert lab.run("drift", hosts="model").exit_code in (0, 2)
+    assert any(port["power"] for port in lab.look("switches")["switches"][0]["ports"])
+
+
+def test_an_error_of_a_command_is_that_of_the_command_line(client, name):
+    run = client.lab(name).run("apply", epoch=99)
+
+    assert (run.state, run.exit_code, run.result["error"]["code"]) == ("failed", 1, "intent")
+
+
+def test_runs_that_move_a_lab_follow_one_another(client, name):
+    runs = [client.submit(name, "apply", simplex=bool(at % 2), hosts="model") for at in range(2)]
+    ended = [client.wait(run) for run in runs]
+
+    assert [run.exit_code for run in ended] == [0, 0]
+    begun = [(run.document["started"], run.document["finished"]) for run in ended]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(begun))
+
+
+def test_a_run_that_waits_is_withdrawn(client, name):
+    first, second = client.submit(name, "apply", hosts="model"), client.submit(name, "apply", simplex=True)
+
+    assert client.cancel(second.id).state in ("cancelled", "running")
+    assert client.wait(first).state == "done"
+    assert client.wait(second).state in ("cancelled", "interrupted")
+    with pytest.raises(ServiceRefused) as refused:
+        client.cancel(first.id)
+    assert (refused.value.status, refused.value.code, refused.value.who) == (409, "service.ended", "conflict")
+
+
+def test_events_go_on_exactly_where_a_client_left_off(client, name):
+    client.lab(name).run("apply", hosts="model", simplex=True)
+    start = newest(client)
+    client.lab(name).run("apply", hosts="model", method="geometric")  # another one than what stands
+    everything = until_done(client.events(after=start), "done")
+    assert numbers(everything) == list(range(start + 1, start + len(everything) + 1))
+    kinds = {event.kind for event in everything}
+    assert kinds == {"run", "step"}
+
+    for left_off in (1, 3, len(everything) - 1):
+        left = until_done(client.events(after=start + left_off), "done")
+        assert numbers(left) == numbers(everything[left_off:])
+    of_runs = until_done(client.events(after=start, lab=name, kind="run"), "done")
+    assert [event.event for event in of_runs] == ["queued", "started", "done"]
+
+
+def is_other_simplex(client, name):
+    """Return the option of the topology that does not stand, so that something is to be done."""
+    standing = client.lab(name).look("topology")
+    return "--simplex" not in standing.get("stated", "")
+
+
+def newest(client):
+    """Return the number of the newest event: that of the snapshot."""
+    return next(client.events()).number
+
+
+def until_done(stream, event):
+    found = []
+    for one in stream:
+        found.append(one)
+        if one.event == event:
+            return found
+    return found
+
+
+def test_the_asynchronous_client_sees_the_same(running, client, name):
+    async def ask():
+        async with connect_async(running.url, running.token("operator")) as other:
+            run = await other.lab(name).run("plan")
+            found = []
+            async for event in other.events(after=0, run=run.id):
+                found.append(event)
+                if event.event == "done":
+                    return run, await other.labs(), found
+        return None
+
+    run, labs, found = asyncio.run(ask())
+
+    assert run == client.run(run.id)
+    assert [lab["name"] for lab in labs] == [name]
+    assert [event.event for event in found] == ["queued", "started", "done"]
+
+
+@pytest.mark.parametrize("at", ["service", "both"])
+def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at):
+    """Three clients follow all the while; each sees every event once, and the run ends as it should."""
+    start = newest(client)
+    seen: list[list[int]] = [[], [], []]
+    token = running.token("viewer")
+
+    def follow(mine):
+        with connect(running.url, token, retry_s=120) as other:
+            for event in other.events(after=start):
+                mine.append(event.number)
+                if event.event in ("done", "failed"):
+                    return
+
+    followers = [threading.Thread(target=follow, args=(mine,)) for mine in seen]
+    for follower in followers:
+        follower.start()
+    run = client.submit(name, "apply", hosts="model", simplex=is_other_simplex(client, name))
+    owner = wait_for(lambda: owner_of(running, run.id))
+    running.kill()
+    if at == "both":
+        os.kill(int(owner.split()[0]), signal.SIGKILL)
+    running.start()
+
+    ended = client.wait(run.id)
+    for follower in followers:
+        follower.join(timeout=100)
+
+    assert (ended.state, ended.exit_code) == ("done", 0)
+    assert seen == [list(range(start + 1, max(seen[0]) + 1))] * 3
+    assert client.lab(name).look("topology")["state"] == "verified"
+
+
+def owner_of(running, run_id):
+    from testbed.storage.address import address_in
+    from testbed.storage.looking import read_rows
+
+    rows = read_rows(
+        address_in(running.runs), "select owner, state from submitted_runs where id = ?", (run_id,)
+    )
+    return rows[0]["owner"] if rows and rows[0]["owner"] else ""
+
+
+def wait_for(look, at_most_s=60.0):
+    deadline = time.monotonic() + at_most_s
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return found
+
+
+def test_commands_are_the_same_through_the_service(running, client, name, up, capsys, monkeypatch, tmp_path):
+    """One command line, here and through the service: documents and exit codes are the same."""
+    lab = str(up[1])
+    for words in (
+        ["plan", lab],
+        ["history", lab],
+        ["path", lab, "a", "b", "--hosts", "model"],
+        ["lease", "list", lab],
+        ["apply", lab, "--epoch", "77", "--hosts", "model"],
+    ):
+        here = run_app([*words, "--json", "--runs-dir", str(running.runs)]), capsys.readouterr().out
+        with monkeypatch.context() as patched:
+            patched.setenv("LIGHTBED_SERVER", running.url)
+            patched.setenv("LIGHTBED_TOKEN", running.token("operator"))
+            there = run_app([*words, "--json"]), capsys.readouterr().out
+
+        assert there[0] == here[0], words
+        assert unchanging(json.loads(there[1])) == unchanging(json.loads(here[1])), words
+
+
+def unchanging(document):
+    """Return a document without what is measured again each time."""
+    moving = {"revision", "taken", "expires", "total_s", "journal_s", "outage_s", "expected"}
+    return {key: value for key, value in document.items() if key not in moving}
+
+
+def test_a_lab_is_stopped_through_the_service_at_once(running, name, up, capsys, monkeypatch):
+    monkeypatch.setenv("LIGHTBED_SERVER", running.url)
+    monkeypatch.setenv("LIGHTBED_TOKEN", running.token("operator"))
+
+    assert run_app(["stop", str(up[1]), "--why", "hands", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stopped"] is True
+    assert run_app(["apply", str(up[1]), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "operation.stopped"
+    assert run_app(["stop", name, "--release", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["was_stopped"] is True
+
+
+def test_a_lease_of_somebody_else_keeps_a_run_out(running, client, name):
+    with connect(running.url, running.token("developer")) as other:
+        lease = other.lab(name).request_lease(note="mine")
+        refused = client.lab(name).run("apply", simplex=True, hosts="model")
+        granted = other.lab(name).run("apply", simplex=True, hosts="model", lease=lease["id"])
+        other.lab(name).release_lease(lease["id"])
+
+    assert (refused.exit_code, refused.result["error"]["code"]) == (1, "lease.denied")
+    assert granted.exit_code == 0
+
+
+def test_a_token_is_in_no_log_and_in_no_list_of_processes(running, client, name):
+    secret = running.token("operator")
+    with connect(running.url, secret) as other:
+        run = other.submit(name, "apply", hosts="model")
+        lists = [
+            subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+        ]
+        other.wait(run)
+    with pytest.raises(ServiceRefused), connect(running.url, secret + "0") as wrong:
+        wrong.submit(name, "plan")
+
+    told = [path.read_bytes() for path in running.runs.parent.rglob("*") if path.is_file()]
+    assert len(told) > 3
+    assert not any(secret.rpartition("_")[2].encode() in text for text in told)
+    assert all(secret not in text for text in lists)
+
+
+@pytest.mark.socket
+def test_a_service_that_is_away_is_told_with_what_to_do():
+    with pytest.raises(ServiceUnreachable, match="testbed serve"), connect("http://127.0.0.1:9") as client:
+        client.labs()
+    with pytest.raises(ServiceUnreachable, match="URL"):
+        connect("lab:8080")
+
+
+@pytest.mark.process
+def test_serve_refuses_half_of_tls(tmp_path):
+    words = [sys.executable, "-m", "testbed.cli", "serve", "--lab", str(ROOT / "labs" / "testbed12.yaml")]
+    words += ["--tls-key", "key.pem", "--json"]
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["code"] == "service.request"

@@ -1,0 +1,105 @@
+"""Every route against every role, from the one table of both."""
+
+from __future__ import annotations
+
+import pytest
+from libraries import skip_without
+
+skip_without("fastapi")
+skip_without("httpx")
+skip_without("sqlalchemy")
+
+from testbed.service.access import ROLES
+from testbed.service.audit import read_audit
+from testbed.service.requests import REQUESTS, command_of
+from testbed.service.route_table import ROUTES
+from testbed.storage.address import address_in
+
+NAMES = {"lab": "testbed12", "host": "a", "switch": "ocs1", "epoch": "1", "lease": "none", "run": "none"}
+BODIES = {
+    "submit_run": {"command": "history", "lab": "testbed12"},
+    "request_lease": {"resources": ["host:a"]},
+    "break_lease": {"reason": "a test"},
+    "set_maintenance": {"reason": "a test"},
+    "stop_lab": {"reason": "a test"},
+    "extend_lease": {},
+    "set_topology": {},
+}
+by_route = pytest.mark.parametrize(
+    "route",
+    [route for route in ROUTES if route.path not in ("/v1/events", "/readyz")],
+    ids=lambda route: f"{route.method} {route.path}",
+)
+
+
+def call(ask, route, token="", **more):
+    body = BODIES.get(route.handler.__name__)
+    return ask(route.method, route.path.format(**NAMES), token, json=body, **more)
+
+
+@by_route
+def test_a_role_may_what_the_table_says_and_no_more(ask, token_of, route):
+    told = {role: call(ask, route, token_of(role)).status_code for role in ROLES}
+    told["nobody"] = call(ask, route).status_code
+
+    may = {role: route.role is None or ROLES.index(role) >= ROLES.index(route.role) for role in ROLES}
+    refused = {role: status == 403 for role, status in told.items() if role != "nobody"}
+    assert refused == {role: not may[role] for role in ROLES}
+    is_free = route.role is None or (route.is_looking and route.role == "viewer")
+    assert (told["nobody"] in (401, 403)) == (not is_free)
+    assert max(told.values()) < 500
+
+
+@by_route
+def test_a_service_that_is_not_open_tells_nothing_without_a_token(service, ask, route):
+    service.is_open = False
+
+    assert (call(ask, route).status_code == 401) == (route.role is not None)
+
+
+@pytest.mark.parametrize("request_model", REQUESTS, ids=command_of)
+def test_a_command_needs_its_role(ask, token_of, request_model):
+    body = {
+        "command": command_of(request_model),
+        "lab": "testbed12",
+        "lease": "none",
+        "reason": "a test",
+        "to": "on",
+    }
+    body |= {"source": "a", "target": "b"}
+    body = {name: value for name, value in body.items() if name in request_model.model_fields}
+
+    told = {role: ask("POST", "/v1/runs", token_of(role), json=body).status_code for role in ROLES}
+
+    least = ROLES.index(request_model.role)
+    assert told == {role: 202 if at >= least else 403 for at, role in enumerate(ROLES)}
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/labs/testbed12/leases", "/v1/labs/testbed12/stop"])
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_token_is_looked_at_before_a_body(ask, method, path):
+    told = ask(method, path, content=b"{ not json", headers={"content-type": "application/json"})
+
+    assert told.status_code in (401, 405)
+    assert told.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "route", [one for one in ROUTES if not one.is_looking], ids=lambda one: one.handler.__name__
+)
+def test_every_change_that_is_refused_is_in_the_audit_log(service, ask, route):
+    call(ask, route)
+
+    (entry,) = read_audit(address_in(service.runs_dir))
+    assert (entry["who"], entry["outcome"]) == ("anonymous", "refused: service.authentication")
+
+
+def test_scopes_and_labs_limit_a_token(ask, token_of):
+    reader, other = token_of("admin", scopes=["runs:read"]), token_of("admin", labs=["elsewhere"])
+
+    assert ask("GET", "/v1/runs", reader).status_code == 200
+    assert ask("GET", "/v1/audit", reader).status_code == 403
+    assert ask("GET", "/v1/labs/testbed12", other).status_code == 403
+    assert ask("GET", "/v1/labs", other).json() == {"labs": []}
+    body = {"command": "plan", "lab": "testbed12"}
+    assert ask("POST", "/v1/runs", other, json=body).status_code == 403

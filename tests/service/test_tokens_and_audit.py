@@ -1,0 +1,124 @@
+"""Tokens that are kept as hashes, and an audit log in which a changed or removed line shows."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from libraries import skip_without
+
+skip_without("fastapi")
+skip_without("sqlalchemy")
+
+from testbed.service.access import ANONYMOUS
+from testbed.service.audit import Entry, append, verify
+from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
+from testbed.storage.address import address_in
+
+DAY = timedelta(days=1)
+
+
+def test_a_token_says_who_it_is_of_until_it_expires_or_is_revoked(service):
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    token, text = service.tokens.create("ann", "operator", lifetime=DAY, labs=["l1"], now=now)
+
+    who = service.tokens.identity(text, now + timedelta(hours=23))
+
+    assert (who.name, who.role, who.labs) == ("ann", "operator", {"l1"})
+    with pytest.raises(NotAuthenticated, match="expired"):
+        service.tokens.identity(text, now + DAY)
+    service.tokens.revoke(token.id)
+    with pytest.raises(NotAuthenticated, match="revoked"):
+        service.tokens.identity(text, now)
+
+
+def test_the_database_holds_no_secret(service):
+    _, text = service.tokens.create("ann", "operator", lifetime=DAY)
+    service.database.close()
+
+    files = [path.read_bytes() for path in service.runs_dir.glob("lightbed.sqlite*")]
+
+    secret = text.rpartition("_")[2].encode()
+    assert len(secret) == 64
+    assert files
+    assert not any(secret in held for held in files)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda text: text[:-1] + "g", lambda text: text[:-1], lambda text: "", str.upper]
+)
+def test_what_is_nearly_a_token_is_none(service, change):
+    _, text = service.tokens.create("ann", "operator", lifetime=DAY)
+
+    with pytest.raises(NotAuthenticated) as raised:
+        service.tokens.identity(change(text))
+
+    assert text[22:60] not in str(raised.value)
+
+
+def test_refusals_of_tokens(service):
+    with pytest.raises(InvalidRequest, match="labs:read"):
+        service.tokens.create("ann", "operator", lifetime=DAY, scopes=["everything"])
+    with pytest.raises(NotFound):
+        service.tokens.revoke("none")
+
+
+@pytest.fixture
+def log(service):
+    """Five lines."""
+    for number in range(5):
+        with service.database.transaction() as connection:
+            append(connection, Entry(ANONYMOUS, f"action {number}", "lab", "why"))
+    service.database.close()
+
+    def change(*statements):
+        with sqlite3.connect(address_in(service.runs_dir)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        connection.close()
+
+    return change
+
+
+def test_a_log_that_nobody_touched_is_whole(service, log):
+    found = verify(address_in(service.runs_dir))
+
+    assert (found.broken, found.lines, len(found.newest)) == (None, 5, 64)
+
+
+COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous", "hash")
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("line", [1, 3, 5])
+def test_a_changed_line_shows(service, log, column, line):
+    log(f"update audit set {column} = {column} || 'x' where number = {line}")
+
+    assert verify(address_in(service.runs_dir)).broken == line
+
+
+@pytest.mark.parametrize("line", [1, 3, 5])
+def test_a_removed_line_shows(service, log, line):
+    log(f"delete from audit where number = {line}")
+
+    assert verify(address_in(service.runs_dir)).broken == line
+
+
+def test_a_line_goes_on_after_a_removed_end(service, log):
+    log("delete from audit where number = 5")
+    with service.database.transaction() as connection:
+        append(connection, Entry(ANONYMOUS, "later"))
+
+    assert verify(address_in(service.runs_dir)).broken == 5
+
+
+def test_the_command_says_whole_or_which_line(service, log, capsys):
+    from testbed.cli.output import run_app
+
+    words = ["audit", "--verify", "--runs-dir", str(service.runs_dir)]
+    assert run_app(words) == 0
+    assert capsys.readouterr().out.startswith("whole: 5 lines")
+    log("update audit set who = 'somebody' where number = 2")
+    assert run_app(words) == 2
+    assert capsys.readouterr().out.startswith("broken at line 2: the line was changed")
