@@ -13,12 +13,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from testbed.cli.output import DONE, ERROR, print_json, run_app
-from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab
-from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
-from testbed.operate.unfinished import unfinished_or_why_not
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import folder_of
@@ -53,11 +49,10 @@ def carry_out(run: Run, lab_file: Path, runs_dir: Path) -> int:
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
     begun = begun_operation(run, runs_dir) if run.attempts > 1 else None
     if begun is not None:
-        if begun.id in {one.operation for one in unfinished_or_why_not(runs_dir, _lab(lab_file))}:
-            return _resume(request, begun, lab_file, runs_dir, lease)
-        if _is_proven(begun, runs_dir):
+        epochs = [one for one in stored_intents(runs_dir, run.lab) if one.operation == begun.id]
+        if any(one.state == "verified" for one in epochs):
             return _report(begun, runs_dir)
-        if any(step.row["intent_at"] for step in begun.steps):
+        if epochs or any(step.row["intent_at"] for step in begun.steps):
             return _resume(request, begun, lab_file, runs_dir, lease)
     return run_app(request.arguments(lab_file, runs_dir, folder_of(runs_dir, run.id)))
 
@@ -68,10 +63,6 @@ def begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
     return records[-1] if records else None
 
 
-def _lab(lab_file: Path) -> Lab:
-    return find_running(load_lab(lab_file))
-
-
 def _resume(
     request: Request, begun: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
 ) -> int:
@@ -80,11 +71,6 @@ def _resume(
     options += [f"--really-move={really_move}"] if really_move else []
     options += [] if request.text else ["--json"]
     return run_app(["resume", *options, "--", str(lab_file), begun.id])
-
-
-def _is_proven(begun: OperationRecord, runs_dir: Path) -> bool:
-    intents = stored_intents(runs_dir, str(begun.row["lab"]))
-    return any(one.operation == begun.id and one.state == "verified" for one in intents)
 
 
 def _report(begun: OperationRecord, runs_dir: Path) -> int:
