@@ -19,7 +19,7 @@ from fpga.count_action.model import Signal, SignalKind
 from fpga.errors import FpgaError
 from fpga.program import Program
 from fpga.registers.model import WORD_BITS, RegisterMap
-from fpga.registers.register_list import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
+from fpga.registers.register_list import CLEAR_STATUS, COMMIT, HIGH, RESET, Streams, effects, register_map
 from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
@@ -228,7 +228,18 @@ class Datapath:
         self._write(("CONTROL",), bits)
 
     def _write(self, key: tuple[str, ...], value: int) -> None:
-        self.bus.write32(self._table[key].offset, value)
+        self.bus.write32(self._table[key].offset, value & (1 << WORD_BITS) - 1)
+        if (*key, HIGH) in self._table:
+            self.bus.write32(self._table[*key, HIGH].offset, value >> WORD_BITS)
 
     def _read(self, *key: str) -> int:
-        return self.bus.read32(self._table[key].offset)
+        """Return what a register shows; one of two words is read until its upper bits have not changed meanwhile."""
+        low = self.bus.read32(self._table[key].offset)
+        if (*key, HIGH) not in self._table:
+            return low
+        upper = self._table[*key, HIGH].offset
+        high, before = self.bus.read32(upper), -1
+        while high != before:
+            before = high
+            low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
+        return high << WORD_BITS | low

@@ -13,15 +13,17 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from fpga.count_action.canonical import canonical
 from fpga.count_action.named import named
 
-MAX_WIDTH = 32
-"""Bits of a count, a target, a number or a sample: what one register of the bus holds."""
+MAX_WIDTH = 48
+"""Bits of a count, a target, a sample, or a number that an action drives."""
+MAX_INPUT_WIDTH = 32
+"""Bits of a number from outside: what one register of the bus holds."""
 MAX_LANES = 1024
 """Streams, flags or samples under one name."""
 ADDED = {"added": True}
@@ -146,6 +148,12 @@ class Count:
     """Terms that are taken away: the count goes up and down, and never below 0 (R17)."""
     bound: Ref | None = field(default=None, metadata=ADDED)
     """A formula that says what the count never exceeds (R17)."""
+    order: str = field(default="", metadata=ADDED)
+    """`priority` or `turns`: a level count that takes one beat of its streams at a time (R19)."""
+    whole: bool = field(default=False, metadata=ADDED)
+    """With `order`: a packet that has begun is taken to its end first."""
+    picks: tuple[Ref, ...] = field(default=(), metadata=ADDED)
+    """With `order`: the formulas that say, of each term, whether it is chosen (`arbitration`)."""
 
     @property
     def counted(self) -> tuple[Ref, ...]:
@@ -222,7 +230,23 @@ class Action:
     wins: bool = field(default=False, metadata=ADDED)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
     part_of: str = field(default="", metadata=ADDED)
-    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18)."""
+    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18); or the count (R19)."""
+    merges: bool = field(default=False, metadata=ADDED)
+    """Of STREAM: the samples are those of the stream that the count chose (R19)."""
+    at: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A property that the text states of every cycle (R21): `holds` is not 0 in it, or with `never` it is 0.
+
+    With `assume` it is said of what comes from outside: proofs look only at runs in which it holds.
+    """
+
+    kind: str
+    """`always`, `never` or `assume`."""
+    name: str
+    holds: Operand
     at: Location | None = field(default=None, compare=False)
 
 
@@ -237,6 +261,8 @@ class Module:
     at: Location | None = field(default=None, compare=False)
     values: tuple[Operand, ...] = field(default=(), metadata=ADDED)
     """Formulas that counts and actions of this module refer to."""
+    claims: tuple[Claim, ...] = field(default=(), metadata=ADDED)
+    """Properties that the text states; nothing in the hardware comes of them."""
 
     def count(self, name: str) -> Count:
         """Return the count of that name. Raises KeyError."""
@@ -285,8 +311,9 @@ class Datapath:
 
     @cached_property
     def digest(self) -> int:
-        """32 bits that stand for this datapath: the beginning of SHA-256 over `to_json`."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "big")
+        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`, without the claims."""
+        built = replace(self, modules=tuple(replace(module, claims=()) for module in self.modules))
+        return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
 
 
 def is_value(ref: Ref) -> bool:

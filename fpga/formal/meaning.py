@@ -26,7 +26,7 @@ from fpga.formal.formulas import FORMULA_WIDTH, Formulas
 STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 ALWAYS = "1'b1"
 NEVER = "1'b0"
-INCREMENT_WIDTH = 48
+INCREMENT_WIDTH = 64
 """Bits of an increment in the checks: more than any sum of numbers needs."""
 
 
@@ -117,9 +117,12 @@ class Meaning:
 
     def moves(self, ref: Ref) -> str:
         """Return whether a beat of the stream moves in this cycle."""
+        return f"({self.valid(ref)} && {self.accepted(ref)})"
+
+    def accepted(self, ref: Ref) -> str:
+        """Return whether everybody who takes the stream is ready for it, as the ports show it."""
         external = ref.module is None
-        ready = f"{ref.name}_ready_o[{ref.index}]" if external else f"ready_{ref.module}_{ref.name}"
-        return f"({self.valid(ref)} && {ready})"
+        return f"{ref.name}_ready_o[{ref.index}]" if external else f"ready_{ref.module}_{ref.name}"
 
     def sample(self, ref: Ref) -> Bits:
         """Return a sample of a beat; or the flag, the number or the formula itself."""
@@ -173,7 +176,9 @@ class Meaning:
     def ready(self, stream: Ref) -> str:
         """Everybody who takes the stream is ready for it; a level count is when it fires (R7)."""
         conditions = [
-            f"!stall_{module.name}" if count.kind is CountKind.ACCUMULATE else self.fire(module, count.name)
+            f"!stall_{module.name}"
+            if count.kind is CountKind.ACCUMULATE
+            else f"{self.fire(module, count.name)}{self._chosen(count, stream)}"
             for module, count in self.datapath.counts()
             if any(_one_stream(term, stream) for term in count.counted)
         ]
@@ -195,9 +200,18 @@ class Meaning:
         """
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
         refs = count.taken if down else count.terms
-        terms = [stream(ref) if self.is_stream(ref) else str(self.sample(ref)) for ref in refs]
+        terms = [
+            f"({stream(ref)}{self._chosen(count, ref)})" if self.is_stream(ref) else str(self.sample(ref))
+            for ref in refs
+        ]
         constant = max(-count.constant if down else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
+
+    def _chosen(self, count: Count, stream: Ref) -> str:
+        """Return the further condition under which a count that chooses takes a stream (R19)."""
+        picks = zip(count.terms, count.picks, strict=False)
+        chosen = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
+        return "".join(f" && ({wire} != 0)" for wire in chosen)
 
     def bound(self, count: Count) -> str:
         """Return what a count never exceeds: what its formula comes to, or what its register holds (R17)."""

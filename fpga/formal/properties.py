@@ -14,6 +14,9 @@ class Property:
     assertions: tuple[str, ...]
 
 
+STATED = "stated"
+"""Name of the property that stands for what the text states itself."""
+
 PROPERTIES = (
     Property(
         "fires",
@@ -49,11 +52,13 @@ PROPERTIES = (
     ),
     Property(
         "beats",
-        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7)",
+        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7, R19)",
         (
             "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
             "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",
-            "count_action_beat.empties", "count_action_ready.ready",
+            "count_action_beat.empties", "count_action_ready.ready", "count_action_choice.below",
+            "count_action_choice.one", "count_action_choice.resets", "count_action_choice.holds",
+            "count_action_choice.turns", "count_action_choice.opens",
         ),
     ),
     Property(
@@ -75,6 +80,7 @@ PROPERTIES = (
             "count_action_store.resets", "count_action_store.stores", "count_action_store.holds",
         ),
     ),
+    Property(STATED, "what the text states with `always` and `never` holds (R21)", ("count_action_claim.holds",)),
 )  # fmt: skip
 """In the order in which they are shown."""
 

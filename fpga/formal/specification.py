@@ -13,6 +13,8 @@ from functools import cached_property
 
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.formal.blocks import BEGINNING, checks_sources
+from fpga.formal.choices import choice
+from fpga.formal.claims import assumption_lines, claims_of
 from fpga.formal.instances import CLOCKED, Check, bit, hidden
 from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
 from fpga.hdl.design import design_of
@@ -27,6 +29,8 @@ class Specification:
 
     datapath: Datapath
     only: str | None = None
+    claims: frozenset[tuple[str, str]] | None = None
+    """Properties that the text states (module and name), proven with what it assumes (R21)."""
 
     @cached_property
     def meaning(self) -> Meaning:
@@ -38,6 +42,8 @@ class Specification:
         """The instances of checks, by their names in the proof."""
         chosen = [module for module in self.datapath.modules if self.only in {None, module.name}]
         every = [_targets(self.datapath), *(each for module in chosen for each in self._of(module))]
+        if self.claims is not None:
+            every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
 
     @property
@@ -58,6 +64,8 @@ class Specification:
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
         lines += [f"{self.datapath.name} dut (.*);", hidden("target", width), *self.meaning.shared_lines()]
+        if self.claims is not None:
+            lines += assumption_lines(self.meaning)
         for name, check in self.checks.items():
             lines += check.lines(name)
         head = [
@@ -73,6 +81,8 @@ class Specification:
             streams = [ref for ref in count.counted if ref.module is None and self.meaning.is_stream(ref)]
             if streams:
                 yield self._ready(module, count, streams)
+            if count.order:
+                yield choice(self.meaning, module, count)
         flags: set[str] = set()
         for action in module.actions:
             if action.kind is ActionKind.EMIT:

@@ -23,6 +23,7 @@ from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
 from fpga.count_action.graph import KIND_OF, STREAMS, Graph, refs_of
 from fpga.count_action.language.words import MAX_NAME, RESERVED
 from fpga.count_action.model import (
+    MAX_INPUT_WIDTH,
     MAX_LANES,
     MAX_WIDTH,
     Action,
@@ -126,6 +127,12 @@ class _Parts:
             yield from self._count(module, count)
         for action in module.actions:
             yield from self._action(module, action)
+        yield from _twice([("property", each.name, each.at) for each in module.claims])
+        for claim in module.claims:
+            yield from _bad_name("property", claim.name, claim.at)
+            if claim.kind not in {"always", "never", "assume"}:
+                message = f"property {quoted(claim.name)} is stated {quoted(claim.kind)}"
+                yield note(claim.at, message, "There are always, never and assume.")
         yield from formula_problems(self._graph, module, self._signal)
 
     def _count(self, module: Module, count: Count) -> Diagnostics:
@@ -212,6 +219,7 @@ _WORDS = {
     ActionKind.ADVANCE: "number",
     ActionKind.STORE: "number",
 }
+_WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
 _BITS = frozenset({ActionKind.PULSE, ActionKind.SET, ActionKind.CLEAR_FLAG})
 
 
@@ -246,7 +254,7 @@ def _signal(signal: Signal) -> Diagnostics:
     yield from _in_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
     yield from _in_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
-    widest = 1 if signal.kind is SignalKind.FLAG else MAX_WIDTH
+    widest = _WIDEST[signal.kind]
     yield from _in_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield note(at, f"{name} is signed, but no stream", "Only samples of streams have a sign.")

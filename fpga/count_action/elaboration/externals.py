@@ -40,6 +40,10 @@ class Externals:
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
+    def names(self) -> list[str]:
+        """Return their names."""
+        return list(self._known)
+
     def declare(self, declared: FlatInput, *, element: int | None = None) -> None:
         """Note a declaration; with `element` it is that of one element. Raises `Refused` when two differ."""
         known = self._known.setdefault(declared.name, _Known())

@@ -85,6 +85,8 @@ class FlatCount:
     aim: FlatFormula | None
     target_at: Location
     at: Location
+    order: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,16 @@ class FlatAction:
     part_of: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FlatClaim:
+    """A property that is stated of every cycle."""
+
+    kind: str
+    name: str
+    holds: FlatFormula
+    at: Location
+
+
 @dataclass(slots=True)
 class FlatModule:
     """A module of the datapath."""
@@ -133,3 +145,4 @@ class FlatModule:
     counts: list[FlatCount] = field(default_factory=list)
     targets: list[FlatTarget] = field(default_factory=list)
     actions: list[FlatAction] = field(default_factory=list)
+    claims: list[FlatClaim] = field(default_factory=list)

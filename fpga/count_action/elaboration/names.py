@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
+from fpga.count_action.elaboration.choices import ends_looked_at
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
     FlatAction,
@@ -22,6 +23,7 @@ from fpga.count_action.model import Location, SignalKind
 
 KIND_OF_VERB = {
     "stream": SignalKind.STREAM,
+    "merge": SignalKind.STREAM,
     "emit": SignalKind.STREAM,
     "pulse": SignalKind.FLAG,
     "set": SignalKind.FLAG,
@@ -90,6 +92,19 @@ class Names:
                 with self._report.part():
                     self._note(module, reference)
             self._note_unknown_wires(module)
+        for module in self.modules.values():
+            for claim in module.claims:
+                for reference in self._signals_in(module, claim.holds):
+                    with self._report.part():
+                        self._check_known(module, reference)
+
+    def _check_known(self, module: FlatModule, reference: FlatReference) -> None:
+        """Check that a property looks at something that is there without it: it makes no hardware."""
+        found = self.meaning(module, reference)
+        if isinstance(found, FlatReference) and found.name not in self.externals:
+            message = f"a property looks at {quoted(str(reference))}, which nothing else names"
+            hint = did_you_mean(found.name, self.externals.names()) or "Declare it in `inputs`."
+            raise Refused(reference.at, message, hint)
 
     def _note_declared(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
@@ -174,6 +189,7 @@ class Names:
         for action in module.actions:
             for operand in action.samples:
                 yield from self._signals_in(module, operand)
+            yield from ends_looked_at(module, action)
 
     def _signals_in(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
         inner = isinstance(operand, FlatFormula)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from fpga.count_action.arbitration import choosing
 from fpga.count_action.model import VALUE, Action, ActionKind, Datapath, Module, Ref, SignalKind
 from fpga.count_action.ports import Port
 from fpga.count_action.verilog.actions import action_lines
-from fpga.count_action.verilog.counts import count_lines, moving_sample, term
+from fpga.count_action.verilog.counts import choice_lines, count_lines, moving_sample, term
 from fpga.count_action.verilog.formulas import formula_lines, moving_lines, summed_formulas
 from fpga.count_action.verilog.text import (
     CLOCKED,
@@ -123,6 +124,9 @@ def _formulas(wiring: Wiring) -> Iterator[Iterable[str]]:
     for module in wiring.datapath.modules:
         if module.values:
             yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
+        for count in choosing(module):
+            title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
+            yield [title, *choice_lines(wiring, module, count)]
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
@@ -167,7 +171,12 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
 
 def _watched(wiring: Wiring) -> frozenset[str]:
     """Return the wires of moving beats that a count or a sum looks at."""
-    wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.counted}
+    wires = {
+        term(wiring, count, ref).wire
+        for _, count in wiring.datapath.counts()
+        for ref in count.counted
+        if not count.order
+    }
     for module in wiring.datapath.modules:
         for action in module.drives(ActionKind.EMIT):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from fpga.count_action.arbitration import pick_of
 from fpga.count_action.expressions import STORED, bits_for
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     VALUE,
     Action,
     ActionKind,
+    Count,
     CountKind,
     Datapath,
     Operand,
@@ -137,14 +139,14 @@ class Wiring:
         return consumed_streams(self.datapath)
 
     @cached_property
-    def takers(self) -> dict[Ref, dict[tuple[str, str], CountKind]]:
+    def takers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
         """Counts that take a stream, by its reference (lane 0)."""
-        takers: dict[Ref, dict[tuple[str, str], CountKind]] = {}
+        takers: dict[Ref, dict[tuple[str, str], Count]] = {}
         for module, count in self.datapath.counts():
             for term in count.counted:
                 if self.source(term).kind is SignalKind.STREAM:
                     stream = Ref(term.name, term.module, term.index)
-                    takers.setdefault(stream, {})[module.name, count.name] = count.kind
+                    takers.setdefault(stream, {})[module.name, count.name] = count
         return takers
 
     def source(self, ref: Ref) -> Source:
@@ -207,6 +209,12 @@ class Wiring:
         """Return the wire that is 1 in the cycle in which the count fires."""
         return f"{self.prefix(module, count)}_fire"
 
+    def picked(self, module: str, count: Count, stream: Ref) -> Slice:
+        """Return the bit that is 1 where a count chooses a stream that has a beat (R19)."""
+        names = [(each.module, each.name, each.index) for each in count.terms]
+        place = names.index((stream.module, stream.name, stream.index))
+        return Slice(f"{self.prefix(module, count.name)}_picked", len(names), place)
+
     def stall(self, module: str) -> str:
         """Return the wire that is 1 while the module is stalled."""
         return f"{module}_stall"
@@ -214,9 +222,13 @@ class Wiring:
     def ready(self, stream: Ref) -> str:
         """Return the condition under which everybody who takes `stream` is ready for it (R7)."""
         takers = self.takers.get(stream, {})
-        ready = [self.fire(*taker) for taker, kind in takers.items() if kind is CountKind.LEVEL]
+        level = [each for each in takers.items() if each[1].kind is CountKind.LEVEL]
+        ready = [self.fire(*taker) for taker, _ in level]
+        ready += [
+            str(self.picked(taker[0], count, stream)) for taker, count in level if pick_of(count, stream)
+        ]
         waiting = dict.fromkeys(
-            module for (module, _), kind in takers.items() if kind is CountKind.ACCUMULATE
+            module for (module, _), count in takers.items() if count.kind is CountKind.ACCUMULATE
         )
         ready += [f"!{self.stall(module)}" for module in waiting]
         return " && ".join(ready) or bit(1)

@@ -85,7 +85,7 @@ class Decisions:
     def _takers_ready(self, ref: Ref) -> str:
         """Return whether all takers are ready: a level count when it fires, others when they do not stall."""
         return all_of(
-            self.names.fire(module.name, count.name)
+            all_of([self.names.fire(module.name, count.name), *self.names.picked(count, ref)])
             if count.kind is CountKind.LEVEL
             else self.names.goes(module)
             for module, count in self.names.graph.takers.get(stream_of(ref), ())
@@ -180,7 +180,11 @@ class Decisions:
         """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
         if not self.names.graph.is_stream(ref):
             return self.names.field(ref)
-        return self.names.valid(ref) if count.kind is CountKind.LEVEL else self.names.moves(ref)
+        if count.kind is not CountKind.LEVEL:
+            return self.names.moves(ref)
+        valid = self.names.valid(ref)
+        chosen = self.names.picked(count, ref)
+        return whole(f"({all_of([unsigned(valid), *chosen])})", 1) if chosen else valid
 
     # ----------------------------------------------------------------------------------- what is seen
     def _outputs(self) -> Lines:

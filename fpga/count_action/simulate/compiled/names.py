@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from fpga.count_action.arbitration import pick_of
 from fpga.count_action.graph import STREAMS, Graph, can_stall
 from fpga.count_action.model import (
     VALUE,
@@ -122,6 +123,11 @@ class Names:
     def target(self, module: str, target: str) -> str:
         """Return the target in force."""
         return f"t{self._targets[module, target]}"
+
+    def picked(self, count: Count, stream: Ref) -> list[str]:
+        """Return the wire that is 1 where a count chooses a stream; nothing where it takes all (R19)."""
+        pick = pick_of(count, stream)
+        return [] if pick is None else [self.value(pick)]
 
     def goes(self, module: Module) -> str:
         """Return 1 while a module is not stalled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from fpga.count_action.arbitration import pick_of
 from fpga.count_action.expressions import STORED, value_of
 from fpga.count_action.graph import stream_of
 from fpga.count_action.model import Count, CountKind, Module, Operand, Ref, SignalKind, is_value
@@ -45,7 +46,7 @@ class Evaluation:
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
         return all(
-            self.fires(taker.name, count.name)
+            self.fires(taker.name, count.name) and self._chosen(count, stream)
             if count.kind is CountKind.LEVEL
             else not self._stalled[taker.name]
             for taker, count in self.wiring.graph.takers.get(stream, ())
@@ -121,7 +122,14 @@ class Evaluation:
         """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
         if not self.wiring.is_stream(ref):
             return self._bits(self.wiring.slice_of(ref))
-        return self._valid(ref) if count.kind is CountKind.LEVEL else self.moves(ref)
+        if count.kind is not CountKind.LEVEL:
+            return self.moves(ref)
+        return self._valid(ref) and self._chosen(count, stream_of(ref))
+
+    def _chosen(self, count: Count, stream: Stream) -> bool:
+        """Return whether a count takes this stream when it fires: one that chooses takes one of them (R19)."""
+        pick = pick_of(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
+        return pick is None or self.sample(pick) != 0
 
     # Formulas (R13)
 
@@ -138,6 +146,13 @@ class Evaluation:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
             return registers[first.module or "", first.name]
         return value_of(operand.operator, [self._worked_out(each) for each in operand.operands])
+
+    def violated(self) -> Iterator[tuple[str, str, str]]:
+        """Return the properties that do not hold in this cycle: module, kind and name (R21)."""
+        for module in self.wiring.datapath.modules:
+            for claim in module.claims:
+                if (self._worked_out(claim.holds) != 0) == (claim.kind == "never"):
+                    yield module.name, claim.kind, claim.name
 
     # Outputs
 

@@ -50,6 +50,13 @@ class Reference:
         for row in check_inputs(self.ports, rows).tolist():
             yield self.step(values_of(self.ports.inputs, row))
 
+    def violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
+        """Return the properties that do not hold, cycle by cycle: cycle, module, kind and name (R21)."""
+        for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
+            evaluation = Evaluation(self._wiring, self.state, values_of(self.ports.inputs, row))
+            yield from ((cycle, *each) for each in evaluation.violated())
+            self.state = next_state(evaluation)
+
     def step(self, inputs: Mapping[str, int]) -> Cycle:
         """Run one cycle: `inputs` by port; ports that are not named are 0."""
         evaluation = Evaluation(self._wiring, self.state, inputs)
