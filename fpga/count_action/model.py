@@ -69,6 +69,8 @@ class Signal:
     at: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
     """Of the flags that are ends and kept lanes of packets: their stream (R18)."""
+    buffered: bool = field(default=False, metadata=ADDED)
+    """Of a stream: its beats come through a buffer of two, and ready depends on registers alone (R20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,12 @@ class Datapath:
         """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`, without the claims."""
         built = replace(self, modules=tuple(replace(module, claims=()) for module in self.modules))
         return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
+
+
+def buffered_parts(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
+    """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
+    yield f"{stream.name}_data_i", stream.lanes * stream.width
+    yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
 
 
 def is_value(ref: Ref) -> bool:

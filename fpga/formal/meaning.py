@@ -109,7 +109,15 @@ class Meaning:
         return next(action for action in actions if action.output == ref.name)
 
     def _port(self, ref: Ref, what: str) -> str:
+        if ref.module is None and ref.name in self.held:
+            return f"\\dut.{ref.name}{what}_held "
         return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
+
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """Inputs that the modules see through a buffer (R20)."""
+        streams = {each.name for each in self.datapath.inputs if each.buffered}
+        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
 
     def valid(self, ref: Ref) -> str:
         """Return whether a beat of the stream is there."""
@@ -121,8 +129,10 @@ class Meaning:
 
     def accepted(self, ref: Ref) -> str:
         """Return whether everybody who takes the stream is ready for it, as the ports show it."""
-        external = ref.module is None
-        return f"{ref.name}_ready_o[{ref.index}]" if external else f"ready_{ref.module}_{ref.name}"
+        if ref.module is not None:
+            return f"ready_{ref.module}_{ref.name}"
+        wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.held else f"{ref.name}_ready_o"
+        return f"{wire}[{ref.index}]"
 
     def sample(self, ref: Ref) -> Bits:
         """Return a sample of a beat; or the flag, the number or the formula itself."""

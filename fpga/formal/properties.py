@@ -52,13 +52,16 @@ PROPERTIES = (
     ),
     Property(
         "beats",
-        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7, R19)",
+        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7, R19, R20)",
         (
             "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
             "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",
             "count_action_beat.empties", "count_action_ready.ready", "count_action_choice.below",
             "count_action_choice.one", "count_action_choice.resets", "count_action_choice.holds",
-            "count_action_choice.turns", "count_action_choice.opens",
+            "count_action_choice.turns", "count_action_choice.opens", "count_action_buffer.accepts",
+            "count_action_buffer.empties", "count_action_buffer.holds", "count_action_buffer.fills",
+            "count_action_buffer.keeps", "count_action_buffer.follows", "count_action_buffer.passes",
+            "count_action_buffer.shows", "count_action_buffer.orders", "count_action_buffer.stores",
         ),
     ),
     Property(

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.formal.blocks import BEGINNING, checks_sources
+from fpga.formal.buffers import buffers_of, hidden_wires
 from fpga.formal.choices import choice
 from fpga.formal.claims import assumption_lines, claims_of
 from fpga.formal.instances import CLOCKED, Check, bit, hidden
@@ -41,7 +42,11 @@ class Specification:
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their names in the proof."""
         chosen = [module for module in self.datapath.modules if self.only in {None, module.name}]
-        every = [_targets(self.datapath), *(each for module in chosen for each in self._of(module))]
+        every = [
+            _targets(self.datapath),
+            *buffers_of(self.meaning),
+            *(each for module in chosen for each in self._of(module)),
+        ]
         if self.claims is not None:
             every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
@@ -63,7 +68,8 @@ class Specification:
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", hidden("target", width), *self.meaning.shared_lines()]
+        lines += [f"{self.datapath.name} dut (.*);", hidden("target", width)]
+        lines += [*hidden_wires(self.meaning), *self.meaning.shared_lines()]
         if self.claims is not None:
             lines += assumption_lines(self.meaning)
         for name, check in self.checks.items():
@@ -152,7 +158,7 @@ class Specification:
 
     def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
-            "ready_o": concatenated(f"{ref.name}_ready_o[{ref.index}]" for ref in streams),
+            "ready_o": concatenated(self.meaning.accepted(ref) for ref in streams),
             "expected_i": concatenated(f"({self.meaning.ready(ref)})" for ref in streams),
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)

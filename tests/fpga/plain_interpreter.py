@@ -43,6 +43,8 @@ class Plain:
         self.target = {(m.name, t.name): t.reset for m, t in datapath.targets()}
         self.driven = dict.fromkeys(self.kinds, 0)
         self.valid = set()
+        self.queues = {(s.name, i): [] for s in datapath.inputs if s.buffered for i in range(s.size)}
+        self.heads = {}
         self.turn = {(m.name, c.name): 0 for m, c in datapath.counts()}
         self.open = set()
         self.samples = {key: [] for key, action in self.kinds.items() if action.kind is ActionKind.EMIT}
@@ -113,7 +115,11 @@ class Plain:
         )
 
     def is_same(self, one, other):
-        return one is not None and (one.module, one.name, one.index) == (other.module, other.name, other.index)
+        return one is not None and (one.module, one.name, one.index) == (
+            other.module,
+            other.name,
+            other.index,
+        )
 
     def chosen(self, module, count):
         """Return the stream whose beat a count takes if it fires (R19); None when no one has a beat for it."""
@@ -174,17 +180,50 @@ class Plain:
         raise AssertionError("who stalls was not found")
 
     def step(self, inputs):
-        self.inputs = inputs
+        self.given, self.inputs = inputs, self.behind_buffers(inputs)
         self.decide()
         shown = dict(self.shown())
         self.clock()
         return shown
 
+    def ports_of_beat(self, name):
+        """Return the ports of a beat, each with its bits (R18, R20)."""
+        signal = self.datapath.input(name)
+        yield f"{name}_data_i", signal.lanes * signal.width
+        yield from ((f"{flag.name}_i", flag.size) for flag in self.datapath.inputs if flag.part_of == name)
+
+    def behind_buffers(self, inputs):
+        """Return the inputs as the modules see them: of buffered streams the oldest beat that waits (R20)."""
+        seen = dict(inputs)
+        for (name, index), queue in self.queues.items():
+            if queue:
+                self.heads[name, index] = queue[0]
+            fields = [(f"{name}_valid_i", 1, bool(queue))]
+            head = self.heads.get((name, index), (0, 0, 0))
+            fields += [(*port, value) for port, value in zip(self.ports_of_beat(name), head, strict=False)]
+            for port, width, value in fields:
+                others = seen[port] & ~((1 << width) - 1 << index * width)
+                seen[port] = others | cut(value, width) << index * width
+        return seen
+
+    def clock_buffers(self):
+        for (name, index), queue in self.queues.items():
+            room = len(queue) < 2
+            if self.moves(Ref(name, index=index)):
+                queue.pop(0)
+            if room and self.given[f"{name}_valid_i"] >> index & 1:
+                ports = self.ports_of_beat(name)
+                queue.append([self.given[port] >> index * width & (1 << width) - 1 for port, width in ports])
+
     def shown(self):
         for signal in self.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 refs = [Ref(signal.name, index=index) for index in range(signal.size)]
-                yield f"{signal.name}_ready_o", side_by_side([self.is_ready(ref) for ref in refs], 1)
+                ready = [
+                    len(self.queues[ref.name, ref.index]) < 2 if signal.buffered else self.is_ready(ref)
+                    for ref in refs
+                ]
+                yield f"{signal.name}_ready_o", side_by_side(ready, 1)
         for (module, name), action in self.kinds.items():
             if action.kind in BEATS:
                 yield f"{module}_{name}_valid_o", int((module, name) in self.valid)
@@ -228,13 +267,16 @@ class Plain:
             for module, target in self.datapath.targets():
                 self.target[module.name, target.name] = cut(shadow, target.width)
                 shadow >>= target.width
+        self.clock_buffers()
         self.driven, self.valid = driven, waiting | made
         for key, (count, ref) in chosen.items():
             self.open = self.open - {key} if ends[key] else self.open | {key}
             place = count.terms.index(ref)
             self.turn[key] = (place + 1) % len(count.terms) if count.order == "turns" and ends[key] else place
             registers = {f"{count.name}_turn": self.turn[key], f"{count.name}_open": int(key in self.open)}
-            self.driven |= {(key[0], name): value for name, value in registers.items() if (key[0], name) in driven}
+            self.driven |= {
+                (key[0], name): value for name, value in registers.items() if (key[0], name) in driven
+            }
 
     def ends(self, stream):
         return bool(self.sample(Ref(f"{stream.name}_last", stream.module)))

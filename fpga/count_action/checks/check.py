@@ -258,6 +258,8 @@ def _signal(signal: Signal) -> Diagnostics:
     yield from _in_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield note(at, f"{name} is signed, but no stream", "Only samples of streams have a sign.")
+    if signal.buffered and signal.kind is not SignalKind.STREAM:
+        yield note(at, f"{name} is buffered, but no stream", "Only beats of streams wait.")
 
 
 def _target(target: Target) -> Diagnostics:

@@ -142,7 +142,9 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if most > capacity:
         need = most.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
-        yield note(count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time.")
+        yield note(
+            count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
+        )
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:

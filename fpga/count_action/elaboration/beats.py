@@ -114,9 +114,7 @@ class Beats:
         shapes = [self._source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
-                message = (
-                    f"{quoted(str(each))} has {shape.lanes} lanes and {quoted(str(streams[0]))} has {shapes[0].lanes}"
-                )
+                message = f"{quoted(str(each))} has {shape.lanes} lanes and {quoted(str(streams[0]))} has {shapes[0].lanes}"
                 raise Refused(each.at, message, "Merge streams of as many lanes.")
         every = [interval_of_bits(each.width, signed=each.signed) for each in shapes]
         width, signed = bits_for(min(low for low, _ in every), max(high for _, high in every))

@@ -30,7 +30,15 @@ from fpga.count_action.elaboration.instances import Instance
 from fpga.count_action.elaboration.targets import entries_of, tables_of
 from fpga.count_action.language.defaults import COUNT_WIDTH
 from fpga.count_action.language.operands import Number, Operand, Reference
-from fpga.count_action.language.syntax import ActionText, ClaimText, CountText, InputText, Label, TargetText, Term
+from fpga.count_action.language.syntax import (
+    ActionText,
+    ClaimText,
+    CountText,
+    InputText,
+    Label,
+    TargetText,
+    Term,
+)
 from fpga.count_action.model import CountKind, SignalKind
 
 
@@ -203,7 +211,7 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
     span = span_of(text.range, values) if text.range else None
     lanes = _optional(text.lanes, values, 1)
     width = _optional(text.width, values, 1)
-    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at)
+    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
         message = f"{quoted(text.name)} is several streams, and packets have one each"
         raise Refused(text.at, message, "Declare each with a name of its own.")

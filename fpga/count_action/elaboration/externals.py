@@ -112,8 +112,8 @@ def lane_base(lanes: set[int]) -> int:
 
 
 def _agreed(one: FlatInput, other: FlatInput) -> FlatInput:
-    mine = (one.kind, one.lanes, one.width, one.signed)
-    if mine != (other.kind, other.lanes, other.width, other.signed):
+    mine = (one.kind, one.lanes, one.width, one.signed, one.buffered)
+    if mine != (other.kind, other.lanes, other.width, other.signed, other.buffered):
         message = f"input {quoted(one.name)} is declared differently at {one.at}"
         raise Refused(other.at, message, "Inputs of one name are one input: say the same, or rename one.")
     if one.span is None or other.span is None:
@@ -159,7 +159,9 @@ def _declared_signal(known: _Known) -> Signal:
     else:
         given = {index for index in known.indices if index is not None}
         known.base, size = (1, 1) if given == {1} else (0, 1)
-    return Signal(text.name, text.kind, size, text.lanes, text.width, text.signed, text.at, text.part_of)
+    return Signal(
+        text.name, text.kind, size, text.lanes, text.width, text.signed, text.at, text.part_of, text.buffered
+    )
 
 
 def _inferred_signal(name: str, known: _Known) -> Signal:

@@ -67,6 +67,7 @@ class FlatInput:
     signed: bool
     at: Location
     part_of: str = ""
+    buffered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,13 @@ class Names:
                 if each.name not in module.wires:
                     self.externals.declare(each)
                     continue
-                reference, _ = module.wires[each.name]
+                reference, wire = module.wires[each.name]
+                if reference.module and each.buffered:
+                    message = (
+                        f"{quoted(each.name)} is buffered, and wired to {reference}: a beat of a module waits"
+                    )
+                    hint = "Leave `buffered` away here, and mark the streams that come from outside."
+                    raise Refused(wire.at, message, hint)
                 if not reference.module:
                     renamed = replace(
                         each, name=reference.name, span=each.span if reference.index is None else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fpga.count_action import arbitration
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
 from fpga.count_action.elaboration.beats import Beats, Context
+from fpga.count_action.elaboration.choices import end_of, streams_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
@@ -17,7 +18,6 @@ from fpga.count_action.elaboration.flat import (
     FlatReference,
 )
 from fpga.count_action.elaboration.names import Names, Output
-from fpga.count_action.elaboration.choices import end_of, streams_of
 from fpga.count_action.elaboration.targets import count_of, resolved_target, target_of
 from fpga.count_action.model import (
     VALUE,

@@ -12,7 +12,7 @@ from fpga.count_action.model import Location
 
 MAX_DEPTH = 50
 """Operations within operations in a number."""
-_MAX_DIGITS = 12
+_MAX_DIGITS = 15
 
 
 class NumberBuilder:

@@ -45,6 +45,7 @@ class InputText:
     at: Location
     ends: tuple[str, ...] = ()
     """`last`, and `keep`: what the beats of packets have besides their samples."""
+    buffered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

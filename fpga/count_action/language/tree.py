@@ -131,13 +131,23 @@ class TreeBuilder(ActionBuilder):
 
     # Inputs
 
-    def _stream_input(
-        self, at: Location, name: Any, span: Any, lanes: Any, width: Any, signed: Any, ends: Any
-    ) -> InputText:
+    def _stream_input(self, at: Location, name: Any, span: Any, *shape: Any) -> InputText:
+        lanes, width, signed, ends, buffered = shape
         place, sign = self._location(name), signed is not None
         return InputText(
-            SignalKind.STREAM, self._name(name), span, lanes, width, sign, place, ends=ends or ()
+            SignalKind.STREAM,
+            self._name(name),
+            span,
+            lanes,
+            width,
+            sign,
+            place,
+            ends or (),
+            buffered is not None,
         )
+
+    def _buffered(self, at: Location) -> Location:
+        return at
 
     def _with_ends(self, at: Location, keep: Location | None) -> tuple[str, ...]:
         return ("last",) if keep is None else ("last", "keep")

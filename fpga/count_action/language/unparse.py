@@ -56,7 +56,9 @@ class Writer:
             }  # `keep` is later
             ends = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
-                f"{input_text(each)}{ends[parts.get(each.name, '')]}" for each in every if not each.part_of
+                f"{input_text(each)}{ends[parts.get(each.name, '')]}{_buffered(each)}"
+                for each in every
+                if not each.part_of
             ]
             yield from _section("", "inputs", texts)
 
@@ -255,6 +257,10 @@ def input_text(signal: Signal) -> str:
     lanes = f"{signal.lanes} lanes of " if signal.lanes > 1 else ""
     signed = " signed" if signal.signed else ""
     return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed}"
+
+
+def _buffered(signal: Signal) -> str:
+    return " buffered" if signal.buffered else ""
 
 
 def _target(module: Module, target: Target) -> str:

@@ -14,7 +14,16 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.verilog.text import CLOCKED, any_of, bit, concatenation, declared, extended, instance, repeated
+from fpga.count_action.verilog.text import (
+    CLOCKED,
+    any_of,
+    bit,
+    concatenation,
+    declared,
+    extended,
+    instance,
+    repeated,
+)
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
 

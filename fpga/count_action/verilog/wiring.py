@@ -84,10 +84,12 @@ class Source:
     external: bool
     formula: str = ""
     """The wire of a formula."""
+    held: bool = False
+    """True where the modules see what leaves a buffer, not the port (R20)."""
 
     @property
     def _end(self) -> str:
-        return "i" if self.external else "o"
+        return "held" if self.held else "i" if self.external else "o"
 
     def valid(self, index: int) -> Slice:
         """Return the valid bit of stream `index`."""
@@ -134,6 +136,12 @@ class Wiring:
         return ports_of(self.datapath)
 
     @cached_property
+    def held(self) -> frozenset[str]:
+        """Inputs that come through a buffer: streams, and the ends and kept lanes of their packets (R20)."""
+        streams = {each.name for each in self.datapath.inputs if each.buffered}
+        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
+
+    @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
         """Streams of modules that stay inside."""
         return consumed_streams(self.datapath)
@@ -161,6 +169,7 @@ class Wiring:
                 signal.width,
                 signal.signed,
                 external=True,
+                held=signal.name in self.held,
             )
         if is_value(ref):
             width, signed = bits_for(*self.graph.interval(self.graph.formula(ref)))

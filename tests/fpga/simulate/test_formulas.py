@@ -25,6 +25,9 @@ CONSTRUCTS = (
     "table",
 )  # fmt: skip
 REDUCTIONS = ("emit max", "emit min", "with index", "taken", "bound", "store")
+CHOICES = (
+    "buffered", "wide stream", "wide", "turns", "priority", "until last", "merge", "ends", "always", "never"
+)  # fmt: skip
 
 
 def beside(name):
@@ -63,6 +66,7 @@ def test_every_construct_occurs_often(datapaths, formulas):
     found = sum((formulas.constructs(each) for each in datapaths), Counter())
     assert {name: found[name] for name in CONSTRUCTS if found[name] < ENOUGH_OF_A_CONSTRUCT} == {}
     assert {name: found[name] for name in REDUCTIONS if found[name] < 5} == {}
+    assert {name: found[name] for name in CHOICES if found[name] < 3} == {}
     assert sum(map(formulas.uses_values, datapaths)) >= 5 * TOPS
 
 
@@ -110,7 +114,7 @@ def test_five_hundred_modules_agree(generated, formulas):
         fires += coverage(datapath, rows, expected).fires
     assert modules >= 500
     assert {name: found[name] for name in CONSTRUCTS if found[name] < 75} == {}
-    assert {name: found[name] for name in ("wins", *REDUCTIONS) if found[name] < 10} == {}
+    assert {name: found[name] for name in ("wins", *REDUCTIONS, *CHOICES) if found[name] < 10} == {}
     assert fires >= 2 * ENOUGH_FIRES
 
 

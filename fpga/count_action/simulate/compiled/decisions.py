@@ -13,6 +13,7 @@ from fpga.count_action.simulate.compiled.expressions import (
     Field,
     all_of,
     any_of,
+    literal,
     negative,
     ones,
     packed,
@@ -97,8 +98,11 @@ class Decisions:
         valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
             indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
-            yield f"o{out + word} = {spread(self._takers_ready(Ref(signal.name, index=i)) for i in indices)}"
-            yield f"g_{name} = {name} & o{out + word}"
+            ready = f"y_{name}" if signal.buffered else f"o{out + word}"
+            yield f"{ready} = {spread(self._takers_ready(Ref(signal.name, index=i)) for i in indices)}"
+            yield f"g_{name} = {name} & {ready}"
+            if signal.buffered:
+                yield f"o{out + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _level(self, module: Module, count: Count) -> Lines:
