@@ -23,6 +23,8 @@ from fpga.registers.register_list import CLEAR_STATUS, COMMIT, HIGH, RESET, Stre
 from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
+_READS = 16
+"""Times that both words of a register are read before they are given up."""
 
 
 class DatapathError(FpgaError):
@@ -233,13 +235,20 @@ class Datapath:
             self.bus.write32(self._table[*key, HIGH].offset, value >> WORD_BITS)
 
     def _read(self, *key: str) -> int:
-        """Return what a register shows; one of two words is read until its upper bits have not changed meanwhile."""
+        """Return what a register shows; one of two words is read until its upper bits have not changed meanwhile.
+
+        Raises DatapathError when they always do.
+        """
         low = self.bus.read32(self._table[key].offset)
         if (*key, HIGH) not in self._table:
             return low
         upper = self._table[*key, HIGH].offset
-        high, before = self.bus.read32(upper), -1
+        high, before, left = self.bus.read32(upper), -1, _READS
         while high != before:
-            before = high
+            if left == 0:
+                raise DatapathError(
+                    f"{'_'.join(key)} changes faster than it can be read. Hold what feeds it."
+                )
+            before, left = high, left - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
         return high << WORD_BITS | low

@@ -10,7 +10,6 @@ All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,14 @@ from functools import cached_property
 from typing import TypeAlias
 
 from fpga.count_action.canonical import canonical
+from fpga.count_action.kinds import ActionKind, CountKind, SignalKind
 from fpga.count_action.named import named
+
+__all__ = [
+    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
+    "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
+    "SignalKind", "Target", "is_value",
+]  # fmt: skip
 
 MAX_WIDTH = 48
 """Bits of a count, a target, a sample, or a number that an action drives."""
@@ -40,17 +46,6 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
-
-
-class SignalKind(enum.Enum):
-    """Kind of signal that a name carries."""
-
-    STREAM = "stream"
-    """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
-    FLAG = "flag"
-    """One bit, looked at in every cycle."""
-    NUMBER = "number"
-    """An unsigned number, looked at in every cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +104,6 @@ Operand: TypeAlias = Ref | Operation | int
 
 VALUE = "#"
 """Beginning of the names of formulas in references: `Ref("#0", "m")` is the first of the `values` of module m."""
-
-
-class CountKind(enum.Enum):
-    """State that a count keeps from one cycle to the next (R1)."""
-
-    LEVEL = "level"
-    """Nothing: the sum of this cycle alone."""
-    ACCUMULATE = "accumulate"
-    """All increments since it fired or was cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,30 +167,6 @@ class Target:
     at: Location | None = field(default=None, compare=False)
     at_least: bool = field(default=False, metadata=ADDED)
     carry: bool = field(default=False, metadata=ADDED)
-
-
-class ActionKind(enum.Enum):
-    """Effect of a count that reaches its target. Every effect is seen in the next cycle (R6)."""
-
-    STREAM = "stream"
-    """A beat of the samples `refs`, as they stood in the cycle of the fire."""
-    EMIT = "emit"
-    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
-
-    With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
-    """
-    PULSE = "pulse"
-    """One bit, for one cycle."""
-    SET = "set"
-    """A flag becomes 1."""
-    CLEAR_FLAG = "clear flag"
-    """A flag becomes 0."""
-    CLEAR_COUNT = "clear count"
-    """A count (`clears`) begins again (R5)."""
-    ADVANCE = "advance"
-    """A number goes up by one, and from `modulo` - 1 to 0."""
-    STORE = "store"
-    """A number becomes the one sample of `refs`, and keeps it (R18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +278,6 @@ class Datapath:
         """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`, without the claims."""
         built = replace(self, modules=tuple(replace(module, claims=()) for module in self.modules))
         return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
-
-
-def buffered_parts(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
-    """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
-    yield f"{stream.name}_data_i", stream.lanes * stream.width
-    yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
 
 
 def is_value(ref: Ref) -> bool:

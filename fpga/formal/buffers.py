@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.model import Signal, buffered_parts
+from fpga.count_action.model import Signal
+from fpga.count_action.ports import buffered_parts
 from fpga.formal.instances import CLOCKED, Check, hidden
 from fpga.formal.meaning import Meaning, concatenated
 

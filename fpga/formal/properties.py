@@ -52,7 +52,7 @@ PROPERTIES = (
     ),
     Property(
         "beats",
-        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7, R19, R20)",
+        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7)",
         (
             "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
             "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",

@@ -44,7 +44,7 @@ class Plain:
         self.driven = dict.fromkeys(self.kinds, 0)
         self.valid = set()
         self.queues = {(s.name, i): [] for s in datapath.inputs if s.buffered for i in range(s.size)}
-        self.heads = {}
+        self.heads, self.violated = {}, []
         self.turn = {(m.name, c.name): 0 for m, c in datapath.counts()}
         self.open = set()
         self.samples = {key: [] for key, action in self.kinds.items() if action.kind is ActionKind.EMIT}
@@ -183,8 +183,17 @@ class Plain:
         self.given, self.inputs = inputs, self.behind_buffers(inputs)
         self.decide()
         shown = dict(self.shown())
+        self.violated.append(set(self.broken()))
         self.clock()
         return shown
+
+    def broken(self):
+        """Return the properties that do not hold in this cycle (R21)."""
+        for module in self.datapath.modules:
+            for claim in module.claims:
+                holds = bool(self.formula(claim.holds))
+                if holds != (claim.kind != "never"):
+                    yield module.name, claim.kind, claim.name
 
     def ports_of_beat(self, name):
         """Return the ports of a beat, each with its bits (R18, R20)."""

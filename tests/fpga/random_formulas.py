@@ -47,7 +47,7 @@ def _inputs(datapath, generator):
         wide = signal.width == 32 and generator.random() < 0.7
         width = generator.randint(33, 48) if wide else signal.width
         yield replace(signal, width=width, buffered=generator.random() < 0.35)
-        if signal.size == 1 and generator.random() < 0.6:
+        if signal.size == 1 and generator.random() < 0.9:
             yield Signal(f"{signal.name}_last", SignalKind.FLAG, part_of=signal.name)
 
 
@@ -125,8 +125,10 @@ class _Maker:
             return None
         if not 2 <= len(count.terms) <= arbitration.MAX_STREAMS or self.likely(0.2):
             return None
-        whole = all((each.module, each.name) in self.ended for each in count.terms) and self.likely(0.8)
-        return replace(count, order=self.random.choice(["turns", "turns", "priority"]), whole=whole)
+        packets = tuple(each for each in count.terms if (each.module, each.name) in self.ended)
+        whole = len(packets) > 1 and self.likely(0.8)
+        order = self.random.choice(["turns", "turns", "priority"])
+        return replace(count, terms=packets if whole else count.terms, order=order, whole=whole)
 
     def kept_by(self, count):
         widths = arbitration.registers(count.order, whole=count.whole, streams=len(count.terms))
@@ -155,7 +157,7 @@ class _Maker:
         yield action
         if action.kind in STREAMS:
             self.lanes[self.here.name, action.output] = samples_of(action)
-        if action.kind is ActionKind.STREAM and self.likely(0.4):
+        if action.kind is ActionKind.STREAM and self.likely(0.7):
             self.ended.add((self.here.name, action.output))
             name = f"{action.output}_last"
             yield Action(

@@ -9,14 +9,17 @@ from typing import Literal, TypeAlias
 from fpga.count_action.diagnostics import Refused, Report, quoted
 from fpga.count_action.elaboration.choices import streams_of
 from fpga.count_action.elaboration.flat import (
+    KIND_OF_VERB,
     FlatAction,
     FlatFormula,
     FlatInput,
     FlatModule,
     FlatOperand,
     FlatReference,
+    Output,
+    Stored,
 )
-from fpga.count_action.elaboration.names import KIND_OF_VERB, Names, Output, Stored
+from fpga.count_action.elaboration.names import Names
 from fpga.count_action.elaboration.targets import width_of_target
 from fpga.count_action.expressions import Interval, bits_for, combined, interval_of_bits
 from fpga.count_action.language.defaults import EMIT_WIDTH, beat_signed, beat_width, number_width
@@ -114,7 +117,8 @@ class Beats:
         shapes = [self._source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
-                message = f"{quoted(str(each))} has {shape.lanes} lanes and {quoted(str(streams[0]))} has {shapes[0].lanes}"
+                first = f"{quoted(str(streams[0]))} has {shapes[0].lanes}"
+                message = f"{quoted(str(each))} has {shape.lanes} lanes and {first}"
                 raise Refused(each.at, message, "Merge streams of as many lanes.")
         every = [interval_of_bits(each.width, signed=each.signed) for each in shapes]
         width, signed = bits_for(min(low for low, _ in every), max(high for _, high in every))

@@ -25,7 +25,8 @@ def check_choice(text: CountText, picking: Picking, streams: list[FlatReference]
         raise Refused(picking.at, message, "Add valid bits only: sum a.valid + b.valid by turns.")
     if not 2 <= len(streams) <= MAX_STREAMS:
         message = f"{order} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
-        raise Refused(picking.at, message, "Merge some of them in a module before.")
+        hint = "Name another stream, or leave it away." if len(streams) < 2 else "Merge in several modules."
+        raise Refused(picking.at, message, hint)
     names = [str(each) for each in streams]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

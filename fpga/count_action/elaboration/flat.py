@@ -147,3 +147,31 @@ class FlatModule:
     targets: list[FlatTarget] = field(default_factory=list)
     actions: list[FlatAction] = field(default_factory=list)
     claims: list[FlatClaim] = field(default_factory=list)
+
+
+KIND_OF_VERB = {
+    "stream": SignalKind.STREAM,
+    "merge": SignalKind.STREAM,
+    "emit": SignalKind.STREAM,
+    "pulse": SignalKind.FLAG,
+    "set": SignalKind.FLAG,
+    "advance": SignalKind.NUMBER,
+    "store": SignalKind.NUMBER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a module: something that its actions drive."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A register that formulas may look at: of a count, or a target in force."""
+
+    operator: Literal["count", "target"]
+    module: str
+    name: str

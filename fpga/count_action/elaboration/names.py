@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
 from fpga.count_action.elaboration.choices import ends_looked_at
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
+    KIND_OF_VERB,
     FlatAction,
     FlatFormula,
     FlatInput,
     FlatModule,
     FlatOperand,
     FlatReference,
+    Output,
+    Stored,
     references_in,
 )
 from fpga.count_action.elaboration.formulas import ENDS
-from fpga.count_action.model import Location, SignalKind
-
-KIND_OF_VERB = {
-    "stream": SignalKind.STREAM,
-    "merge": SignalKind.STREAM,
-    "emit": SignalKind.STREAM,
-    "pulse": SignalKind.FLAG,
-    "set": SignalKind.FLAG,
-    "advance": SignalKind.NUMBER,
-    "store": SignalKind.NUMBER,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An output of a module: something that its actions drive."""
-
-    module: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A register that formulas may look at: of a count, or a target in force."""
-
-    operator: Literal["count", "target"]
-    module: str
-    name: str
+from fpga.count_action.model import Location
 
 
 class Names:
@@ -103,7 +78,8 @@ class Names:
         found = self.meaning(module, reference)
         if isinstance(found, FlatReference) and found.name not in self.externals:
             message = f"a property looks at {quoted(str(reference))}, which nothing else names"
-            hint = did_you_mean(found.name, self.externals.names()) or "Declare it in `inputs`."
+            counts = self.counts[module.name]
+            hint = did_you_mean(found.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
             raise Refused(reference.at, message, hint)
 
     def _note_declared(self, module: FlatModule) -> None:

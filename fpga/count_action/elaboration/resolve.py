@@ -16,8 +16,9 @@ from fpga.count_action.elaboration.flat import (
     FlatModule,
     FlatOperand,
     FlatReference,
+    Output,
 )
-from fpga.count_action.elaboration.names import Names, Output
+from fpga.count_action.elaboration.names import Names
 from fpga.count_action.elaboration.targets import count_of, resolved_target, target_of
 from fpga.count_action.model import (
     VALUE,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.model import Signal, SignalKind, buffered_parts
+from fpga.count_action.model import Signal, SignalKind
+from fpga.count_action.ports import buffered_parts
 from fpga.count_action.verilog.text import CLOCKED, concatenation, declared, instance
 from fpga.count_action.verilog.wiring import Slice, Wiring
 

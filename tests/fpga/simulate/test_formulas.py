@@ -91,6 +91,22 @@ def test_the_plain_interpreter_agrees(runs):
     assert fires >= ENOUGH_FIRES
 
 
+def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
+    from fpga.count_action.simulate import Reference
+
+    held = broken = 0
+    for seed, datapath in enumerate(datapaths[:12]):
+        rows = generated.constructive_stimulus(datapath, 40, seed)
+        interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
+        for row in rows.tolist():
+            interpreter.step(values_of(ports.inputs, row))
+        expected = [(cycle, *each) for cycle, every in enumerate(interpreter.violated) for each in every]
+        assert sorted(Reference(datapath).violations(rows)) == sorted(expected)
+        held += 40 * sum(len(module.claims) for module in datapath.modules) - len(expected)
+        broken += len(expected)
+    assert min(held, broken) >= 200
+
+
 @pytest.mark.hdl
 @pytest.mark.long
 @pytest.mark.timeout(900)

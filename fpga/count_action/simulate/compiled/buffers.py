@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.model import Signal, buffered_parts
-from fpga.count_action.ports import WORD_BITS
+from fpga.count_action.model import Signal
+from fpga.count_action.ports import WORD_BITS, buffered_parts
 from fpga.count_action.simulate.compiled.expressions import literal, when
 from fpga.count_action.simulate.compiled.names import Names
 

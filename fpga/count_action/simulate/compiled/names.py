@@ -4,8 +4,8 @@
 `v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
 enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
 overshoots, `s` saturates, `w` what a formula comes to. Of extreme samples: `h` there is one, `k` its index, `q` how
-many were counted. Of counts that go up and down: `l` the bound. Of buffers: `bv` and `bw` a bit for each stream that has
-one beat, or two, `bh` and `bn` their samples as in the port. Bits are 0 or 1. The number after a letter is the
+many were counted. Of counts that go up and down: `l` the bound. Of buffers: `bv` and `bw` a bit for each stream that
+has one beat, or two, `bh` and `bn` their samples as in the port. Bits are 0 or 1. The number after a letter is the
 place of the count, target, module or output.
 """
 
@@ -25,10 +25,9 @@ from fpga.count_action.model import (
     Datapath,
     Module,
     Ref,
-    buffered_parts,
     is_value,
 )
-from fpga.count_action.ports import Port, ports_of
+from fpga.count_action.ports import Port, buffered_parts, ports_of
 from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, all_of, unsigned, whole
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from fpga.count_action.model import Datapath, Ref, Signal, buffered_parts
+from fpga.count_action.model import Datapath, Ref, Signal
+from fpga.count_action.ports import buffered_parts
 
 Beat: TypeAlias = tuple[int, ...]
 """Samples, end and kept lanes of a beat: the bits of each port."""
@@ -26,7 +27,7 @@ def buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
 
 def empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
     """Return the buffers after reset."""
-    found = {}
+    found: dict[Element, Buffer] = {}
     for signal, index in buffered_streams(datapath):
         found[signal.name, index] = ((), (0,) * sum(1 for _ in buffered_parts(datapath, signal)))
     return found

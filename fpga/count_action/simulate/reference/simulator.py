@@ -1,4 +1,4 @@
-"""A datapath in plain Python, straight from the rules R1 to R18 of `docs/reference/count-action.md`.
+"""A datapath in plain Python, straight from the rules R1 to R21 of `docs/reference/count-action.md`.
 
 This is the meaning of the language in a form that runs: slow, exact, and to be read with the page. `step` answers
 what one cycle does; the registers are replaced all at once at its end. Everything else is compared with it.
