@@ -19,6 +19,7 @@ from fpga.count_action import (
     SignalKind,
     Target,
     check,
+    parse_text,
     warnings_of,
 )
 from fpga.count_action.language.unparse import unparse
@@ -84,6 +85,36 @@ WRONG = {
         GOOD, inputs=(X, Signal("x_valid", SignalKind.FLAG))
     ),
 }
+
+
+def choosing(**changes):
+    """Return a datapath that chooses by turns, with something else in its count."""
+    pytest.importorskip("lark")
+    text = "module m { counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge as y } }"
+    datapath = parse_text(text, "d.ca").datapath
+    module = datapath.modules[0]
+    counts = (replace(module.counts[0], **changes),)
+    return replace(datapath, modules=(replace(module, counts=counts),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"order": "size"}, "chooses by `size`"),
+        ({"order": "", "picks": ()}, "merges, and does not send what"),
+        ({"order": ""}, "chooses without an order"),
+        ({"order": "priority"}, "the choice of `count` is not priority"),
+        ({"whole": True}, "nothing stores `count_open`"),
+        ({"kind": CountKind.ACCUMULATE}, "is not a level count of streams alone"),
+        ({"constant": 1}, "is not a level count of streams alone"),
+        ({"terms": (Ref("a"), Ref("a"))}, "streams, each once"),
+        ({"terms": (Ref("a"),)}, "chooses among 1 streams"),
+        ({"picks": (Ref("#9", "m"),) * 2}, "there is no formula `#9`"),
+    ],
+)
+def test_a_choice_that_is_not_one_is_reported(changes, message):
+    assert check(choosing()) == ()
+    assert any(message in each.message for each in check(choosing(**changes)))
 
 
 @pytest.mark.parametrize("message", WRONG)
