@@ -26,8 +26,8 @@ from fpga.formal.formulas import FORMULA_WIDTH, Formulas
 STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 ALWAYS = "1'b1"
 NEVER = "1'b0"
-INCREMENT_WIDTH = 64
-"""Bits of an increment in the checks: more than any sum of numbers needs."""
+INCREMENT_WIDTH = 48
+"""Bits of an increment in the checks: it fits in its count (R10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Meaning:
         """Return what a count is to reach: a target in force, or what a formula makes of some."""
         if count.aim is None:
             return self.target(module, count.target)
-        return Bits(self.formulas.wire(count.aim), 0, INCREMENT_WIDTH)
+        return Bits(self.formulas.wire(count.aim), 0, FORMULA_WIDTH)
 
     def fire(self, module: Module, count: str) -> str:
         """Return whether a count fires: the port, which the checks of that count hold to its rule."""
@@ -226,8 +226,8 @@ class Meaning:
     def bound(self, count: Count) -> str:
         """Return what a count never exceeds: what its formula comes to, or what its register holds (R17)."""
         if count.bound is None:
-            return f"{INCREMENT_WIDTH}'d{(1 << count.width) - 1}"
-        return str(Bits(self.formulas.wire(count.bound), 0, INCREMENT_WIDTH))
+            return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
+        return str(Bits(self.formulas.wire(count.bound), 0, FORMULA_WIDTH))
 
     def cleared(self, module: Module, count: Count) -> str:
         """Return whether somebody clears the count (R5)."""

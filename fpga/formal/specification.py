@@ -16,6 +16,7 @@ from fpga.formal.blocks import BEGINNING, checks_sources
 from fpga.formal.buffers import buffers_of, hidden_wires
 from fpga.formal.choices import choice
 from fpga.formal.claims import assumption_lines, claims_of
+from fpga.formal.formulas import FORMULA_WIDTH
 from fpga.formal.instances import CLOCKED, Check, bit, hidden
 from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
 from fpga.hdl.design import design_of
@@ -141,7 +142,7 @@ class Specification:
     def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
         """Return the checks of a count between bounds, made of what every count has (R17)."""
         decrement = f"decrement_{self.meaning.place(module, count.name)}"
-        parameters = {**check.parameters, "BoundWidth": INCREMENT_WIDTH}
+        parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
         ports = {
             **check.ports,
             "up_i": check.ports["increment_i"],

@@ -193,6 +193,9 @@ def test_every_table_of_the_page_is_tested():
         "R16",
         "R17",
         "R18",
+        "R19",
+        "R20",
+        "R21",
     ]
 
 
