@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_five_hundred_modules_agree(generated, formulas):
         expected = simulate(datapath, rows)
         assert first_mismatch(datapath, interpreted(datapath, rows), expected) is None
         assert first_mismatch(datapath, icarus.run(datapath, rows), expected) is None
-        with verilator.build(datapath, optimise="-O0") as rtl:
+        with closing(verilator.build(datapath, optimise="-O0")) as rtl:
             rtl.reset()
             assert first_mismatch(datapath, rtl.run(rows), expected) is None
         modules += len(datapath.modules)
