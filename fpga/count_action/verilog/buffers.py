@@ -27,12 +27,8 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
     """Return the buffers of the streams under one name."""
     parts = list(_wires(wiring, signal))[1:]
     for index in range(signal.size):
-        given, kept = (
-            concatenation(
-                [str(Slice(each[side], signal.size * each[2], index * each[2], each[2])) for each in parts]
-            )
-            for side in (0, 1)
-        )
+        given = [_of_one(port, signal, index, width) for port, _, width in parts]
+        kept = [_of_one(held, signal, index, width) for _, held, width in parts]
         suffix = f"_{index}" if signal.size > 1 else ""
         yield from instance(
             "count_action_buffer",
@@ -40,12 +36,12 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
             {"Width": sum(width for _, _, width in parts)},
             {
                 **CLOCKED,
-                "valid_i": str(Slice(f"{signal.name}_valid_i", signal.size, index)),
-                "data_i": given,
-                "ready_o": str(Slice(f"{signal.name}_ready_o", signal.size, index)),
-                "valid_o": str(Slice(f"{signal.name}_valid_held", signal.size, index)),
-                "data_o": kept,
-                "ready_i": str(Slice(f"{signal.name}_ready_held", signal.size, index)),
+                "valid_i": _of_one(f"{signal.name}_valid_i", signal, index, 1),
+                "data_i": concatenation(given),
+                "ready_o": _of_one(f"{signal.name}_ready_o", signal, index, 1),
+                "valid_o": _of_one(f"{signal.name}_valid_held", signal, index, 1),
+                "data_o": concatenation(kept),
+                "ready_i": _of_one(f"{signal.name}_ready_held", signal, index, 1),
             },
         )  # fmt: skip
 
@@ -59,3 +55,8 @@ def _wires(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
     """Return the ports of a stream, the wires that stand for them behind the buffer, and the bits of one stream."""
     for port, width in ((f"{signal.name}_valid_i", 1), *buffered_parts(wiring.datapath, signal)):
         yield port, f"{port.removesuffix('_i')}_held", width
+
+
+def _of_one(wire: str, signal: Signal, index: int, width: int) -> str:
+    """Return the bits of one stream, of a wire that has those of all under the name."""
+    return str(Slice(wire, signal.size * width, index * width, width))
