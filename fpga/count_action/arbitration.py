@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fpga.count_action.language.defaults import number_width
 from fpga.count_action.model import Count, Module, Operand, Operation, Ref
 
 ORDERS = ("priority", "turns")
@@ -19,7 +18,7 @@ MAX_STREAMS = 16
 
 def registers(order: str, *, whole: bool, streams: int) -> dict[str, int]:
     """Return the numbers that a choice keeps, by the ends of their names, with their bits."""
-    turn = {"turn": number_width(streams)} if whole or order == "turns" else {}
+    turn = {"turn": (streams - 1).bit_length()} if whole or order == "turns" else {}
     return turn | ({"open": 1} if whole else {})
 
 
