@@ -205,7 +205,7 @@ module merger {
 """
 
 CHOICE_MUTANTS = (
-    WiringMutant("= {b_valid_held, a_valid_i} &", "= {a_valid_i, b_valid_held} &", "merger", "beats"),
+    WiringMutant("= {b_valid_held, a_valid_i} &", "= {a_valid_i, b_valid_held} &", "merger", "fires"),
     WiringMutant("= {b_valid_held, a_valid_i} &", "= {b_valid_held, a_valid_i} |", "merger", "beats"),
     WiringMutant(".ready_i(b_ready_held)", ".ready_i(1'b1)", "merger", "beats"),
     WiringMutant(".data_i({b_last_i, b_data_i})", ".data_i({b_last_i, ~b_data_i})", "merger", "beats"),
