@@ -17,12 +17,15 @@ from fpga.count_action.model import (
     ActionKind,
     Claim,
     Condition,
+    Count,
     CountKind,
     Datapath,
+    Module,
     Operation,
     Ref,
     Signal,
     SignalKind,
+    Target,
     is_value,
 )
 from fpga.count_action.ports import samples_of
@@ -35,7 +38,59 @@ def with_formulas(datapath: Datapath, seed: int) -> Datapath:
     generator = random.Random(seed)
     datapath = replace(datapath, inputs=tuple(_inputs(datapath, generator)))
     maker = _Maker(datapath, generator)
-    return replace(datapath, modules=tuple(maker.module(module) for module in datapath.modules))
+    made = replace(datapath, modules=tuple(maker.module(module) for module in datapath.modules))
+    for place in range(1 + len(datapath.modules) // 20):
+        made = _with_packets(made, f"packets{place}", generator)
+    return made
+
+
+def _with_packets(datapath, name, generator):
+    """Return the datapath with a module that merges streams of packets (R18, R19)."""
+    lanes, streams, signals = generator.randint(1, 3), [], []
+    for letter in "abc"[: generator.randint(2, 3)]:
+        stream = f"{name}_{letter}"
+        width, buffered = generator.choice([8, 16, 40]), generator.random() < 0.5
+        signals += [
+            Signal(stream, SignalKind.STREAM, 1, lanes, width, buffered=buffered),
+            Signal(f"{stream}_last", SignalKind.FLAG, part_of=stream),
+            Signal(f"{stream}_keep", SignalKind.FLAG, lanes, part_of=stream),
+        ]
+        streams.append(Ref(stream))
+    order = generator.choice(arbitration.ORDERS)
+    count = Count("c0", CountKind.LEVEL, "t0", tuple(streams), order=order, whole=True)
+    values = arbitration.picks(count, name)
+    count = replace(count, picks=tuple(Ref(f"#{place}", name) for place in range(len(values))))
+    actions = []
+
+    def add(output, width, operands, kind=ActionKind.STORE, **more):
+        refs = tuple(Ref(f"#{len(values) + place}", name) for place in range(len(operands)))
+        values.extend(operands)
+        actions.append(Action(kind, "c0", output, refs, width, **more))
+
+    widths = arbitration.registers(order, whole=True, streams=len(streams))
+    for end, operand in arbitration.stored(count, name).items():
+        add(f"c0_{end}", widths[end], [operand], part_of="c0")
+    samples = arbitration.chosen_samples(count, name, lanes)
+    add("merged", generator.choice([8, 16, 40]), samples, ActionKind.STREAM, merges=True)
+    lasts = [arbitration.last_of(each) for each in streams]
+    add("merged_last", 1, [arbitration.select(count, name, lasts)], part_of="merged")
+    keeps = [_kept(each.name, lanes) for each in streams]
+    add("merged_keep", lanes, [arbitration.select(count, name, keeps)], part_of="merged")
+    module = Module(name, (count,), (Target("t0", 1),), tuple(actions), values=tuple(values))
+    inputs, modules = (*datapath.inputs, *signals), (*datapath.modules, module)
+    return replace(datapath, inputs=inputs, modules=modules)
+
+
+def _kept(stream, lanes):
+    """Return the kept lanes of a beat as a number (R18)."""
+    flags = [Ref(f"{stream}_keep", None, lane) for lane in range(lanes)]
+    if lanes == 1:
+        return flags[0]
+    bits = [Operation("if", (flag, 1 << lane, 0)) for lane, flag in enumerate(flags)]
+    made = bits[0]
+    for each in bits[1:]:
+        made = Operation("+", (made, each))
+    return made
 
 
 def _inputs(datapath, generator):
@@ -47,7 +102,7 @@ def _inputs(datapath, generator):
         wide = signal.width == 32 and generator.random() < 0.7
         width = generator.randint(33, 48) if wide else signal.width
         yield replace(signal, width=width, buffered=generator.random() < 0.35)
-        if signal.size == 1 and generator.random() < 0.9:
+        if signal.size == 1:
             yield Signal(f"{signal.name}_last", SignalKind.FLAG, part_of=signal.name)
 
 
@@ -123,7 +178,7 @@ class _Maker:
         shared = sum(each.target == count.target for each in self.here.counts) > 1
         if count.kind is not CountKind.LEVEL or count.constant or not streams or shared:
             return None
-        if not 2 <= len(count.terms) <= arbitration.MAX_STREAMS or self.likely(0.2):
+        if not 2 <= len(count.terms) <= arbitration.MAX_STREAMS or self.likely(0.05):
             return None
         packets = tuple(each for each in count.terms if (each.module, each.name) in self.ended)
         whole = len(packets) > 1 and self.likely(0.8)
@@ -157,7 +212,7 @@ class _Maker:
         yield action
         if action.kind in STREAMS:
             self.lanes[self.here.name, action.output] = samples_of(action)
-        if action.kind is ActionKind.STREAM and self.likely(0.7):
+        if action.kind is ActionKind.STREAM and self.likely(0.95):
             self.ended.add((self.here.name, action.output))
             name = f"{action.output}_last"
             yield Action(
