@@ -1,10 +1,11 @@
 """Speed of a datapath: the generated simulator, the generated RTL under Verilator, and cocotb.
 
-The chain of 16 lanes (`examples/count_action/chain16.ca`) with stalls, a shadow bank that is committed now and then,
-and status bits that are cleared now and then. The same buffers go to the first two, in turns, and their outputs must
-be equal. Memory for outputs is made before: getting it takes longer than simulating. cocotb drives Verilator with a
-stimulus from Python in every cycle; what comes out is read, and must be equal, in its first cycles only, so that
-reading does not slow it down. One thread.
+Four designs of `examples/count_action`: the chain of 16 lanes with stalls, a shadow bank that is committed now and
+then, and status bits that are cleared now and then; the streamer, the averager, and two channels. The same buffers
+go to the first two, in turns, and their outputs must be equal. Memory for outputs is made before: getting it takes
+longer than simulating. cocotb drives Verilator (the chain) with a stimulus from Python in every cycle; what comes out
+is read, and must be equal, in its first cycles only, so that reading does not slow it down. One thread; speeds of the
+first two are by processor time, which other work on the machine changes little.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ from fpga.count_action.model import (
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate import Simulator, compile_datapath
 from fpga.hdl import design_of, find_tool, verilator
+from fpga.hdl.stimulus import generated_stimulus
 
-CHAIN = Path(__file__).parents[1] / "examples" / "count_action" / "chain16.ca"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "count_action"
+CHAIN = EXAMPLES / "chain16.ca"
+OTHERS = ("streamer", "averager", "two_channels")
 LANES = 16
 PIECE = 20_000
 PIECES = 50
 COCOTB_CYCLES = 20_000
-ASKED_OF_VERILATOR = 2.0
+ASKED_OF_VERILATOR = 4.0
 ASKED_OF_COCOTB = 200.0
 
 
@@ -101,6 +105,17 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def by_name(folder: Path) -> dict[str, list[list[float]]]:
+    """Return the speeds of the designs besides the chain."""
+    found = {}
+    for name in OTHERS:
+        datapath = load(EXAMPLES / f"{name}.ca").datapath
+        library = verilator.build(datapath, folder)
+        runs = runs_into_buffers(compile_datapath(datapath), library)
+        found[name] = in_turns(generated_stimulus(datapath, PIECE, 1), *runs)
+    return found
+
+
 def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     datapath = load(CHAIN).datapath
@@ -118,7 +133,8 @@ def main() -> None:
         from_python = cocotb_speed(
             datapath, rows[:COCOTB_CYCLES], simulator.run(rows[:COCOTB_CYCLES]), Path(folder)
         )
-    print(json.dumps(document(speeds, from_python, compile_s, build_s)))
+        every = {"chain16": speeds} | by_name(Path(folder))
+    print(json.dumps(document(speeds, from_python, compile_s, build_s) | designs(every)))
 
 
 def runs_into_buffers(
@@ -141,9 +157,9 @@ def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
     for _ in range(PIECES):
         outputs = []
         for run, measured in zip(runs, speeds, strict=True):
-            begin = time.perf_counter()
+            begin = time.process_time()
             outputs.append(run(rows))
-            measured.append(len(rows) / (time.perf_counter() - begin))
+            measured.append(len(rows) / (time.process_time() - begin))
         if not all(np.array_equal(outputs[0], other) for other in outputs[1:]):
             raise SystemExit("the outputs differ")
     return speeds
@@ -199,6 +215,15 @@ def document(
         "python": sys.version.split()[0],
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def designs(speeds: dict[str, list[list[float]]]) -> dict[str, object]:
+    """Return how much faster than Verilator each design runs, and the least of them."""
+    ratios = {
+        name: round(statistics.median(ours / theirs for ours, theirs in zip(*each, strict=True)), 2)
+        for name, each in speeds.items()
+    }
+    return {"designs": ratios, "over_verilator_least": min(ratios.values())}
 
 
 if __name__ == "__main__":

@@ -19,10 +19,12 @@ from fpga.count_action.model import Signal, SignalKind
 from fpga.errors import FpgaError
 from fpga.program import Program
 from fpga.registers.model import WORD_BITS, RegisterMap
-from fpga.registers.register_list import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
+from fpga.registers.register_list import CLEAR_STATUS, COMMIT, HIGH, RESET, Streams, effects, register_map
 from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
+_READS = 16
+"""Times that both words of a register are read before they are given up."""
 
 
 class DatapathError(FpgaError):
@@ -228,7 +230,25 @@ class Datapath:
         self._write(("CONTROL",), bits)
 
     def _write(self, key: tuple[str, ...], value: int) -> None:
-        self.bus.write32(self._table[key].offset, value)
+        self.bus.write32(self._table[key].offset, value & (1 << WORD_BITS) - 1)
+        if (*key, HIGH) in self._table:
+            self.bus.write32(self._table[*key, HIGH].offset, value >> WORD_BITS)
 
     def _read(self, *key: str) -> int:
-        return self.bus.read32(self._table[key].offset)
+        """Return what a register shows; one of two words is read until its upper bits have not changed meanwhile.
+
+        Raises DatapathError when they always do.
+        """
+        low = self.bus.read32(self._table[key].offset)
+        if (*key, HIGH) not in self._table:
+            return low
+        upper = self._table[*key, HIGH].offset
+        high, before, left = self.bus.read32(upper), -1, _READS
+        while high != before:
+            if left == 0:
+                raise DatapathError(
+                    f"{'_'.join(key)} changes faster than it can be read. Hold what feeds it."
+                )
+            before, left = high, left - 1
+            low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
+        return high << WORD_BITS | low

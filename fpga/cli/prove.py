@@ -88,18 +88,20 @@ def _as_document(proof: Proof) -> dict[str, Any]:
 def _as_lines(proof: Proof) -> list[str]:
     """Return a line for every property of every module, what was reached, and the counterexample."""
     from fpga.formal import Verdict
-    from fpga.formal.properties import PROPERTIES
+    from fpga.formal.properties import PROPERTIES, STATED
     from fpga.formal.sby import COVER_DEPTH
 
     says = {fact.name: fact.says for fact in PROPERTIES}
+    claim = f"{{part}}: {says[STATED]}"
     lines = []
     for module in dict.fromkeys(each.module for each in proof.results):
         lines.append(f"{module}")
         for each in proof.results:
             if each.module == module:
+                fact = claim.format(part=each.part) if each.property == STATED else says[each.property]
                 where = f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
                 where = f" at {each.part}" if each.verdict is Verdict.VACUOUS else where
-                lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {says[each.property]}")
+                lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {fact}")
     reached = [each for each in proof.covered if each.reached]
     lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")
     lines += [

@@ -47,6 +47,8 @@ class _Run:
     stimulus: Stimulus
     outputs: Rows
     failed: tuple[Failure, ...]
+    violated: tuple[tuple[int, str, str, str], ...] = ()
+    """Properties that did not hold: the cycle, the module, `always`, `never` or `assume`, and the name."""
 
 
 def register(app: typer.Typer) -> None:
@@ -84,7 +86,7 @@ def sim(
     else:
         print("\n".join([*lines, *_summary(run, stimulus, written)]))
         _print_failures(run, stimulus)
-    return 1 if run.failed else 0
+    return 1 if run.failed or run.violated else 0
 
 
 def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
@@ -111,7 +113,9 @@ def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _R
     counts = sum(1 for _ in datapath.counts())
     short = len(stimulus.rows) * counts <= SHORT
     outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
-    return _Run(datapath, stimulus, outputs, failures(stimulus, outputs))
+    claims = any(module.claims for module in datapath.modules)
+    violated = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
+    return _Run(datapath, stimulus, outputs, failures(stimulus, outputs), violated)
 
 
 def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
@@ -157,12 +161,16 @@ def _document(run: _Run, written: list[str]) -> dict[str, Any]:
         for each in run.failed
     ]
     return {
-        "ok": not failed,
+        "ok": not failed and not run.violated,
         "datapath": run.datapath.name,
         "cycles": len(run.outputs),
         "fires": _fires(run),
         "expectations": len(run.stimulus.expectations),
         "failed": failed,
+        "violated": [
+            {"cycle": cycle, "module": module, "kind": kind, "property": name}
+            for cycle, module, kind, name in run.violated
+        ],
         "written": written,
     }
 
@@ -183,6 +191,13 @@ def _print_failures(run: _Run, stimulus: Path) -> None:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
     if len(run.failed) > SHOWN:
         print(f"error: and {len(run.failed) - SHOWN} more", file=sys.stderr)
+    for cycle, module, kind, name in run.violated[:SHOWN]:
+        print(
+            f"error: property {name} of {module} (`{kind}`) does not hold in cycle {cycle} (R21)",
+            file=sys.stderr,
+        )
+    if len(run.violated) > SHOWN:
+        print(f"error: and {len(run.violated) - SHOWN} properties more", file=sys.stderr)
     if run.failed:
         print(
             "",

@@ -108,6 +108,11 @@ class Graph:
             return 0, 1
         return combined(operand.operator, [self.interval(each) for each in operand.operands])
 
+    def merged_interval(self, action: Action) -> Interval:
+        """Return the values that the samples of a merged stream can have."""
+        every = [self.interval(self.formula(ref)) for ref in action.refs]
+        return min(low for low, _ in every), max(high for _, high in every)
+
     def _stored_width(self, operand: Operation) -> int:
         (ref,) = operand.operands
         assert isinstance(ref, Ref)

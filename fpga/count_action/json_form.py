@@ -8,6 +8,7 @@ from typing import Any
 from fpga.count_action.model import (
     Action,
     ActionKind,
+    Claim,
     Condition,
     Count,
     CountKind,
@@ -46,6 +47,7 @@ def _module(data: dict[str, Any]) -> Module:
         targets=tuple(Target(**each) for each in data["targets"]),
         actions=tuple(_action(each) for each in data["actions"]),
         values=tuple(_operand(each) for each in data.get("values", [])),
+        claims=tuple(Claim(**{**each, "holds": _operand(each["holds"])}) for each in data.get("claims", [])),
     )
 
 
@@ -69,7 +71,7 @@ def _count(data: dict[str, Any]) -> Count:
     bound = Ref(**data["bound"]) if data.get("bound") else None
     read = {
         "kind": CountKind(data["kind"]), "terms": _refs(data["terms"]), "gate": gate, "aim": aim, "bound": bound,
-        "taken": _refs(data.get("taken", [])),
+        "taken": _refs(data.get("taken", [])), "picks": _refs(data.get("picks", [])),
     }  # fmt: skip
     return Count(**{**data, **read})
 

@@ -10,18 +10,26 @@ All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from fpga.count_action.canonical import canonical
+from fpga.count_action.kinds import ActionKind, CountKind, SignalKind
 from fpga.count_action.named import named
 
-MAX_WIDTH = 32
-"""Bits of a count, a target, a number or a sample: what one register of the bus holds."""
+__all__ = [
+    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
+    "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
+    "SignalKind", "Target", "is_value",
+]  # fmt: skip
+
+MAX_WIDTH = 48
+"""Bits of a count, a target, a sample, or a number that an action drives."""
+MAX_INPUT_WIDTH = 32
+"""Bits of a number from outside: what one register of the bus holds."""
 MAX_LANES = 1024
 """Streams, flags or samples under one name."""
 ADDED = {"added": True}
@@ -40,17 +48,6 @@ class Location:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class SignalKind(enum.Enum):
-    """Kind of signal that a name carries."""
-
-    STREAM = "stream"
-    """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
-    FLAG = "flag"
-    """One bit, looked at in every cycle."""
-    NUMBER = "number"
-    """An unsigned number, looked at in every cycle."""
-
-
 @dataclass(frozen=True, slots=True)
 class Signal:
     """An external input of the datapath: `size` streams, flags or numbers under one name.
@@ -67,6 +64,8 @@ class Signal:
     at: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
     """Of the flags that are ends and kept lanes of packets: their stream (R18)."""
+    buffered: bool = field(default=False, metadata=ADDED)
+    """Of a stream: its beats come through a buffer of two, and ready depends on registers alone (R20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +106,6 @@ VALUE = "#"
 """Beginning of the names of formulas in references: `Ref("#0", "m")` is the first of the `values` of module m."""
 
 
-class CountKind(enum.Enum):
-    """State that a count keeps from one cycle to the next (R1)."""
-
-    LEVEL = "level"
-    """Nothing: the sum of this cycle alone."""
-    ACCUMULATE = "accumulate"
-    """All increments since it fired or was cleared."""
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A flag or a pulse that must be 1 (or 0, when `negated`) for a count to be enabled."""
@@ -146,6 +136,12 @@ class Count:
     """Terms that are taken away: the count goes up and down, and never below 0 (R17)."""
     bound: Ref | None = field(default=None, metadata=ADDED)
     """A formula that says what the count never exceeds (R17)."""
+    order: str = field(default="", metadata=ADDED)
+    """`priority` or `turns`: a level count that takes one beat of its streams at a time (R19)."""
+    whole: bool = field(default=False, metadata=ADDED)
+    """With `order`: a packet that has begun is taken to its end first."""
+    picks: tuple[Ref, ...] = field(default=(), metadata=ADDED)
+    """With `order`: the formulas that say, of each term, whether it is chosen (`arbitration`)."""
 
     @property
     def counted(self) -> tuple[Ref, ...]:
@@ -173,30 +169,6 @@ class Target:
     carry: bool = field(default=False, metadata=ADDED)
 
 
-class ActionKind(enum.Enum):
-    """Effect of a count that reaches its target. Every effect is seen in the next cycle (R6)."""
-
-    STREAM = "stream"
-    """A beat of the samples `refs`, as they stood in the cycle of the fire."""
-    EMIT = "emit"
-    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
-
-    With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
-    """
-    PULSE = "pulse"
-    """One bit, for one cycle."""
-    SET = "set"
-    """A flag becomes 1."""
-    CLEAR_FLAG = "clear flag"
-    """A flag becomes 0."""
-    CLEAR_COUNT = "clear count"
-    """A count (`clears`) begins again (R5)."""
-    ADVANCE = "advance"
-    """A number goes up by one, and from `modulo` - 1 to 0."""
-    STORE = "store"
-    """A number becomes the one sample of `refs`, and keeps it (R18)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Action:
     """One effect of the count `on`. `output` is the name it drives in its module (none for CLEAR_COUNT).
@@ -222,7 +194,23 @@ class Action:
     wins: bool = field(default=False, metadata=ADDED)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
     part_of: str = field(default="", metadata=ADDED)
-    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18)."""
+    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18); or the count (R19)."""
+    merges: bool = field(default=False, metadata=ADDED)
+    """Of STREAM: the samples are those of the stream that the count chose (R19)."""
+    at: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A property that the text states of every cycle (R21): `holds` is not 0 in it, or with `never` it is 0.
+
+    With `assume` it is said of what comes from outside: proofs look only at runs in which it holds.
+    """
+
+    kind: str
+    """`always`, `never` or `assume`."""
+    name: str
+    holds: Operand
     at: Location | None = field(default=None, compare=False)
 
 
@@ -237,6 +225,8 @@ class Module:
     at: Location | None = field(default=None, compare=False)
     values: tuple[Operand, ...] = field(default=(), metadata=ADDED)
     """Formulas that counts and actions of this module refer to."""
+    claims: tuple[Claim, ...] = field(default=(), metadata=ADDED)
+    """Properties that the text states; nothing in the hardware comes of them."""
 
     def count(self, name: str) -> Count:
         """Return the count of that name. Raises KeyError."""
@@ -285,8 +275,9 @@ class Datapath:
 
     @cached_property
     def digest(self) -> int:
-        """32 bits that stand for this datapath: the beginning of SHA-256 over `to_json`."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "big")
+        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`, without the claims."""
+        built = replace(self, modules=tuple(replace(module, claims=()) for module in self.modules))
+        return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
 
 
 def is_value(ref: Ref) -> bool:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.count_action.model import Action, ActionKind, Datapath, SignalKind
+from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
 
 WORD_BITS = 64
 
@@ -84,6 +84,12 @@ def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
 
 def _streams(actions: tuple[Action, ...]) -> Iterator[Action]:
     return (action for action in actions if action.kind in {ActionKind.STREAM, ActionKind.EMIT})
+
+
+def buffered_parts(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
+    """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
+    yield f"{stream.name}_data_i", stream.lanes * stream.width
+    yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
 
 
 def samples_of(action: Action) -> int:

@@ -75,6 +75,11 @@ PROVEN = (
     Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
     Proven("count_action_ones", {"Bits": 16, "Width": 5}),
     Proven("count_action_beat", {"Width": 16}),
+    Proven(
+        "count_action_buffer",
+        {"Width": 8},
+        hidden={"full_i": ("full_q", ""), "second_i": ("second_q", "[Width-1:0]")},
+    ),
     _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b1"),
     _sum(Samples=4, SampleWidth=4, SampleSigned="1'b0", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b0"),
     _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=6, Accumulate="1'b0", Shift=0, Signed="1'b1"),

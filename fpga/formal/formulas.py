@@ -29,7 +29,7 @@ class Formulas:
         for place, operand in enumerate(module.values):
             wire = self.wire(Ref(f"{VALUE}{place}", module.name))
             yield f"logic signed [{FORMULA_WIDTH - 1}:0] {wire};"
-            yield f"assign {wire} = {self._text(operand)};"
+            yield f"assign {wire} = {self.text(operand)};"
 
     def streams(self, ref: Ref) -> list[Ref]:
         """Return the streams of whose samples a formula is made."""
@@ -44,7 +44,7 @@ class Formulas:
             for each in operand.operands:
                 yield from self._samples(each)
 
-    def _text(self, operand: Operand) -> str:
+    def text(self, operand: Operand) -> str:
         """Return an expression with a sign, of all bits."""
         if isinstance(operand, int):
             return f"{FORMULA_WIDTH}'sd{operand}"
@@ -53,7 +53,7 @@ class Formulas:
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator in {"valid", "count", "target"}:
             return f"$signed({self._stored(operand.operator, first)})"
-        parts = [self._text(each) for each in operand.operands]
+        parts = [self.text(each) for each in operand.operands]
         return _applied(operand.operator, parts)
 
     def _stored(self, operator: str, ref: Ref) -> str:

@@ -27,7 +27,7 @@ STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 ALWAYS = "1'b1"
 NEVER = "1'b0"
 INCREMENT_WIDTH = 48
-"""Bits of an increment in the checks: more than any sum of numbers needs."""
+"""Bits of an increment in the checks: it fits in its count (R10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,15 @@ class Meaning:
         return next(action for action in actions if action.output == ref.name)
 
     def _port(self, ref: Ref, what: str) -> str:
+        if ref.module is None and ref.name in self.held:
+            return f"\\dut.{ref.name}{what}_held "
         return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
+
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """Inputs that the modules see through a buffer (R20)."""
+        streams = {each.name for each in self.datapath.inputs if each.buffered}
+        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
 
     def valid(self, ref: Ref) -> str:
         """Return whether a beat of the stream is there."""
@@ -117,9 +125,14 @@ class Meaning:
 
     def moves(self, ref: Ref) -> str:
         """Return whether a beat of the stream moves in this cycle."""
-        external = ref.module is None
-        ready = f"{ref.name}_ready_o[{ref.index}]" if external else f"ready_{ref.module}_{ref.name}"
-        return f"({self.valid(ref)} && {ready})"
+        return f"({self.valid(ref)} && {self.accepted(ref)})"
+
+    def accepted(self, ref: Ref) -> str:
+        """Return whether everybody who takes the stream is ready for it, as the ports show it."""
+        if ref.module is not None:
+            return f"ready_{ref.module}_{ref.name}"
+        wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.held else f"{ref.name}_ready_o"
+        return f"{wire}[{ref.index}]"
 
     def sample(self, ref: Ref) -> Bits:
         """Return a sample of a beat; or the flag, the number or the formula itself."""
@@ -160,7 +173,7 @@ class Meaning:
         """Return what a count is to reach: a target in force, or what a formula makes of some."""
         if count.aim is None:
             return self.target(module, count.target)
-        return Bits(self.formulas.wire(count.aim), 0, INCREMENT_WIDTH)
+        return Bits(self.formulas.wire(count.aim), 0, FORMULA_WIDTH)
 
     def fire(self, module: Module, count: str) -> str:
         """Return whether a count fires: the port, which the checks of that count hold to its rule."""
@@ -173,7 +186,9 @@ class Meaning:
     def ready(self, stream: Ref) -> str:
         """Everybody who takes the stream is ready for it; a level count is when it fires (R7)."""
         conditions = [
-            f"!stall_{module.name}" if count.kind is CountKind.ACCUMULATE else self.fire(module, count.name)
+            f"!stall_{module.name}"
+            if count.kind is CountKind.ACCUMULATE
+            else f"{self.fire(module, count.name)}{self._chosen(count, stream)}"
             for module, count in self.datapath.counts()
             if any(_one_stream(term, stream) for term in count.counted)
         ]
@@ -195,15 +210,24 @@ class Meaning:
         """
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
         refs = count.taken if down else count.terms
-        terms = [stream(ref) if self.is_stream(ref) else str(self.sample(ref)) for ref in refs]
+        terms = [
+            f"({stream(ref)}{self._chosen(count, ref)})" if self.is_stream(ref) else str(self.sample(ref))
+            for ref in refs
+        ]
         constant = max(-count.constant if down else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
+
+    def _chosen(self, count: Count, stream: Ref) -> str:
+        """Return the further condition under which a count that chooses takes a stream (R19)."""
+        picks = zip(count.terms, count.picks, strict=False)
+        chosen = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
+        return "".join(f" && ({wire} != 0)" for wire in chosen)
 
     def bound(self, count: Count) -> str:
         """Return what a count never exceeds: what its formula comes to, or what its register holds (R17)."""
         if count.bound is None:
-            return f"{INCREMENT_WIDTH}'d{(1 << count.width) - 1}"
-        return str(Bits(self.formulas.wire(count.bound), 0, INCREMENT_WIDTH))
+            return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
+        return str(Bits(self.formulas.wire(count.bound), 0, FORMULA_WIDTH))
 
     def cleared(self, module: Module, count: Count) -> str:
         """Return whether somebody clears the count (R5)."""

@@ -14,6 +14,9 @@ class Property:
     assertions: tuple[str, ...]
 
 
+STATED = "stated"
+"""Name of the property that stands for what the text states itself."""
+
 PROPERTIES = (
     Property(
         "fires",
@@ -53,7 +56,12 @@ PROPERTIES = (
         (
             "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
             "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",
-            "count_action_beat.empties", "count_action_ready.ready",
+            "count_action_beat.empties", "count_action_ready.ready", "count_action_choice.below",
+            "count_action_choice.one", "count_action_choice.resets", "count_action_choice.holds",
+            "count_action_choice.turns", "count_action_choice.opens", "count_action_buffer.accepts",
+            "count_action_buffer.empties", "count_action_buffer.holds", "count_action_buffer.fills",
+            "count_action_buffer.keeps", "count_action_buffer.follows", "count_action_buffer.passes",
+            "count_action_buffer.shows", "count_action_buffer.orders", "count_action_buffer.stores",
         ),
     ),
     Property(
@@ -75,6 +83,7 @@ PROPERTIES = (
             "count_action_store.resets", "count_action_store.stores", "count_action_store.holds",
         ),
     ),
+    Property(STATED, "what the text states with `always` and `never` holds (R21)", ("count_action_claim.holds",)),
 )  # fmt: skip
 """In the order in which they are shown."""
 

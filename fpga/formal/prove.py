@@ -11,7 +11,8 @@ from pathlib import Path
 from fpga.count_action.checks.warnings import contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
-from fpga.formal.properties import PROPERTIES, Property, properties_of, property_of
+from fpga.formal.claims import stated
+from fpga.formal.properties import PROPERTIES, STATED, Property, properties_of, property_of
 from fpga.formal.specification import Specification
 from fpga.formal.waves import read_vcd, table
 from fpga.hdl.tools import ToolTimeout
@@ -102,9 +103,31 @@ def prove(
         datapath.module(module)
     specification = Specification(datapath, module)
     proof = _prove_specification(specification, cover=cover, depth=depth, timeout_s=timeout_s)
+    for claims in _claims_proven(datapath, module, depth, timeout_s):
+        proof = replace(
+            proof,
+            results=(*proof.results, *claims.results),
+            counterexample=proof.counterexample or claims.counterexample,
+            trace=proof.trace or claims.trace,
+        )
     return (
         proof if allow_vacuous else replace(proof, results=tuple(_without_vacuous(datapath, proof.results)))
     )
+
+
+def _claims_proven(datapath: Datapath, module: str | None, depth: int, timeout_s: float) -> Iterator[Proof]:
+    """Return the proofs of what the text states: what is not proven is left out, and the others are tried again.
+
+    They are apart from the rest, which holds without what the text assumes.
+    """
+    left = stated(datapath, module)
+    while left:
+        specification = Specification(datapath, module, left)
+        proof = _prove_specification(specification, cover=True, depth=depth, timeout_s=timeout_s)
+        settled = tuple(each for each in proof.results if each.property == STATED)
+        settled = settled or tuple(Result(*each[:1], STATED, Verdict.OPEN, each[1]) for each in sorted(left))
+        yield replace(proof, results=settled)
+        left = left - {(each.module, each.part) for each in settled}
 
 
 def _without_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
@@ -143,6 +166,9 @@ def _timed_out(specification: Specification) -> Iterator[Result]:
     for each in _results(specification, sby.NOTHING):
         open_ = each.verdict is Verdict.OPEN
         yield replace(each, verdict=Verdict.TIMED_OUT) if open_ else each
+    for check in specification.checks.values():
+        if check.block == "count_action_claim":
+            yield Result(check.module, STATED, Verdict.TIMED_OUT, check.part)
 
 
 def _results(specification: Specification, outcome: sby.SbyResult) -> Iterator[Result]:
@@ -158,10 +184,31 @@ def _results(specification: Specification, outcome: sby.SbyResult) -> Iterator[R
             for fact in properties_of(check.block)
         }
         for fact in PROPERTIES:
-            if fact.name in applies:
+            if fact.name == STATED:
+                yield from _stated(specification, outcome, module)
+            elif fact.name in applies:
                 yield _result(specification, outcome, module, fact)
             else:
                 yield Result(module, fact.name, Verdict.NOT_APPLICABLE)
+
+
+def _stated(specification: Specification, outcome: sby.SbyResult, module: str) -> Iterator[Result]:
+    """Return a row for each property that the text states and that is settled.
+
+    It is proven of nothing where no run meets what the text assumes.
+    """
+    failed = {failure.name.partition(".")[0]: failure.cycle for failure in outcome.failures}
+    unproven = {name.partition(".")[0] for name in outcome.open}
+    for instance, check in specification.checks.items():
+        if check.block != "count_action_claim" or check.module != module:
+            continue
+        if instance in failed:
+            yield Result(module, STATED, Verdict.FAILED, check.part, failed[instance])
+        elif outcome.proven:
+            nothing = f"{instance}.looked_at" in outcome.unreached
+            yield Result(module, STATED, Verdict.VACUOUS if nothing else Verdict.PROVEN, check.part)
+        elif instance in unproven:
+            yield Result(module, STATED, Verdict.OPEN, check.part)
 
 
 def _result(specification: Specification, outcome: sby.SbyResult, module: str, fact: Property) -> Result:

@@ -13,6 +13,10 @@ from functools import cached_property
 
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.formal.blocks import BEGINNING, checks_sources
+from fpga.formal.buffers import buffers_of, hidden_wires
+from fpga.formal.choices import choice
+from fpga.formal.claims import assumption_lines, claims_of
+from fpga.formal.formulas import FORMULA_WIDTH
 from fpga.formal.instances import CLOCKED, Check, bit, hidden
 from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
 from fpga.hdl.design import design_of
@@ -27,6 +31,8 @@ class Specification:
 
     datapath: Datapath
     only: str | None = None
+    claims: frozenset[tuple[str, str]] | None = None
+    """Properties that the text states (module and name), proven with what it assumes (R21)."""
 
     @cached_property
     def meaning(self) -> Meaning:
@@ -37,7 +43,13 @@ class Specification:
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their names in the proof."""
         chosen = [module for module in self.datapath.modules if self.only in {None, module.name}]
-        every = [_targets(self.datapath), *(each for module in chosen for each in self._of(module))]
+        every = [
+            _targets(self.datapath),
+            *buffers_of(self.meaning),
+            *(each for module in chosen for each in self._of(module)),
+        ]
+        if self.claims is not None:
+            every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
 
     @property
@@ -57,7 +69,10 @@ class Specification:
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", hidden("target", width), *self.meaning.shared_lines()]
+        lines += [f"{self.datapath.name} dut (.*);", hidden("target", width)]
+        lines += [*hidden_wires(self.meaning), *self.meaning.shared_lines()]
+        if self.claims is not None:
+            lines += assumption_lines(self.meaning)
         for name, check in self.checks.items():
             lines += check.lines(name)
         head = [
@@ -73,6 +88,8 @@ class Specification:
             streams = [ref for ref in count.counted if ref.module is None and self.meaning.is_stream(ref)]
             if streams:
                 yield self._ready(module, count, streams)
+            if count.order:
+                yield choice(self.meaning, module, count)
         flags: set[str] = set()
         for action in module.actions:
             if action.kind is ActionKind.EMIT:
@@ -125,7 +142,7 @@ class Specification:
     def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
         """Return the checks of a count between bounds, made of what every count has (R17)."""
         decrement = f"decrement_{self.meaning.place(module, count.name)}"
-        parameters = {**check.parameters, "BoundWidth": INCREMENT_WIDTH}
+        parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
         ports = {
             **check.ports,
             "up_i": check.ports["increment_i"],
@@ -142,7 +159,7 @@ class Specification:
 
     def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
-            "ready_o": concatenated(f"{ref.name}_ready_o[{ref.index}]" for ref in streams),
+            "ready_o": concatenated(self.meaning.accepted(ref) for ref in streams),
             "expected_i": concatenated(f"({self.meaning.ready(ref)})" for ref in streams),
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)

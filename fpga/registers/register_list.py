@@ -13,11 +13,13 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import ActionKind, Datapath, Signal, SignalKind
 from fpga.count_action.ports import consumed_streams, samples_of
-from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, MapBuilder, PortBits, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
 """Beats that wait behind one output stream; the datapath stalls when it is full."""
 
+HIGH = "HIGH"
+"""Last word of the key of a register for the bits above 31."""
 COMMIT, CLEAR_STATUS, RESET = 1, 2, 4
 """Bits of CONTROL."""
 
@@ -104,14 +106,12 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
         )
     low = 0
     for number, (module, count) in enumerate(counts):
-        builder.add(
-            "COUNT",
-            module.name,
-            count.name,
-            access=Access.READ,
-            width=count.width,
-            description=f"Count {number}, {count.name} of {module.name}: what it is now",
-            signal=PortBits("count_o", count.width, low),
+        _add_wide(
+            builder,
+            ("COUNT", module.name, count.name),
+            PortBits("count_o", count.width, low),
+            f"Count {number}, {count.name} of {module.name}: what it is now",
+            Access.READ,
         )
         low += count.width
 
@@ -119,17 +119,42 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
 def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
     low = 0
     for module, target in datapath.targets():
-        builder.add(
-            "TARGET",
-            module.name,
-            target.name,
-            access=Access.WRITE,
-            width=target.width,
-            reset=target.reset,
-            description=f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
-            signal=PortBits("target_shadow_i", target.width, low),
+        _add_wide(
+            builder,
+            ("TARGET", module.name, target.name),
+            PortBits("target_shadow_i", target.width, low),
+            f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
+            Access.WRITE,
+            target.reset,
         )
         low += target.width
+
+
+def _add_wide(
+    builder: MapBuilder, key: Key, signal: PortBits, description: str, access: Access, reset: int = 0
+) -> None:
+    """Append a register; of more than 32 bits a second one, `HIGH`, for those above."""
+    low = min(signal.width, WORD_BITS)
+    above = signal.width - low
+    place = 0 if above and signal.low is None else signal.low
+    builder.add(
+        *key,
+        access=access,
+        width=low,
+        reset=reset & (1 << WORD_BITS) - 1,
+        description=description,
+        signal=PortBits(signal.port, low, place),
+    )
+    if above:
+        builder.add(
+            *key,
+            HIGH,
+            access=access,
+            width=above,
+            reset=reset >> WORD_BITS,
+            description=f"{description}; the bits above 31",
+            signal=PortBits(signal.port, above, (place or 0) + WORD_BITS),
+        )
 
 
 def _add_levels(builder: MapBuilder, inputs: list[Signal]) -> None:
@@ -164,17 +189,18 @@ _EFFECTS = {
 
 def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
     for module, name, kind, width in effects(datapath):
-        pulse = kind is ActionKind.PULSE
+        description = f"{name} of {module}: {_EFFECTS[kind]}"
+        if kind is not ActionKind.PULSE:
+            signal = PortBits(f"{module}_{name}_o", width)
+            _add_wide(builder, ("OUT", module, name), signal, description, Access.READ)
+            continue
         builder.add(
             "OUT",
             module,
             name,
             access=Access.READ,
-            width=WORD_BITS if pulse else width,
-            description=f"{name} of {module}: {_EFFECTS[kind]}",
-            signal=BlockPin("pulses", f"{module}_{name}", "pulses", WORD_BITS)
-            if pulse
-            else PortBits(f"{module}_{name}_o", width),
+            description=description,
+            signal=BlockPin("pulses", f"{module}_{name}", "pulses", WORD_BITS),
         )
 
 

@@ -43,6 +43,10 @@ class Plain:
         self.target = {(m.name, t.name): t.reset for m, t in datapath.targets()}
         self.driven = dict.fromkeys(self.kinds, 0)
         self.valid = set()
+        self.queues = {(s.name, i): [] for s in datapath.inputs if s.buffered for i in range(s.size)}
+        self.heads, self.violated = {}, []
+        self.turn = {(m.name, c.name): 0 for m, c in datapath.counts()}
+        self.open = set()
         self.samples = {key: [] for key, action in self.kinds.items() if action.kind is ActionKind.EMIT}
 
     # What a reference is in this cycle
@@ -104,9 +108,29 @@ class Plain:
         if ref.module is not None and not takers:
             return bool(self.inputs[f"{ref.module}_{ref.name}_ready_i"])
         return all(
-            (m.name, c.name) in self.fires if c.kind is CountKind.LEVEL else m.name not in self.stalled
+            (m.name, c.name) in self.fires and (not c.order or self.is_same(self.chosen(m, c), ref))
+            if c.kind is CountKind.LEVEL
+            else m.name not in self.stalled
             for m, c in takers
         )
+
+    def is_same(self, one, other):
+        return one is not None and (one.module, one.name, one.index) == (
+            other.module,
+            other.name,
+            other.index,
+        )
+
+    def chosen(self, module, count):
+        """Return the stream whose beat a count takes if it fires (R19); None when no one has a beat for it."""
+        key, streams = (module.name, count.name), list(count.terms)
+        if key in self.open:
+            waiting = [streams[self.turn[key]]]
+        elif count.order == "turns":
+            waiting = streams[self.turn[key] :] + streams[: self.turn[key]]
+        else:
+            waiting = streams
+        return next((each for each in waiting if self.is_valid(each)), None)
 
     def moves(self, ref):
         return self.is_valid(ref) and self.is_ready(ref)
@@ -122,6 +146,8 @@ class Plain:
     def increment(self, module, count):
         if module.name in self.stalled or not self.is_enabled(count):
             return 0
+        if count.order:
+            return int(self.chosen(module, count) is not None)
         seen = self.is_valid if count.kind is CountKind.LEVEL else self.moves
         up, down = (
             sum(int(seen(t)) if self.is_stream(t) else self.sample(t) for t in terms)
@@ -154,17 +180,59 @@ class Plain:
         raise AssertionError("who stalls was not found")
 
     def step(self, inputs):
-        self.inputs = inputs
+        self.given, self.inputs = inputs, self.behind_buffers(inputs)
         self.decide()
         shown = dict(self.shown())
+        self.violated.append(set(self.broken()))
         self.clock()
         return shown
+
+    def broken(self):
+        """Return the properties that do not hold in this cycle (R21)."""
+        for module in self.datapath.modules:
+            for claim in module.claims:
+                holds = bool(self.formula(claim.holds))
+                if holds != (claim.kind != "never"):
+                    yield module.name, claim.kind, claim.name
+
+    def ports_of_beat(self, name):
+        """Return the ports of a beat, each with its bits (R18, R20)."""
+        signal = self.datapath.input(name)
+        yield f"{name}_data_i", signal.lanes * signal.width
+        yield from ((f"{flag.name}_i", flag.size) for flag in self.datapath.inputs if flag.part_of == name)
+
+    def behind_buffers(self, inputs):
+        """Return the inputs as the modules see them: of buffered streams the oldest beat that waits (R20)."""
+        seen = dict(inputs)
+        for (name, index), queue in self.queues.items():
+            if queue:
+                self.heads[name, index] = queue[0]
+            fields = [(f"{name}_valid_i", 1, bool(queue))]
+            head = self.heads.get((name, index), (0, 0, 0))
+            fields += [(*port, value) for port, value in zip(self.ports_of_beat(name), head, strict=False)]
+            for port, width, value in fields:
+                others = seen[port] & ~((1 << width) - 1 << index * width)
+                seen[port] = others | cut(value, width) << index * width
+        return seen
+
+    def clock_buffers(self):
+        for (name, index), queue in self.queues.items():
+            room = len(queue) < 2
+            if self.moves(Ref(name, index=index)):
+                queue.pop(0)
+            if room and self.given[f"{name}_valid_i"] >> index & 1:
+                ports = self.ports_of_beat(name)
+                queue.append([self.given[port] >> index * width & (1 << width) - 1 for port, width in ports])
 
     def shown(self):
         for signal in self.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 refs = [Ref(signal.name, index=index) for index in range(signal.size)]
-                yield f"{signal.name}_ready_o", side_by_side([self.is_ready(ref) for ref in refs], 1)
+                ready = [
+                    len(self.queues[ref.name, ref.index]) < 2 if signal.buffered else self.is_ready(ref)
+                    for ref in refs
+                ]
+                yield f"{signal.name}_ready_o", side_by_side(ready, 1)
         for (module, name), action in self.kinds.items():
             if action.kind in BEATS:
                 yield f"{module}_{name}_valid_o", int((module, name) in self.valid)
@@ -184,6 +252,12 @@ class Plain:
     # The clock edge
 
     def clock(self):
+        chosen = {
+            (m.name, c.name): (c, self.chosen(m, c))
+            for m, c in self.datapath.counts()
+            if c.order and (m.name, c.name) in self.fires
+        }
+        ends = {key: not c.whole or self.ends(ref) for key, (c, ref) in chosen.items()}
         cleared = {a.clears for m, a in self.actions if a.clears and (m.name, a.on) in self.fires}
         driven = {key: self.next_driven(key) for key in self.driven}
         waiting = {key for key in self.valid if not self.is_ready(Ref(key[1], key[0]))}
@@ -202,7 +276,19 @@ class Plain:
             for module, target in self.datapath.targets():
                 self.target[module.name, target.name] = cut(shadow, target.width)
                 shadow >>= target.width
+        self.clock_buffers()
         self.driven, self.valid = driven, waiting | made
+        for key, (count, ref) in chosen.items():
+            self.open = self.open - {key} if ends[key] else self.open | {key}
+            place = count.terms.index(ref)
+            self.turn[key] = (place + 1) % len(count.terms) if count.order == "turns" and ends[key] else place
+            registers = {f"{count.name}_turn": self.turn[key], f"{count.name}_open": int(key in self.open)}
+            self.driven |= {
+                (key[0], name): value for name, value in registers.items() if (key[0], name) in driven
+            }
+
+    def ends(self, stream):
+        return bool(self.sample(Ref(f"{stream.name}_last", stream.module)))
 
     def clock_count(self, module, count, cleared):
         key, largest = (module.name, count.name), (1 << count.width) - 1
@@ -234,6 +320,10 @@ class Plain:
         if not fired:
             return self.driven[key]
         module, action = fired[0]
+        if action.merges:
+            taken = self.chosen(module, module.count(action.on))
+            lanes = [Ref(taken.name, taken.module, taken.index, lane) for lane in range(len(action.refs))]
+            return side_by_side(map(self.sample, lanes), action.width)
         if kind in {ActionKind.STREAM, ActionKind.STORE}:
             return side_by_side([self.sample(ref) for ref in action.refs], action.width)
         if kind is ActionKind.EMIT:

@@ -399,6 +399,8 @@ class _Stimulus:
 
     def _partial_sums(self, count, phases):
         """Return what a count adds up in one cycle, or in a few, of each of the phases."""
+        if count.order:
+            return np.ones(len(phases), np.int64)
         begin = phases * PHASE + self.generator.integers(PHASE // 2, size=len(phases))
         begin = np.minimum(begin, self.cycles - 1)
         length = 1 if count.kind is LEVEL else self.generator.integers(1, 7, len(phases))

@@ -9,33 +9,114 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+from fpga.count_action import arbitration
 from fpga.count_action.expressions import COMPARISONS
 from fpga.count_action.graph import STREAMS, Graph
 from fpga.count_action.model import (
     Action,
     ActionKind,
+    Claim,
     Condition,
+    Count,
     CountKind,
     Datapath,
+    Module,
     Operation,
     Ref,
+    Signal,
+    SignalKind,
+    Target,
     is_value,
 )
+from fpga.count_action.ports import samples_of
 
 ARITHMETIC = ("+", "-", "max", "min")
 
 
 def with_formulas(datapath: Datapath, seed: int) -> Datapath:
     """Return the datapath with formulas in about half of its conditions and samples."""
-    maker = _Maker(datapath, random.Random(seed))
-    return replace(datapath, modules=tuple(maker.module(module) for module in datapath.modules))
+    generator = random.Random(seed)
+    datapath = replace(datapath, inputs=tuple(_inputs(datapath, generator)))
+    maker = _Maker(datapath, generator)
+    made = replace(datapath, modules=tuple(maker.module(module) for module in datapath.modules))
+    for place in range(1 + len(datapath.modules) // 20):
+        made = _with_packets(made, f"packets{place}", generator)
+    return made
+
+
+def _with_packets(datapath, name, generator):
+    """Return the datapath with a module that merges streams of packets (R18, R19)."""
+    lanes, streams, signals = generator.randint(1, 3), [], []
+    for letter in "abc"[: generator.randint(2, 3)]:
+        stream = f"{name}_{letter}"
+        width, buffered = generator.choice([8, 16, 40]), generator.random() < 0.5
+        signals += [
+            Signal(stream, SignalKind.STREAM, 1, lanes, width, buffered=buffered),
+            Signal(f"{stream}_last", SignalKind.FLAG, part_of=stream),
+            Signal(f"{stream}_keep", SignalKind.FLAG, lanes, part_of=stream),
+        ]
+        streams.append(Ref(stream))
+    order = generator.choice(arbitration.ORDERS)
+    count = Count("c0", CountKind.LEVEL, "t0", tuple(streams), order=order, whole=True)
+    values = arbitration.picks(count, name)
+    count = replace(count, picks=tuple(Ref(f"#{place}", name) for place in range(len(values))))
+    actions = []
+
+    def add(output, width, operands, kind=ActionKind.STORE, **more):
+        refs = tuple(Ref(f"#{len(values) + place}", name) for place in range(len(operands)))
+        values.extend(operands)
+        actions.append(Action(kind, "c0", output, refs, width, **more))
+
+    widths = arbitration.registers(order, whole=True, streams=len(streams))
+    for end, operand in arbitration.stored(count, name).items():
+        add(f"c0_{end}", widths[end], [operand], part_of="c0")
+    samples = arbitration.chosen_samples(count, name, lanes)
+    add("merged", generator.choice([8, 16, 40]), samples, ActionKind.STREAM, merges=True)
+    lasts = [arbitration.last_of(each) for each in streams]
+    add("merged_last", 1, [arbitration.select(count, name, lasts)], part_of="merged")
+    keeps = [_kept(each.name, lanes) for each in streams]
+    add("merged_keep", lanes, [arbitration.select(count, name, keeps)], part_of="merged")
+    module = Module(name, (count,), (Target("t0", 1),), tuple(actions), values=tuple(values))
+    inputs, modules = (*datapath.inputs, *signals), (*datapath.modules, module)
+    return replace(datapath, inputs=inputs, modules=modules)
+
+
+def _kept(stream, lanes):
+    """Return the kept lanes of a beat as a number (R18)."""
+    flags = [Ref(f"{stream}_keep", None, lane) for lane in range(lanes)]
+    if lanes == 1:
+        return flags[0]
+    bits = [Operation("if", (flag, 1 << lane, 0)) for lane, flag in enumerate(flags)]
+    made = bits[0]
+    for each in bits[1:]:
+        made = Operation("+", (made, each))
+    return made
+
+
+def _inputs(datapath, generator):
+    """Return the inputs: streams may be wide, buffered, or packets (R18, R20)."""
+    for signal in datapath.inputs:
+        if signal.kind is not SignalKind.STREAM:
+            yield signal
+            continue
+        wide = signal.width == 32 and generator.random() < 0.7
+        width = generator.randint(33, 48) if wide else signal.width
+        yield replace(signal, width=width, buffered=generator.random() < 0.35)
+        if signal.size == 1:
+            yield Signal(f"{signal.name}_last", SignalKind.FLAG, part_of=signal.name)
 
 
 def constructs(datapath: Datapath) -> Counter[str]:
     """Return how often each operator and each reduction occurs."""
-    found: Counter[str] = Counter()
+    found: Counter[str] = Counter("buffered" for each in datapath.inputs if each.buffered)
+    found.update("wide stream" for each in datapath.inputs if each.width > 32)
     for module in datapath.modules:
         found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update("merge" for each in module.actions if each.merges)
+        found.update(each.kind for each in module.claims)
+        found.update("wide" for each in (*module.counts, *module.targets, *module.actions) if each.width > 32)
+        for count in module.counts:
+            found.update([count.order, *(["until last"] if count.whole else [])] if count.order else [])
         found.update("store" for each in module.drives(ActionKind.STORE))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
@@ -43,6 +124,7 @@ def constructs(datapath: Datapath) -> Counter[str]:
         found.update("at least" for each in module.targets if each.at_least)
         found.update("carry" for each in module.targets if each.carry)
         found.update("with index" for each in module.actions if each.with_index)
+        found.update("ends" for each in module.actions if each.part_of)
         open_ = list(module.values)
         while open_:
             each = open_.pop()
@@ -55,6 +137,8 @@ def constructs(datapath: Datapath) -> Counter[str]:
 class _Maker:
     def __init__(self, datapath, generator):
         self.datapath, self.random, self.graph = datapath, generator, Graph(datapath)
+        self.lanes = {}
+        self.ended = {(None, each.part_of) for each in datapath.inputs if each.part_of}
 
     def likely(self, probability):
         return self.random.random() < probability
@@ -64,16 +148,76 @@ class _Maker:
         self.here = module
         self.streams = [t for count in module.counts for t in count.counted if self.graph.is_stream(t)]
         counts = [self.count(count) for count in module.counts]
-        actions = [self.action(action) for action in module.actions]
+        chosen = [count for count in counts if count.order]
+        actions = [store for count in chosen for store in self.kept_by(count)]
+        actions += [each for action in module.actions for each in self.with_end(self.action(action))]
+        if any(action.kind in STREAMS for action in module.actions):
+            actions += [each for count in chosen for each in self.merge(count)]
         if self.likely(0.5):
             on = self.random.choice(module.counts).name
             actions.append(
                 Action(ActionKind.STORE, on, "stored", (self.sample(),), self.random.randint(1, 20))
             )
-        targets = tuple(map(self.target, module.targets))
-        return replace(
-            module, targets=targets, counts=tuple(counts), actions=tuple(actions), values=tuple(self.values)
+        alone = {count.target for count in chosen}
+        targets = tuple(
+            replace(each, reset=1) if each.name in alone else self.target(each) for each in module.targets
         )
+        made = {"targets": targets, "counts": tuple(counts), "actions": tuple(actions)}
+        return replace(module, **made, values=tuple(self.values), claims=self.claims())
+
+    def claims(self):
+        """Return properties, of which some hold and some do not (R21)."""
+        kinds = [self.random.choice(["always", "never"]) for _ in range(self.random.choice([0, 0, 1, 2]))]
+        return tuple(Claim(kind, f"p{place}", self.condition(1)) for place, kind in enumerate(kinds))
+
+    # Choice among streams (R19)
+
+    def chooses(self, count):
+        """Return the count as one that chooses among its streams, where that is possible, and likely."""
+        streams = all(map(self.graph.is_stream, count.terms)) and len(set(count.terms)) == len(count.terms)
+        shared = sum(each.target == count.target for each in self.here.counts) > 1
+        if count.kind is not CountKind.LEVEL or count.constant or not streams or shared:
+            return None
+        if not 2 <= len(count.terms) <= arbitration.MAX_STREAMS or self.likely(0.05):
+            return None
+        packets = tuple(each for each in count.terms if (each.module, each.name) in self.ended)
+        whole = len(packets) > 1 and self.likely(0.8)
+        order = self.random.choice(["turns", "turns", "priority"])
+        return replace(count, terms=packets if whole else count.terms, order=order, whole=whole)
+
+    def kept_by(self, count):
+        widths = arbitration.registers(count.order, whole=count.whole, streams=len(count.terms))
+        for name, operand in arbitration.stored(count, self.here.name).items():
+            output = f"{count.name}_{name}"
+            refs = (self.kept(operand),)
+            yield Action(ActionKind.STORE, count.name, output, refs, widths[name], part_of=count.name)
+
+    def merge(self, count):
+        """Return a stream of what is chosen, and its ends, where the streams are alike."""
+        lanes = {
+            self.lanes.get((each.module, each.name)) or self.graph.source(each).lanes for each in count.terms
+        }
+        if len(lanes) > 1:
+            return
+        refs = [self.kept(each) for each in arbitration.chosen_samples(count, self.here.name, lanes.pop())]
+        output, width = f"merged_{count.name}", self.random.choice([8, 32, 48])
+        yield Action(ActionKind.STREAM, count.name, output, tuple(refs), width, self.likely(0.5), merges=True)
+        if count.whole:
+            lasts = [arbitration.last_of(each) for each in count.terms]
+            last = self.kept(arbitration.select(count, self.here.name, lasts))
+            yield Action(ActionKind.STORE, count.name, f"{output}_last", (last,), 1, part_of=output)
+
+    def with_end(self, action):
+        """Return an action, and now and then the end of its packets."""
+        yield action
+        if action.kind in STREAMS:
+            self.lanes[self.here.name, action.output] = samples_of(action)
+        if action.kind is ActionKind.STREAM and self.likely(0.95):
+            self.ended.add((self.here.name, action.output))
+            name = f"{action.output}_last"
+            yield Action(
+                ActionKind.STORE, action.on, name, (self.kept(self.condition(0)),), 1, part_of=action.output
+            )
 
     def kept(self, formula):
         self.values.append(formula)
@@ -94,8 +238,13 @@ class _Maker:
 
     def count(self, count):
         """Return a count with formulas, in the order in which a text has them."""
+        chooses = self.chooses(count)
+        if chooses is not None:
+            made = replace(chooses, gate=self.gate(count))
+            return replace(made, picks=tuple(map(self.kept, arbitration.picks(made, self.here.name))))
         aim = self.aim(count)
-        return replace(self.between(count), aim=aim, gate=self.gate(count))
+        made = replace(self.between(count), aim=aim, gate=self.gate(count))
+        return replace(made, width=self.random.randint(33, 48)) if self.likely(0.1) else made
 
     def between(self, count):
         """Return a count that goes up and down, now and then, mostly with a bound."""

@@ -6,8 +6,7 @@ references), and only when these are right the rules that hold between them (`ru
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.checks.formulas import (
@@ -17,12 +16,13 @@ from fpga.count_action.checks.formulas import (
     stored_problems,
     value_problems,
 )
+from fpga.count_action.checks.parts import bad_name, in_range, twice
 from fpga.count_action.checks.rules import broken_rules
 from fpga.count_action.checks.warnings import possible_mistakes
 from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
 from fpga.count_action.graph import KIND_OF, STREAMS, Graph, refs_of
-from fpga.count_action.language.words import MAX_NAME, RESERVED
 from fpga.count_action.model import (
+    MAX_INPUT_WIDTH,
     MAX_LANES,
     MAX_WIDTH,
     Action,
@@ -93,10 +93,10 @@ class _Parts:
         if self.datapath.name in KEYWORDS:
             message = f"the datapath is called {quoted(self.datapath.name)}, a word of SystemVerilog"
             yield note(None, message, "Rename it, or the file that it comes from.")
-        yield from _bad_name("datapath", self.datapath.name, None)
+        yield from bad_name("datapath", self.datapath.name, None)
         if not self.datapath.modules:
             yield note(None, "the datapath has no module", "Add one.")
-        yield from _twice(
+        yield from twice(
             [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
         )
         for signal in self.datapath.inputs:
@@ -108,7 +108,7 @@ class _Parts:
         return [("module", each.name, each.at) for each in self.datapath.modules]
 
     def _module(self, module: Module) -> Diagnostics:
-        yield from _bad_name("module", module.name, module.at)
+        yield from bad_name("module", module.name, module.at)
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
             yield note(module.at, f"module {quoted(module.name)} counts nothing", hint)
@@ -118,20 +118,26 @@ class _Parts:
                 outputs.setdefault(action.output, action)
         named = [("count", each.name, each.at) for each in module.counts]
         driven = [(_WORDS[each.kind], name, each.at) for name, each in outputs.items()]
-        yield from _twice([*named, *driven])
-        yield from _twice([("target", each.name, each.at) for each in module.targets])
+        yield from twice([*named, *driven])
+        yield from twice([("target", each.name, each.at) for each in module.targets])
         for target in module.targets:
             yield from _target(target)
         for count in module.counts:
             yield from self._count(module, count)
         for action in module.actions:
             yield from self._action(module, action)
+        yield from twice([("property", each.name, each.at) for each in module.claims])
+        for claim in module.claims:
+            yield from bad_name("property", claim.name, claim.at)
+            if claim.kind not in {"always", "never", "assume"}:
+                message = f"property {quoted(claim.name)} is stated {quoted(claim.kind)}"
+                yield note(claim.at, message, "There are always, never and assume.")
         yield from formula_problems(self._graph, module, self._signal)
 
     def _count(self, module: Module, count: Count) -> Diagnostics:
-        yield from _bad_name("count", count.name, count.at)
-        yield from _in_range(f"width of count {quoted(count.name)}", count.width, 1, MAX_WIDTH, count.at)
-        yield from _in_range(
+        yield from bad_name("count", count.name, count.at)
+        yield from in_range(f"width of count {quoted(count.name)}", count.width, 1, MAX_WIDTH, count.at)
+        yield from in_range(
             f"constant of count {quoted(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.at
         )
         names = [each.name for each in module.targets]
@@ -171,8 +177,8 @@ class _Parts:
             yield note(at, message, did_you_mean(ref.name, outputs))
             return
         source = self._graph.source(ref)
-        yield from _in_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
-        yield from _in_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
+        yield from in_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
+        yield from in_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
 
     def _action(self, module: Module, action: Action) -> Diagnostics:
         what = _WORDS[action.kind]
@@ -183,11 +189,11 @@ class _Parts:
         if action.kind is ActionKind.CLEAR_COUNT:
             yield from self._cleared(action)
             return
-        yield from _bad_name(what, action.output, action.at)
+        yield from bad_name(what, action.output, action.at)
         for ref in action.refs:
             yield from self._ref(module, ref, action.at)
         widest = 1 if action.kind in _BITS else MAX_WIDTH
-        yield from _in_range(f"width of {what} {quoted(action.output)}", action.width, 1, widest, action.at)
+        yield from in_range(f"width of {what} {quoted(action.output)}", action.width, 1, widest, action.at)
         yield from _SHAPES.get(action.kind, _nothing)(action)
 
     def _cleared(self, action: Action) -> Diagnostics:
@@ -212,49 +218,27 @@ _WORDS = {
     ActionKind.ADVANCE: "number",
     ActionKind.STORE: "number",
 }
+_WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
 _BITS = frozenset({ActionKind.PULSE, ActionKind.SET, ActionKind.CLEAR_FLAG})
-
-
-def _bad_name(what: str, name: str, at: Location | None) -> Diagnostics:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
-        hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
-        yield note(at, f"{quoted(name)} cannot be the name of a {what}", hint)
-    elif name in RESERVED:
-        yield note(at, f"{quoted(name)} is a word of the language and cannot be a name", "Choose another.")
-
-
-def _twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
-    seen: dict[str, tuple[str, Location | None]] = {}
-    for what, name, at in named:
-        if name in seen:
-            other, place = seen[name]
-            where = f" ({place})" if place else ""
-            yield note(
-                at, f"{quoted(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
-            )
-        seen.setdefault(name, (what, at))
-
-
-def _in_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
-    if not low <= value <= high:
-        yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")
 
 
 def _signal(signal: Signal) -> Diagnostics:
     name, at = quoted(signal.name), signal.at
-    yield from _bad_name("input", signal.name, at)
-    yield from _in_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
+    yield from bad_name("input", signal.name, at)
+    yield from in_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
-    yield from _in_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
-    widest = 1 if signal.kind is SignalKind.FLAG else MAX_WIDTH
-    yield from _in_range(f"width of {name}", signal.width, 1, widest, at)
+    yield from in_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
+    widest = _WIDEST[signal.kind]
+    yield from in_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield note(at, f"{name} is signed, but no stream", "Only samples of streams have a sign.")
+    if signal.buffered and signal.kind is not SignalKind.STREAM:
+        yield note(at, f"{name} is buffered, but no stream", "Only beats of streams wait.")
 
 
 def _target(target: Target) -> Diagnostics:
-    yield from _bad_name("target", target.name, target.at)
-    yield from _in_range(f"width of target {quoted(target.name)}", target.width, 1, MAX_WIDTH, target.at)
+    yield from bad_name("target", target.name, target.at)
+    yield from in_range(f"width of target {quoted(target.name)}", target.width, 1, MAX_WIDTH, target.at)
     if target.reset < 0:
         yield note(target.at, f"target {quoted(target.name)} is {target.reset}", "Targets are not negative.")
     elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
@@ -274,7 +258,7 @@ def _stream(action: Action) -> Diagnostics:
         message = f"the {what} {quoted(action.output)} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
         yield note(action.at, message, "Name the samples, or split the beat.")
     if action.kind is ActionKind.EMIT:
-        yield from _in_range(
+        yield from in_range(
             f"shift of sum {quoted(action.output)}", action.shift, 0, MAX_WIDTH - 1, action.at
         )
         if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
@@ -284,7 +268,7 @@ def _stream(action: Action) -> Diagnostics:
 
 def _number(action: Action) -> Diagnostics:
     name = quoted(action.output)
-    yield from _in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
+    yield from in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
     if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
         need = (action.modulo - 1).bit_length()
         message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"

@@ -33,7 +33,7 @@ RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 def formula_problems(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
     """Return what is wrong with the formulas of a module; `check_ref` says it of a reference to a signal."""
-    for value in module.values:
+    for value in (*module.values, *(each.holds for each in module.claims)):
         found = [*_shapes(value), *_leaves(graph.datapath, module, value, check_ref)]
         yield from found
         if not found:
@@ -54,6 +54,8 @@ def count_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
     """Return what is wrong with the formulas of a count that stand for its target or its bound."""
     yield from _aim_problems(graph, module, count)
     yield from _bound_problems(graph, module, count)
+    for pick in count.picks:
+        yield from value_problems(module, pick, count.at)
 
 
 def stored_problems(action: Action) -> Diagnostics:

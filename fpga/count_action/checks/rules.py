@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpga.count_action.checks.choices import choice_problems
 from fpga.count_action.diagnostics import Diagnostic, note, quoted
 from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
 from fpga.count_action.model import (
+    MAX_WIDTH,
     Action,
     ActionKind,
     Count,
@@ -32,6 +34,8 @@ def broken_rules(graph: Graph) -> Diagnostics:
     yield from _shared_level_streams(graph)
     yield from _stream_circles(graph)
     yield from _lost_pulses(graph)
+    for module in graph.datapath.modules:
+        yield from choice_problems(graph, module)
     for module, count in graph.datapath.counts():
         yield from _reach(graph, module, count)
     yield from _never_counting(graph)
@@ -138,7 +142,9 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if most > capacity:
         need = most.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
-        yield note(count.at, message, f"Write `width {need}`." if need <= 32 else "Add less at a time.")
+        yield note(
+            count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
+        )
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:
@@ -167,6 +173,8 @@ def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
 
 def largest_increment(graph: Graph, count: Count) -> int:
     """Return the most that a count can go up in a cycle."""
+    if count.order:
+        return 1
     return max(count.constant, 0) + sum(_largest(graph, term) for term in count.terms)
 
 

@@ -51,6 +51,8 @@ def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
     target = module.target(count.target)
     if count.kind is not CountKind.LEVEL or len(streams) < 2 or not target.reset or count.aim is not None:
         return
+    if count.order:
+        return
     name, reset = quoted(count.name), target.reset
     if len(streams) + count.constant > reset and not target.at_least:
         first = ", ".join(f"{shown(ref)}[{ref.index}].valid" for ref in streams[: reset - count.constant + 1])

@@ -18,7 +18,7 @@ from fpga.count_action.language.operands import (
 )
 from fpga.count_action.model import MAX_LANES, Location
 
-LARGEST = 2**40
+LARGEST = 2**56
 """No number on the way to a result may be above this; results are much smaller."""
 
 Values = Mapping[str, int]
@@ -36,7 +36,7 @@ def evaluate(number: Number, values: Values) -> int:
         message = (
             f"a number of about 2^{result.bit_length() - 1} comes out here; nothing here is as large as that"
         )
-        raise Refused(number.at, message, "The largest count is 2^32 - 1.")
+        raise Refused(number.at, message, "The largest count is 2^48 - 1.")
     return result
 
 

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fpga.count_action.diagnostics import Refused, Report, quoted
+from fpga.count_action.elaboration.choices import streams_of
 from fpga.count_action.elaboration.flat import (
+    KIND_OF_VERB,
     FlatAction,
     FlatFormula,
     FlatInput,
     FlatModule,
     FlatOperand,
     FlatReference,
+    Output,
+    Stored,
 )
-from fpga.count_action.elaboration.names import KIND_OF_VERB, Names, Output, Stored
+from fpga.count_action.elaboration.names import Names
 from fpga.count_action.elaboration.targets import width_of_target
 from fpga.count_action.expressions import Interval, bits_for, combined, interval_of_bits
 from fpga.count_action.language.defaults import EMIT_WIDTH, beat_signed, beat_width, number_width
@@ -93,6 +97,8 @@ class Beats:
         if action.verb in {"pulse", "set"}:
             return Beat(1, 1, signed=False)
         module = self._names.modules[driven.module]
+        if action.verb == "merge":
+            return self._merged(module, action)
         sources = [self._shape_of(module, operand) for operand in action.samples]
         signed = beat_signed(source.signed for source in sources) if action.sign is None else action.sign
         if action.verb == "emit":
@@ -104,6 +110,23 @@ class Beats:
         )
         width = beat_width(source.width for source in sources) if action.width is None else action.width
         return Beat(lanes, width, signed)
+
+    def _merged(self, module: FlatModule, action: FlatAction) -> Beat:
+        """Return the shape of what is chosen among streams: all have as many lanes (R19)."""
+        streams = streams_of(module, action)
+        shapes = [self._source(module, each) for each in streams]
+        for each, shape in zip(streams, shapes, strict=True):
+            if shape.lanes != shapes[0].lanes:
+                first = f"{quoted(str(streams[0]))} has {shapes[0].lanes}"
+                message = f"{quoted(str(each))} has {shape.lanes} lanes and {first}"
+                raise Refused(each.at, message, "Merge streams of as many lanes.")
+        every = [interval_of_bits(each.width, signed=each.signed) for each in shapes]
+        width, signed = bits_for(min(low for low, _ in every), max(high for _, high in every))
+        return Beat(
+            shapes[0].lanes,
+            width if action.width is None else action.width,
+            signed if action.sign is None else action.sign,
+        )
 
     def _number_width(self, driven: Output, action: FlatAction) -> int:
         """Return the bits of a number that an action drives: of kept lanes, the lanes of their stream (R18)."""

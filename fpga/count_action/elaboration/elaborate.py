@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from fpga.count_action.diagnostics import Refused, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
+from fpga.count_action.elaboration.choices import check_choice, kept_by, merged_ends
 from fpga.count_action.elaboration.flat import (
     FlatAction,
+    FlatClaim,
     FlatCount,
     FlatFormula,
     FlatInput,
@@ -28,7 +30,15 @@ from fpga.count_action.elaboration.instances import Instance
 from fpga.count_action.elaboration.targets import entries_of, tables_of
 from fpga.count_action.language.defaults import COUNT_WIDTH
 from fpga.count_action.language.operands import Number, Operand, Reference
-from fpga.count_action.language.syntax import ActionText, CountText, InputText, Label, TargetText, Term
+from fpga.count_action.language.syntax import (
+    ActionText,
+    ClaimText,
+    CountText,
+    InputText,
+    Label,
+    TargetText,
+    Term,
+)
 from fpga.count_action.model import CountKind, SignalKind
 
 
@@ -58,11 +68,22 @@ class Elaborator(FormulaElaborator):
             with self.report.part():
                 for inner in each_value(count.each, values):
                     made.counts.append(self._count(count, inner, len(made.counts)))
+                    made.actions += kept_by(made.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):
                     made.actions += self._action(action, inner)
+        for claim in instance.text.claims:
+            with self.report.part():
+                made.claims.append(self._claim(claim, values, len(made.claims)))
         return made
+
+    def _claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
+        """Return a property; a name or a number by itself is compared with 0."""
+        (found,) = self._operand(text.holds, values)
+        if not isinstance(found, FlatFormula):
+            found = FlatFormula("!=", (found, 0), text.holds.at)
+        return FlatClaim(text.kind, text.name or _numbered("property", place), found, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Elaborate declared inputs. Errors go to the report."""
@@ -87,6 +108,8 @@ class Elaborator(FormulaElaborator):
         if not text.accumulates and (constant < 0 or references[-1] or bound):
             message = "a level count keeps nothing that could go down, or stay at a bound (R17)"
             raise Refused(text.at, message, "Write `over cycles`, or leave `-` and `at most` away.")
+        if text.picking:
+            check_choice(text, text.picking, references[1], constant)
         target, aim = self._reaches(text, values)
         return FlatCount(
             name=_label(text.label, values) or _numbered("count", place),
@@ -103,6 +126,8 @@ class Elaborator(FormulaElaborator):
             aim=aim,
             target_at=text.target.at if text.target else text.at,
             at=text.label.at if text.label else text.at,
+            order=text.picking.order if text.picking else "",
+            whole=text.picking is not None and text.picking.whole,
         )
 
     def _action(self, text: ActionText, values: Values) -> list[FlatAction]:
@@ -112,7 +137,7 @@ class Elaborator(FormulaElaborator):
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
         made = FlatAction(
             verb=does.verb,
-            name=_label(does.name, values) or ("out" if does.verb in {"stream", "emit"} else ""),
+            name=_label(does.name, values) or ("out" if does.verb in _SENDING else ""),
             on=_label(text.on, values) or None,
             on_at=text.on.at if text.on else text.at,
             samples=tuple(samples),
@@ -127,7 +152,7 @@ class Elaborator(FormulaElaborator):
             at=does.at,
         )
         ends = [self._end(made, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
-        return [made, *ends]
+        return [made, *ends, *merged_ends(made, does.merged_ends)]
 
     def _end(self, action: FlatAction, name: str, operand: Operand, values: Values) -> FlatAction:
         """Return the action that stores the end of a packet, or its kept lanes; `max` of it alone is a formula."""
@@ -143,6 +168,9 @@ class Elaborator(FormulaElaborator):
         for inner in values_of(term, values):
             self._spend(term.at)
             yield inner
+
+
+_SENDING = frozenset({"stream", "emit", "merge"})
 
 
 def _label(label: Label | None, values: Values) -> str:
@@ -183,13 +211,13 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
     span = span_of(text.range, values) if text.range else None
     lanes = _optional(text.lanes, values, 1)
     width = _optional(text.width, values, 1)
-    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at)
+    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
         message = f"{quoted(text.name)} is several streams, and packets have one each"
         raise Refused(text.at, message, "Declare each with a name of its own.")
     if "keep" in text.ends and width % 8:
         message = f"lanes of {width} bits are kept or not, and AXI-Stream keeps bytes"
-        raise Refused(text.at, message, "Make the samples 8, 16, 24 or 32 bits wide.")
+        raise Refused(text.at, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
     spans = {"last": None, "keep": range(1, lanes + 1)}
     flags = (
         FlatInput(

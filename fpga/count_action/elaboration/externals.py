@@ -40,6 +40,10 @@ class Externals:
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
+    def names(self) -> list[str]:
+        """Return their names."""
+        return list(self._known)
+
     def declare(self, declared: FlatInput, *, element: int | None = None) -> None:
         """Note a declaration; with `element` it is that of one element. Raises `Refused` when two differ."""
         known = self._known.setdefault(declared.name, _Known())
@@ -108,8 +112,8 @@ def lane_base(lanes: set[int]) -> int:
 
 
 def _agreed(one: FlatInput, other: FlatInput) -> FlatInput:
-    mine = (one.kind, one.lanes, one.width, one.signed)
-    if mine != (other.kind, other.lanes, other.width, other.signed):
+    mine = (one.kind, one.lanes, one.width, one.signed, one.buffered)
+    if mine != (other.kind, other.lanes, other.width, other.signed, other.buffered):
         message = f"input {quoted(one.name)} is declared differently at {one.at}"
         raise Refused(other.at, message, "Inputs of one name are one input: say the same, or rename one.")
     if one.span is None or other.span is None:
@@ -155,7 +159,9 @@ def _declared_signal(known: _Known) -> Signal:
     else:
         given = {index for index in known.indices if index is not None}
         known.base, size = (1, 1) if given == {1} else (0, 1)
-    return Signal(text.name, text.kind, size, text.lanes, text.width, text.signed, text.at, text.part_of)
+    return Signal(
+        text.name, text.kind, size, text.lanes, text.width, text.signed, text.at, text.part_of, text.buffered
+    )
 
 
 def _inferred_signal(name: str, known: _Known) -> Signal:

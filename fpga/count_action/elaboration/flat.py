@@ -67,6 +67,7 @@ class FlatInput:
     signed: bool
     at: Location
     part_of: str = ""
+    buffered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class FlatCount:
     aim: FlatFormula | None
     target_at: Location
     at: Location
+    order: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,16 @@ class FlatAction:
     part_of: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FlatClaim:
+    """A property that is stated of every cycle."""
+
+    kind: str
+    name: str
+    holds: FlatFormula
+    at: Location
+
+
 @dataclass(slots=True)
 class FlatModule:
     """A module of the datapath."""
@@ -133,3 +146,32 @@ class FlatModule:
     counts: list[FlatCount] = field(default_factory=list)
     targets: list[FlatTarget] = field(default_factory=list)
     actions: list[FlatAction] = field(default_factory=list)
+    claims: list[FlatClaim] = field(default_factory=list)
+
+
+KIND_OF_VERB = {
+    "stream": SignalKind.STREAM,
+    "merge": SignalKind.STREAM,
+    "emit": SignalKind.STREAM,
+    "pulse": SignalKind.FLAG,
+    "set": SignalKind.FLAG,
+    "advance": SignalKind.NUMBER,
+    "store": SignalKind.NUMBER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a module: something that its actions drive."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A register that formulas may look at: of a count, or a target in force."""
+
+    operator: Literal["count", "target"]
+    module: str
+    name: str

@@ -208,6 +208,8 @@ def _indices(text: ModuleText) -> Iterator[Index]:
         yield from _present(action.each)
         for sample in action.does.samples:
             yield from indices_in(sample)
+    for claim in text.claims:
+        yield from indices_in(claim.holds)
 
 
 def _present(*indices: Index | None) -> Iterator[Index]:
@@ -227,6 +229,8 @@ def _other_names(text: ModuleText) -> Iterator[str]:
         yield from _names_of_count(count)
     for action in text.actions:
         yield from _names_of_action(action)
+    for claim in text.claims:
+        yield from _names_by_themselves(claim.holds)
 
 
 def _names_of_count(count: CountText) -> Iterator[str]:

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
+from fpga.count_action.elaboration.choices import ends_looked_at
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
+    KIND_OF_VERB,
     FlatAction,
     FlatFormula,
     FlatInput,
     FlatModule,
     FlatOperand,
     FlatReference,
+    Output,
+    Stored,
     references_in,
 )
 from fpga.count_action.elaboration.formulas import ENDS
-from fpga.count_action.model import Location, SignalKind
-
-KIND_OF_VERB = {
-    "stream": SignalKind.STREAM,
-    "emit": SignalKind.STREAM,
-    "pulse": SignalKind.FLAG,
-    "set": SignalKind.FLAG,
-    "advance": SignalKind.NUMBER,
-    "store": SignalKind.NUMBER,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An output of a module: something that its actions drive."""
-
-    module: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A register that formulas may look at: of a count, or a target in force."""
-
-    operator: Literal["count", "target"]
-    module: str
-    name: str
+from fpga.count_action.model import Location
 
 
 class Names:
@@ -90,6 +67,20 @@ class Names:
                 with self._report.part():
                     self._note(module, reference)
             self._note_unknown_wires(module)
+        for module in self.modules.values():
+            for claim in module.claims:
+                for reference in self._signals_in(module, claim.holds):
+                    with self._report.part():
+                        self._check_known(module, reference)
+
+    def _check_known(self, module: FlatModule, reference: FlatReference) -> None:
+        """Check that a property looks at something that is there without it: it makes no hardware."""
+        found = self.meaning(module, reference)
+        if isinstance(found, FlatReference) and found.name not in self.externals:
+            message = f"a property looks at {quoted(str(reference))}, which nothing else names"
+            counts = self.counts[module.name]
+            hint = did_you_mean(found.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
+            raise Refused(reference.at, message, hint)
 
     def _note_declared(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
@@ -108,7 +99,13 @@ class Names:
                 if each.name not in module.wires:
                     self.externals.declare(each)
                     continue
-                reference, _ = module.wires[each.name]
+                reference, wire = module.wires[each.name]
+                if reference.module and each.buffered:
+                    message = (
+                        f"{quoted(each.name)} is buffered, and wired to {reference}: a beat of a module waits"
+                    )
+                    hint = "Leave `buffered` away here, and mark the streams that come from outside."
+                    raise Refused(wire.at, message, hint)
                 if not reference.module:
                     renamed = replace(
                         each, name=reference.name, span=each.span if reference.index is None else None
@@ -174,6 +171,7 @@ class Names:
         for action in module.actions:
             for operand in action.samples:
                 yield from self._signals_in(module, operand)
+            yield from ends_looked_at(module, action)
 
     def _signals_in(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
         inner = isinstance(operand, FlatFormula)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fpga.count_action import arbitration
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
 from fpga.count_action.elaboration.beats import Beats, Context
+from fpga.count_action.elaboration.choices import end_of, streams_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
@@ -14,13 +16,15 @@ from fpga.count_action.elaboration.flat import (
     FlatModule,
     FlatOperand,
     FlatReference,
+    Output,
 )
-from fpga.count_action.elaboration.names import Names, Output
-from fpga.count_action.elaboration.targets import resolved_target, target_of
+from fpga.count_action.elaboration.names import Names
+from fpga.count_action.elaboration.targets import count_of, resolved_target, target_of
 from fpga.count_action.model import (
     VALUE,
     Action,
     ActionKind,
+    Claim,
     Condition,
     Count,
     Datapath,
@@ -32,6 +36,7 @@ from fpga.count_action.model import (
 
 _ACTIONS = {
     "stream": ActionKind.STREAM,
+    "merge": ActionKind.STREAM,
     "emit": ActionKind.EMIT,
     "pulse": ActionKind.PULSE,
     "set": ActionKind.SET,
@@ -65,12 +70,18 @@ class _Resolver:
         for place, count in enumerate(module.counts):
             with self._report.part():
                 counts.append(self._count(module, count, place, values))
-        for place, action in enumerate(module.actions):
+        known = {count.name: count for count in counts}
+        for action in module.actions:
             with self._report.part():
-                actions.append(self._action(module, action, place, values))
+                actions.append(self._action(module, action, known, values))
         targets = tuple(resolved_target(target, module) for target in module.targets)
+        claims: list[Claim] = []
+        for claim in module.claims:
+            with self._report.part():
+                (holds,) = self._operands(module, claim.holds)
+                claims.append(Claim(claim.kind, claim.name, holds, claim.at))
         made = tuple(values)
-        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made)
+        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made, tuple(claims))
 
     def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
         terms, taken = (
@@ -84,7 +95,7 @@ class _Resolver:
             for operand, negated in count.gate
             for ref in self._refs(module, operand, "condition", values)
         ]
-        return Count(
+        made = Count(
             name=count.name,
             kind=count.kind,
             target=target_of(module, count, place),
@@ -96,7 +107,17 @@ class _Resolver:
             width=count.width,
             at=count.at,
             aim=aim,
+            order=count.order,
+            whole=count.whole,
         )
+        if not made.order:
+            return made
+        picks = (self._kept_value(module, pick, values) for pick in arbitration.picks(made, module.name))
+        return replace(made, picks=tuple(picks))
+
+    def _kept_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
+        values.append(value)
+        return Ref(f"{VALUE}{len(values) - 1}", module.name)
 
     def _refs(
         self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
@@ -139,12 +160,17 @@ class _Resolver:
             made = Operation("+", (made, bit)) if lane else bit
         return made
 
-    def _action(self, module: FlatModule, action: FlatAction, place: int, values: list[Operand]) -> Action:
-        on = _count_of(module, action, place)
+    def _action(
+        self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
+    ) -> Action:
+        on = count_of(module, action)
         if action.cleared is not None:
             return self._clear(module, action.cleared, on, action)
         refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
+        if not action.samples and on in counts:
+            chosen = self._chosen(module, action, counts[on], beat.lanes)
+            refs = [self._kept_value(module, each, values) for each in chosen]
         return Action(
             kind=_ACTIONS[action.verb],
             on=on,
@@ -157,8 +183,22 @@ class _Resolver:
             reduction=action.reduction,
             with_index=action.with_index,
             part_of=action.part_of,
+            merges=action.verb == "merge",
             at=action.at,
         )
+
+    def _chosen(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
+        """Return what a choice sends or keeps: samples, the ends of a packet, or whose turn it is (R19)."""
+        if action.verb == "merge":
+            return arbitration.chosen_samples(count, module.name, lanes)
+        if action.verb != "store":
+            return []
+        if action.part_of == count.name:
+            return [arbitration.stored(count, module.name)[action.name.removeprefix(f"{count.name}_")]]
+        end = action.name.removeprefix(f"{action.part_of}_")
+        streams = (end_of(each, end) for each in streams_of(module, action))
+        options = [part for each in streams for part in self._operands(module, each)]
+        return [arbitration.select(count, module.name, options)]
 
     def _clear(self, module: FlatModule, reference: FlatReference, on: str, action: FlatAction) -> Action:
         if reference.suffix:
@@ -186,22 +226,3 @@ class _Resolver:
             hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."
         message = f"{quoted(str(reference))} is neither a count nor a flag that {quoted(module.name)} sets"
         raise Refused(reference.at, message, hint)
-
-
-def _count_of(module: FlatModule, action: FlatAction, place: int) -> str:
-    names = [count.name for count in module.counts]
-    if action.on is not None:
-        if action.on not in names:
-            message = f"{quoted(module.name)} has no count {quoted(action.on)}"
-            raise Refused(action.on_at, message, did_you_mean(action.on, names))
-        return action.on
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise Refused(
-            action.at, f"{quoted(module.name)} counts nothing that this could follow", "Add `counts: {...}`."
-        )
-    if len(names) != len(module.actions):
-        message = f"which of {len(names)} counts is this action on? There are {len(module.actions)} actions"
-        raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the count that is meant.")
-    return names[place]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
-from fpga.count_action.elaboration.flat import FlatCount, FlatModule, FlatTarget
+from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatTarget
 from fpga.count_action.language.defaults import COUNT_WIDTH
 from fpga.count_action.language.syntax import ModuleText, TableText
 from fpga.count_action.model import Target
@@ -32,6 +32,29 @@ def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
         message = f"{quoted(module.name)} has {len(module.counts)} counts and {len(names)} targets"
         raise Refused(count.at, message, "Write one target, one for each count, or `to TARGET` in the count.")
     return names[place]
+
+
+def count_of(module: FlatModule, action: FlatAction) -> str:
+    """Return the name of the count that an action is on. Raises `Refused` when that is not clear."""
+    names = [count.name for count in module.counts]
+    if action.on is not None:
+        if action.on not in names:
+            message = f"{quoted(module.name)} has no count {quoted(action.on)}"
+            raise Refused(action.on_at, message, did_you_mean(action.on, names))
+        return action.on
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise Refused(
+            action.at, f"{quoted(module.name)} counts nothing that this could follow", "Add `counts: {...}`."
+        )
+    # Ends of packets belong to the action that sends them, and stand behind it.
+    written = [each for each in module.actions if not each.part_of]
+    if len(names) != len(written):
+        message = f"which of {len(names)} counts is this action on? There are {len(written)} actions"
+        raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the count that is meant.")
+    whose = (each.name == action.part_of if action.part_of else each is action for each in written)
+    return names[next(place for place, own in enumerate(whose) if own)]
 
 
 def tables_of(text: ModuleText, values: Values) -> dict[str, range]:

@@ -26,6 +26,11 @@ class ActionBuilder(FormulaBuilder):
             "stream", at, name, tuple(samples), width=width, sign=sign and sign.signed, ends=ends or ()
         )
 
+    def _merge(
+        self, at: Location, ends: tuple[str, ...] | None, width: Number | None, sign: Any, name: Label | None
+    ) -> VerbText:
+        return VerbText("merge", at, name, width=width, sign=sign and sign.signed, merged_ends=ends or ())
+
     def _ends(self, at: Location, *ends: Operand | None) -> tuple[Operand, ...]:
         return tuple(each for each in ends if each is not None)
 

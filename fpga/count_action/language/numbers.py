@@ -12,7 +12,7 @@ from fpga.count_action.model import Location
 
 MAX_DEPTH = 50
 """Operations within operations in a number."""
-_MAX_DIGITS = 12
+_MAX_DIGITS = 15
 
 
 class NumberBuilder:
@@ -57,7 +57,7 @@ class NumberBuilder:
         text = str(digits).lstrip("0") or "0"
         if len(text) > _MAX_DIGITS:
             message = f"a number of {len(text)} digits; nothing here is as large as that"
-            self.report.error(note(at, message, "The largest count is 2^32 - 1 = 4294967295."))
+            self.report.error(note(at, message, "The largest count is 2^48 - 1 = 281474976710655."))
             return Integer(0, at)
         return Integer(int(text), at)
 

@@ -97,9 +97,13 @@ def _parsed(text: str, file: str, budget: _Budget) -> FileText:
     """Read a text once. Bottom up without recursion: no depth of nesting is too much."""
     lark = _lark()
     reading = _parser().parse_interactive(text)
-    for token in reading.iter_parse():
-        budget.spend(token)
-    tree = reading.feed_eof()
+    try:
+        for token in reading.iter_parse():
+            budget.spend(token)
+        tree = reading.feed_eof()
+    except lark.UnexpectedToken as mistake:
+        mistake.expected = reading.accepts() or mistake.expected
+        raise
     builder = TreeBuilder(file)
     built: dict[int, Any] = {}
     for node in tree.iter_subtrees():
@@ -121,12 +125,12 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
         return note(
             at,
             f"the character {found} cannot stand here",
-            syntax_hint("", before, set(mistake.allowed or ())),
+            syntax_hint("", before, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
         )
     token = mistake.token
     expected = set(mistake.accepts or mistake.expected)
     found = "the end of the text" if token.type == "$END" else quoted(str(token))
-    hint = syntax_hint(token.type, before, expected)
+    hint = syntax_hint(token.type, before, expected, str(token))
     return note(at, f"{found} cannot stand here; expected {expected_words(expected)}", hint)
 
 

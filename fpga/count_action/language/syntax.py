@@ -45,6 +45,7 @@ class InputText:
     at: Location
     ends: tuple[str, ...] = ()
     """`last`, and `keep`: what the beats of packets have besides their samples."""
+    buffered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,15 @@ class ConditionText:
 
     holds: Operand
     negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picking:
+    """`by turns` or `by priority`; `whole` where packets are taken `until last`."""
+
+    order: Literal["turns", "priority"]
+    whole: bool
+    at: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class CountText:
     gate: tuple[ConditionText, ...]
     width: Number | None
     at: Location
+    picking: Picking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,7 @@ class Sign:
     signed: bool
 
 
-Verb: TypeAlias = Literal["stream", "emit", "pulse", "set", "clear", "advance", "store"]
+Verb: TypeAlias = Literal["stream", "merge", "emit", "pulse", "set", "clear", "advance", "store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,8 @@ class VerbText:
     wins: bool = False
     ends: tuple[Operand, ...] = ()
     """Of a stream of packets: whether the beat is the last, and which lanes it keeps."""
+    merged_ends: tuple[str, ...] = ()
+    """Of a merged stream: `last`, and `keep`, where its beats have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +147,16 @@ class ActionText:
     each: Index | None
     on: Label | None
     does: VerbText
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimText:
+    """A property that is stated of every cycle."""
+
+    kind: Literal["always", "never", "assume"]
+    name: str | None
+    holds: Operand
     at: Location
 
 
@@ -150,8 +173,8 @@ class ParameterText:
 class Section:
     """One of the sections of a module, or the inputs of a file."""
 
-    kind: Literal["inputs", "counts", "targets", "tables", "actions"]
-    items: tuple[InputText | CountText | TargetText | TableText | ActionText, ...]
+    kind: Literal["inputs", "counts", "targets", "tables", "actions", "claims"]
+    items: tuple[InputText | CountText | TargetText | TableText | ActionText | ClaimText, ...]
     at: Location
 
 
@@ -166,6 +189,7 @@ class ModuleText:
     targets: tuple[TargetText, ...]
     tables: tuple[TableText, ...]
     actions: tuple[ActionText, ...]
+    claims: tuple[ClaimText, ...]
     at: Location
 
 

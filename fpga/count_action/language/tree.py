@@ -18,6 +18,7 @@ from fpga.count_action.language.operands import (
 )
 from fpga.count_action.language.syntax import (
     Argument,
+    ClaimText,
     ConditionText,
     CountText,
     FileText,
@@ -26,6 +27,7 @@ from fpga.count_action.language.syntax import (
     Label,
     ModuleText,
     ParameterText,
+    Picking,
     Section,
     Sign,
     TableText,
@@ -80,7 +82,7 @@ class TreeBuilder(ActionBuilder):
 
     def _module(self, at: Location, name: Any, parameters: Any, *sections: Section) -> ModuleText:
         items: dict[str, Any] = {
-            "inputs": (), "counts": (), "targets": (), "tables": (), "actions": ()
+            "inputs": (), "counts": (), "targets": (), "tables": (), "actions": (), "claims": ()
         }  # fmt: skip
         for section in sections:
             items[section.kind] += section.items
@@ -112,18 +114,40 @@ class TreeBuilder(ActionBuilder):
         values = tuple(None if isinstance(each, Location) else each for each in entries)
         return TableText(self._name(name), span, values, width, at)
 
+    def _always(self, at: Location, *claims: ClaimText) -> Section:
+        return Section("claims", tuple(replace(each, kind="always") for each in claims), at)
+
+    def _nevers(self, at: Location, *claims: ClaimText) -> Section:
+        return Section("claims", tuple(replace(each, kind="never") for each in claims), at)
+
+    def _assume(self, at: Location, *claims: ClaimText) -> Section:
+        return Section("claims", tuple(replace(each, kind="assume") for each in claims), at)
+
+    def _claim(self, at: Location, name: Part | None, holds: Operand) -> ClaimText:
+        return ClaimText("always", name.name if name else None, holds, at)
+
     def _actions(self, at: Location, *items: Any) -> Section:
         return Section("actions", items, at)
 
     # Inputs
 
-    def _stream_input(
-        self, at: Location, name: Any, span: Any, lanes: Any, width: Any, signed: Any, ends: Any
-    ) -> InputText:
+    def _stream_input(self, at: Location, name: Any, span: Any, *shape: Any) -> InputText:
+        lanes, width, signed, ends, buffered = shape
         place, sign = self._location(name), signed is not None
         return InputText(
-            SignalKind.STREAM, self._name(name), span, lanes, width, sign, place, ends=ends or ()
+            SignalKind.STREAM,
+            self._name(name),
+            span,
+            lanes,
+            width,
+            sign,
+            place,
+            ends or (),
+            buffered is not None,
         )
+
+    def _buffered(self, at: Location) -> Location:
+        return at
 
     def _with_ends(self, at: Location, keep: Location | None) -> tuple[str, ...]:
         return ("last",) if keep is None else ("last", "keep")
@@ -161,13 +185,28 @@ class TreeBuilder(ActionBuilder):
         each: Index | None,
         label: Label | None,
         terms: tuple[Term, ...],
+        picking: Picking | None,
         accumulates: Location | None,
         bound: Operand | None,
         target: Operand | None,
         gate: tuple[ConditionText, ...] | None,
         width: Number | None,
     ) -> CountText:
-        return CountText(each, label, terms, accumulates is not None, bound, target, gate or (), width, at)
+        return CountText(
+            each, label, terms, accumulates is not None, bound, target, gate or (), width, at, picking
+        )
+
+    def _picking(self, at: Location, order: Picking, until: Location | None) -> Picking:
+        return replace(order, whole=until is not None, at=at)
+
+    def _turns(self, at: Location) -> Picking:
+        return Picking("turns", whole=False, at=at)
+
+    def _priority(self, at: Location) -> Picking:
+        return Picking("priority", whole=False, at=at)
+
+    def _until(self, at: Location) -> Location:
+        return at
 
     def _own_label(self, at: Location, label: Label) -> Label:
         return label

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from fpga.count_action.expressions import STORED
+from fpga.count_action.expressions import STORED, bits_for
 from fpga.count_action.graph import Graph
 from fpga.count_action.language.defaults import COUNT_WIDTH, EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.model import (
@@ -56,7 +56,9 @@ class Writer:
             }  # `keep` is later
             ends = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
-                f"{input_text(each)}{ends[parts.get(each.name, '')]}" for each in every if not each.part_of
+                f"{input_text(each)}{ends[parts.get(each.name, '')]}{_buffered(each)}"
+                for each in every
+                if not each.part_of
             ]
             yield from _section("", "inputs", texts)
 
@@ -68,6 +70,8 @@ class Writer:
         if module.actions:
             written = [self._action(module, each) for each in module.actions if not each.part_of]
             yield from _section("  ", "actions", written)
+        for claim in module.claims:
+            yield f"  {claim.kind} {{ {claim.name}: {self._formula(claim.holds, module.name)} }}"
         yield "}"
 
     def _count(self, module: Module, count: Count) -> str:
@@ -78,6 +82,7 @@ class Writer:
         constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
         down = [*self._runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
         words = [" - ".join([f"sum {' + '.join([*self._runs(count.terms, '.valid'), *constant])}", *down])]
+        words += [f"by {count.order}{' until last' if count.whole else ''}"] if count.order else []
         words += ["over cycles"] if count.kind.value == "accumulate" else []
         words += [f"at most {self._value(count.bound)}"] if count.bound else []
         if count.aim is not None:
@@ -130,7 +135,16 @@ class Writer:
             return f"store {self._sample(ref)} width {action.width} as {action.output}"
         if action.kind in _SIMPLE:
             return f"{_SIMPLE[action.kind]} {action.output}{' wins' if action.wins else ''}"
-        return self._stream(action, [each for each in module.actions if each.part_of == action.output])
+        write = self._merge if action.merges else self._stream
+        return write(action, [each for each in module.actions if each.part_of == action.output])
+
+    def _merge(self, action: Action, ends: list[Action]) -> str:
+        names = [each.output.removeprefix(f"{action.output}_") for each in ends]
+        words = ["merge", *([f"with {' and '.join(names)}"] if ends else [])]
+        width, signed = bits_for(*self._graph.merged_interval(action))
+        words += [f"width {action.width}"] if action.width != width else []
+        words += ["signed" if action.signed else "unsigned"] if action.signed != signed else []
+        return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
     def _stream(self, action: Action, ends: list[Action]) -> str:
         sources = [self._graph.source(ref) for ref in action.refs]
@@ -243,6 +257,10 @@ def input_text(signal: Signal) -> str:
     lanes = f"{signal.lanes} lanes of " if signal.lanes > 1 else ""
     signed = " signed" if signal.signed else ""
     return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed}"
+
+
+def _buffered(signal: Signal) -> str:
+    return " buffered" if signal.buffered else ""
 
 
 def _target(module: Module, target: Target) -> str:

@@ -67,6 +67,8 @@ def _effect(module: str, action: Action) -> str:
     name = f"{module}.{action.output}"
     if action.clears is not None:
         return f"{'.'.join(action.clears)} begins again (R5)"
+    if action.kind is ActionKind.STORE and action.part_of == action.on:
+        return f"{name} follows the beat that was chosen (R19)"
     emitted = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
     return {
         ActionKind.STREAM: f"a beat of {len(action.refs)} samples on {name}",

@@ -14,7 +14,16 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance, repeated
+from fpga.count_action.verilog.text import (
+    CLOCKED,
+    any_of,
+    bit,
+    concatenation,
+    declared,
+    extended,
+    instance,
+    repeated,
+)
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 
 
@@ -31,7 +40,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     yield declared(f"{prefix}_increment", width)
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
-    yield from _increment(wiring, f"{prefix}_increment", count, count.constant, count.terms, width)
+    yield from _increment(wiring, module, f"{prefix}_increment", count, count.constant, count.terms, width)
     yield from instance(
         "count_action",
         f"u_{prefix}_count",
@@ -63,7 +72,7 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     yield declared(f"{prefix}_overshoot")
     yield declared(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
-        yield from _increment(wiring, f"{prefix}_{name}", count, constant, refs, width)
+        yield from _increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     bound = wiring.source(count.bound).value(0) if count.bound else None
     yield from instance(
         "count_action_up_down",
@@ -108,10 +117,10 @@ def _shown(prefix: str) -> dict[str, str]:
 
 
 def _increment(
-    wiring: Wiring, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
+    wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
     """Return what this cycle adds, or takes away: how many bits are 1, the numbers, and the constant."""
-    terms = [term(wiring, count, ref) for ref in refs]
+    terms = [chosen(wiring, module, count, ref) or term(wiring, count, ref) for ref in refs]
     bits = [each for each in terms if each.width == 1]
     parts = [extended(str(each), each.width, width) for each in terms if each.width > 1]
     if constant or not terms:
@@ -143,6 +152,20 @@ def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
     return source.valid(ref.index) if count.kind is CountKind.LEVEL else source.moves(ref.index)
 
 
+def chosen(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
+    """Return the bit of a stream that a count chooses among; None where it does not choose (R19)."""
+    return wiring.picked(module.name, count, ref) if count.order else None
+
+
+def choice_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
+    """Return which stream a count chooses: a bit for each of them, of which one at most is 1 (R19)."""
+    name = wiring.picked(module.name, count, count.terms[0]).wire
+    picks = [f"{wiring.value(pick)}[0]" for pick in count.picks]
+    yield declared(name, len(picks))
+    valid = joined(wiring.source(ref).valid(ref.index) for ref in count.terms)
+    yield f"assign {name} = {valid} & {concatenation(picks)};"
+
+
 def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
     if is_value(ref):
@@ -153,7 +176,8 @@ def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     own = any(
         (each.module, each.name, each.index) == (ref.module, ref.name, ref.index) for each in count.counted
     )
-    return source.valid(ref.index) if own and count.kind is CountKind.LEVEL else source.moves(ref.index)
+    alone = own and count.kind is CountKind.LEVEL and not count.order
+    return source.valid(ref.index) if alone else source.moves(ref.index)
 
 
 def increment_width(wiring: Wiring, most: int, refs: tuple[Ref, ...]) -> int:

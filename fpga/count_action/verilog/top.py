@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from fpga.count_action.arbitration import choosing
 from fpga.count_action.model import VALUE, Action, ActionKind, Datapath, Module, Ref, SignalKind
 from fpga.count_action.ports import Port
 from fpga.count_action.verilog.actions import action_lines
-from fpga.count_action.verilog.counts import count_lines, moving_sample, term
+from fpga.count_action.verilog.buffers import buffer_lines, held_declarations, held_wires
+from fpga.count_action.verilog.counts import choice_lines, count_lines, moving_sample, term
 from fpga.count_action.verilog.formulas import formula_lines, moving_lines, summed_formulas
 from fpga.count_action.verilog.text import (
     CLOCKED,
@@ -101,6 +103,7 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
         for count in module.counts:
             yield declared(f"{wiring.prefix(module.name, count.name)}_count", count.width)
     yield from (declared(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
+    yield from held_declarations(wiring)
 
 
 def _targets(wiring: Wiring) -> Iterator[str]:
@@ -123,6 +126,9 @@ def _formulas(wiring: Wiring) -> Iterator[Iterable[str]]:
     for module in wiring.datapath.modules:
         if module.values:
             yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
+        for count in choosing(module):
+            title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
+            yield [title, *choice_lines(wiring, module, count)]
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
@@ -131,7 +137,10 @@ def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
-            yield _stream(wiring, refs, f"{signal.name}_ready_o", signal.name, watched)
+            end = "held" if signal.buffered else "o"
+            yield _stream(wiring, refs, f"{signal.name}_ready_{end}", signal.name, watched)
+            if signal.buffered:
+                yield [f"// Two beats of {signal.name} may wait (R20).", *buffer_lines(wiring, signal)]
     for module in wiring.datapath.modules:
         for action in module.drives(*_STREAMS):
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
@@ -167,7 +176,12 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
 
 def _watched(wiring: Wiring) -> frozenset[str]:
     """Return the wires of moving beats that a count or a sum looks at."""
-    wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.counted}
+    wires = {
+        term(wiring, count, ref).wire
+        for _, count in wiring.datapath.counts()
+        for ref in count.counted
+        if not count.order
+    }
     for module in wiring.datapath.modules:
         for action in module.drives(ActionKind.EMIT):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
@@ -195,6 +209,7 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
     lines = (line.strip() for line in body)
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(("//", "logic ")))
     names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_watched(wiring))]
+    names += held_wires(wiring)
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
     names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from fpga.count_action.arbitration import pick_of
 from fpga.count_action.expressions import STORED, bits_for
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     VALUE,
     Action,
     ActionKind,
+    Count,
     CountKind,
     Datapath,
     Operand,
@@ -82,10 +84,12 @@ class Source:
     external: bool
     formula: str = ""
     """The wire of a formula."""
+    held: bool = False
+    """True where the modules see what leaves a buffer, not the port (R20)."""
 
     @property
     def _end(self) -> str:
-        return "i" if self.external else "o"
+        return "held" if self.held else "i" if self.external else "o"
 
     def valid(self, index: int) -> Slice:
         """Return the valid bit of stream `index`."""
@@ -132,19 +136,25 @@ class Wiring:
         return ports_of(self.datapath)
 
     @cached_property
+    def held(self) -> frozenset[str]:
+        """Inputs that come through a buffer: streams, and the ends and kept lanes of their packets (R20)."""
+        streams = {each.name for each in self.datapath.inputs if each.buffered}
+        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
+
+    @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
         """Streams of modules that stay inside."""
         return consumed_streams(self.datapath)
 
     @cached_property
-    def takers(self) -> dict[Ref, dict[tuple[str, str], CountKind]]:
+    def takers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
         """Counts that take a stream, by its reference (lane 0)."""
-        takers: dict[Ref, dict[tuple[str, str], CountKind]] = {}
+        takers: dict[Ref, dict[tuple[str, str], Count]] = {}
         for module, count in self.datapath.counts():
             for term in count.counted:
                 if self.source(term).kind is SignalKind.STREAM:
                     stream = Ref(term.name, term.module, term.index)
-                    takers.setdefault(stream, {})[module.name, count.name] = count.kind
+                    takers.setdefault(stream, {})[module.name, count.name] = count
         return takers
 
     def source(self, ref: Ref) -> Source:
@@ -159,6 +169,7 @@ class Wiring:
                 signal.width,
                 signal.signed,
                 external=True,
+                held=signal.name in self.held,
             )
         if is_value(ref):
             width, signed = bits_for(*self.graph.interval(self.graph.formula(ref)))
@@ -207,6 +218,12 @@ class Wiring:
         """Return the wire that is 1 in the cycle in which the count fires."""
         return f"{self.prefix(module, count)}_fire"
 
+    def picked(self, module: str, count: Count, stream: Ref) -> Slice:
+        """Return the bit that is 1 where a count chooses a stream that has a beat (R19)."""
+        names = [(each.module, each.name, each.index) for each in count.terms]
+        place = names.index((stream.module, stream.name, stream.index))
+        return Slice(f"{self.prefix(module, count.name)}_picked", len(names), place)
+
     def stall(self, module: str) -> str:
         """Return the wire that is 1 while the module is stalled."""
         return f"{module}_stall"
@@ -214,9 +231,13 @@ class Wiring:
     def ready(self, stream: Ref) -> str:
         """Return the condition under which everybody who takes `stream` is ready for it (R7)."""
         takers = self.takers.get(stream, {})
-        ready = [self.fire(*taker) for taker, kind in takers.items() if kind is CountKind.LEVEL]
+        level = [each for each in takers.items() if each[1].kind is CountKind.LEVEL]
+        ready = [self.fire(*taker) for taker, _ in level]
+        ready += [
+            str(self.picked(taker[0], count, stream)) for taker, count in level if pick_of(count, stream)
+        ]
         waiting = dict.fromkeys(
-            module for (module, _), kind in takers.items() if kind is CountKind.ACCUMULATE
+            module for (module, _), count in takers.items() if count.kind is CountKind.ACCUMULATE
         )
         ready += [f"!{self.stall(module)}" for module in waiting]
         return " && ".join(ready) or bit(1)

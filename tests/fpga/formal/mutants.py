@@ -29,6 +29,25 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "count_action_buffer", "valid_q <= waits || full_q || comes", "valid_q <= waits || full_q", "holds"
+    ),
+    Mutant(
+        "count_action_buffer", "full_q  <= waits && (full_q || comes)", "full_q  <= waits && comes", "fills"
+    ),
+    Mutant("count_action_buffer", "ready_q <= !(waits && (full_q || comes))", "ready_q <= 1'b1", "accepts"),
+    Mutant("count_action_buffer", "full_q   <= 1'b0", "full_q   <= 1'b1", "empties"),
+    Mutant("count_action_buffer", "if (full_q && !waits) first_q", "if (full_q) first_q", "keeps"),
+    Mutant("count_action_buffer", "first_q <= second_q", "first_q <= data_i", "follows"),
+    Mutant(
+        "count_action_buffer",
+        "else if (comes && !waits) first_q",
+        "else if (comes && waits) first_q",
+        "passes",
+    ),
+    Mutant("count_action_buffer", "else if (comes && !waits) first_q", "else if (!waits) first_q", "shows"),
+    Mutant("count_action_buffer", "if (comes && waits) second_q", "if (waits) second_q", "orders"),
+    Mutant("count_action_buffer", "if (comes && waits) second_q", "if (comes && !waits) second_q", "stores"),
     Mutant("count_action", "(value == target)", "(value >= target)", "fires", 1),
     Mutant("count_action", "enable_i && !stall_i &&", "enable_i &&", "fires", 1),
     Mutant("count_action", "enable_i && !stall_i &&", "!stall_i &&", "fires", 1),
@@ -147,6 +166,7 @@ module gate {
     on n: advance place modulo 3;
     on again: clear n
   }
+  always { place < 3 }
 }
 module after {
   counts:  { got: sum gate.total.valid over cycles }
@@ -174,3 +194,20 @@ WIRING_MUTANTS = (
         "beats",
     ),
 )
+
+CHOSEN = """
+module merger {
+  inputs:  { stream a of 4 bits with last; stream b of 4 bits with last buffered }
+  counts:  { one: sum a.valid + b.valid by turns until last }
+  targets: { 1 }
+  actions: { merge with last as y }
+}
+"""
+
+CHOICE_MUTANTS = (
+    WiringMutant("= {b_valid_held, a_valid_i} &", "= {a_valid_i, b_valid_held} &", "merger", "fires"),
+    WiringMutant("= {b_valid_held, a_valid_i} &", "= {b_valid_held, a_valid_i} |", "merger", "beats"),
+    WiringMutant(".ready_i(b_ready_held)", ".ready_i(1'b1)", "merger", "beats"),
+    WiringMutant(".data_i({b_last_i, b_data_i})", ".data_i({b_last_i, ~b_data_i})", "merger", "beats"),
+)
+"""Faults in a choice and in a buffer."""

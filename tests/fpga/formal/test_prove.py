@@ -89,6 +89,59 @@ def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, w
     assert proof.trace.startswith("$")
 
 
+@pytest.fixture(scope="module")
+def chosen(mutants):
+    return parse_text(mutants.CHOSEN, "chosen.ca").datapath
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place):
+    mutant = mutants.CHOICE_MUTANTS[place]
+    with mock.patch.object(specification, "design_of", faulty(chosen, mutant)):
+        proof = prove(chosen, cover=False)
+    assert proof.of(mutant.module, mutant.property).verdict is Verdict.FAILED
+    assert proof.counterexample != ()
+
+
+def test_choices_and_buffers_are_proven(prover, chosen):
+    proof = prove(chosen)
+    assert proof.ok
+    assert [each for each in proof.covered if not each.reached] == []
+
+
+STATED = """
+module bucket {
+  inputs: { stream x of 8 bits; flag tick }
+  counts: { tokens: sum tick - x.valid over cycles at most 5 }
+  targets: { never }
+  always { bounded: tokens <= 5; small: x.data < 200 }
+  never { three: tokens == 3 }
+  assume { x.data < 100 }
+}
+"""
+
+
+def test_what_the_text_states_is_proven_under_what_it_assumes(prover):
+    proof = prove(parse_text(STATED).datapath, cover=False)
+    stated = {each.part: each for each in proof.results if each.property == "stated"}
+    assert {name: each.verdict for name, each in stated.items()} == {
+        "bounded": Verdict.PROVEN,
+        "small": Verdict.PROVEN,  # by what is assumed alone
+        "three": Verdict.FAILED,  # and the others are not open for that
+    }
+    assert stated["three"].cycle == 4
+    assert all(each.verdict is not Verdict.OPEN for each in proof.results)
+    assert not proof.ok
+    assert "tick_i" in " ".join(proof.counterexample)
+
+
+def test_a_property_is_vacuous_where_no_run_meets_what_is_assumed(prover):
+    text = STATED.replace("assume { x.data < 100 }", "assume { x.data < 1 and x.data > 1 }")
+    proof = prove(parse_text(text.replace("three: tokens == 3", "six: tokens == 6")).datapath, cover=False)
+    assert {each.verdict for each in proof.results if each.property == "stated"} == {Verdict.VACUOUS}
+    assert proof.of("bucket", "fires").verdict is Verdict.PROVEN
+
+
 def test_all_wiring_mutants_are_looked_at(mutants):
     assert len(mutants.WIRING_MUTANTS) == 7
 

@@ -19,6 +19,7 @@ from fpga.count_action import (
     SignalKind,
     Target,
     check,
+    parse_text,
     warnings_of,
 )
 from fpga.count_action.language.unparse import unparse
@@ -55,14 +56,14 @@ WRONG = {
     "lane of x is -1": with_count(terms=(Ref("x", None, 0, -1),)),
     "target `gaol`, which is not there": with_count(target="gaol"),
     "width of count `beats` is 0": with_count(width=0),
-    "constant of count `beats` is 4294967296": with_count(constant=2**32),
+    "constant of count `beats` is 281474976710656": with_count(constant=2**48),
     "`beats` adds nothing": with_count(terms=()),
     "`a b` cannot be the name of a count": with_count(name="a b"),
     "`sum` is a word of the language": with_count(name="sum"),
     "on the count `other`": with_action(on="other"),
     "width of pulse `done` is 3": with_action(width=3),
     "the sum `done` has 0 samples": with_action(kind=ActionKind.EMIT, width=8),
-    "shift of sum `done` is 40": with_action(kind=ActionKind.EMIT, width=8, shift=40, refs=(Ref("x"),)),
+    "shift of sum `done` is 50": with_action(kind=ActionKind.EMIT, width=8, shift=50, refs=(Ref("x"),)),
     "modulo of number `done` is 0": with_action(kind=ActionKind.ADVANCE),
     "number `done` has 2 bits and goes up to 4": with_action(kind=ActionKind.ADVANCE, width=2, modulo=5),
     "no count `m.other` to clear": with_action(kind=ActionKind.CLEAR_COUNT, clears=("m", "other")),
@@ -75,7 +76,7 @@ WRONG = {
     "`m` is a module here and a input": replace(GOOD, inputs=(X, Signal("m", SignalKind.FLAG))),
     "no module": replace(GOOD, modules=()),
     "a word of SystemVerilog": replace(GOOD, name="table"),
-    "width of `x` is 33": replace(GOOD, inputs=(replace(X, width=33),)),
+    "width of `x` is 49": replace(GOOD, inputs=(replace(X, width=49),)),
     "number of elements of `x` is 0": replace(GOOD, inputs=(replace(X, size=0),)),
     "number of lanes of `x` is 2000": replace(GOOD, inputs=(replace(X, lanes=2000),)),
     "is signed, but no stream": replace(GOOD, inputs=(X, Signal("f", SignalKind.FLAG, signed=True))),
@@ -84,6 +85,36 @@ WRONG = {
         GOOD, inputs=(X, Signal("x_valid", SignalKind.FLAG))
     ),
 }
+
+
+def choosing(**changes):
+    """Return a datapath that chooses by turns, with something else in its count."""
+    pytest.importorskip("lark")
+    text = "module m { counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge as y } }"
+    datapath = parse_text(text, "d.ca").datapath
+    module = datapath.modules[0]
+    counts = (replace(module.counts[0], **changes),)
+    return replace(datapath, modules=(replace(module, counts=counts),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"order": "size"}, "chooses by `size`"),
+        ({"order": "", "picks": ()}, "merges, and does not send what"),
+        ({"order": ""}, "chooses without an order"),
+        ({"order": "priority"}, "the choice of `count` is not priority"),
+        ({"whole": True}, "nothing stores `count_open`"),
+        ({"kind": CountKind.ACCUMULATE}, "is not a level count of streams alone"),
+        ({"constant": 1}, "is not a level count of streams alone"),
+        ({"terms": (Ref("a"), Ref("a"))}, "streams, each once"),
+        ({"terms": (Ref("a"),)}, "chooses among 1 streams"),
+        ({"picks": (Ref("#9", "m"),) * 2}, "there is no formula `#9`"),
+    ],
+)
+def test_a_choice_that_is_not_one_is_reported(changes, message):
+    assert check(choosing()) == ()
+    assert any(message in each.message for each in check(choosing(**changes)))
 
 
 @pytest.mark.parametrize("message", WRONG)

@@ -104,6 +104,29 @@ def test_new_words_are_names_where_they_cannot_be_words():
     assert [each.ref.name for each in module.counts[0].gate] == ["if", "else", "min"]
 
 
+def test_words_of_choices_buffers_and_properties_are_names_elsewhere():
+    text = """module merge (turns = 3) {
+      inputs: { stream by of turns lanes of 8 bits; flag until; flag priority; flag always; flag assume }
+      counts: { buffered: sum by.valid over cycles while until and not priority; by_1: sum always + assume }
+      targets: { turns_1: 2; assume_1: 1 }
+      actions: { on buffered: stream by.data as until_1; on by_1: pulse always_1; on by_1: set buffered_1 }
+    }"""
+    datapath = parse_text(text, "t.ca").datapath
+    (module,) = datapath.modules
+    assert [each.ref.name for each in module.counts[0].gate] == ["until", "priority"]
+    assert (module.counts[0].order, module.claims, datapath.input("by").buffered) == ("", (), False)
+    assert "order" not in datapath.to_json()  # the digest of an old text is what it was
+
+
+def test_properties_change_no_digest():
+    text = "module m { counts: { sum x over cycles } targets: { 3 } %s }"
+    plain, stated = (
+        parse_text(text % end, "t.ca").datapath for end in ("", "never { count > 2 } assume: { x or not x }")
+    )
+    assert plain.digest == stated.digest
+    assert plain != stated
+
+
 def test_a_name_by_itself_is_a_flag_even_if_a_target_is_called_so():
     module = parse_text(
         "module m { counts: { n: sum x.valid over cycles while go } targets: { go: 3 } }", "t.ca"
@@ -124,7 +147,7 @@ M = "module m { inputs: { stream x of 2 lanes of 8 bits; flag f } counts: { n: s
         (" while abs(f) } targets: { 1 } }", "`abs` is not a function", "max(a, b, ...)"),
         (" while x == 3 } targets: { 1 } }", "`x` is a stream; its samples", "Write x.data"),
         (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` of nothing", "Give it one value"),
-        (" while f = 1 } targets: { 1 } }", "`=` cannot stand here", "grammar"),
+        (" while f = 1 } targets: { 1 } }", "`=` cannot stand here", "Compare with `==`"),
         (" while m.k > 1 } targets: { 1 } }", "`m` drives no `k`", "drives nothing"),
     ],
 )  # fmt: skip

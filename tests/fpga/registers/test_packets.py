@@ -5,6 +5,7 @@ from libraries import skip_without
 skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import parse_text
+from fpga.count_action.verilog import emit
 from fpga.registers import Streams
 from fpga.registers.register_list import register_map
 from fpga.registers.top import emit_top
@@ -40,3 +41,16 @@ def test_only_the_top_with_registers_has_them_as_flags():
     assert {"IN_x_last", "IN_x_keep"} <= set(registers)
     assert not {"IN_x_last", "IN_x_keep"} & set(axis)
     assert registers[: len(axis)] == axis  # what both have stands at the same offsets
+
+
+def test_the_ready_of_a_buffered_stream_comes_from_its_buffer_at_both_tops():
+    text = TEXT.replace("with last and keep }", "with last and keep buffered; stream z of 8 bits }")
+    datapath = parse_text(text.replace("sum x.valid", "sum x.valid + z.valid"), "p.ca").datapath
+    core = emit(datapath)
+    assert ".ready_o(x_ready_o)" in core
+    assert "assign x_ready_o" not in core
+    assert "assign z_ready_o = !p_stall;" in core  # what is not marked keeps R7
+    assert ".data_i({x_keep_i, x_last_i, x_data_i})" in core
+    axis, axi = (lines(emit_top(datapath, each)) for each in (Streams.AXI_STREAM, Streams.REGISTERS))
+    assert "assign s_axis_x_tready = dp_x_ready_o" in axis
+    assert ".ready_i(dp_x_ready_o)" in axi

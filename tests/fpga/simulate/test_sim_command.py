@@ -52,6 +52,28 @@ def test_json(command, stimulus, tmp_path):
     assert document["written"] == [str(tmp_path / "o.vcd")]
 
 
+STATED = """module m {
+  inputs: { flag x } counts: { sum x over cycles } targets: { never }
+  always { low: count < 3 }
+  assume { sometimes: count < 1000 }
+}
+"""
+
+
+def test_a_property_that_does_not_hold(command, tmp_path):
+    (tmp_path / "m.ca").write_text(STATED)
+    (tmp_path / "s.csv").write_text("x_i\n1\n1\n0\n1\n0\n1\n")
+    code, out, err = command("sim", tmp_path / "m.ca", "-s", tmp_path / "s.csv")
+    assert code == 1
+    assert "6 cycles" in out
+    assert err.splitlines() == [
+        f"error: property low of m (`always`) does not hold in cycle {cycle} (R21)" for cycle in (4, 5)
+    ]
+    code, out, _ = command("sim", tmp_path / "m.ca", "-s", tmp_path / "s.csv", "--json", "--cycles", 5)
+    assert (code, json.loads(out)["ok"]) == (1, False)
+    assert json.loads(out)["violated"] == [{"cycle": 4, "module": "m", "kind": "always", "property": "low"}]
+
+
 def test_a_failed_expectation(command, stimulus):
     lines = stimulus.read_text().splitlines()
     lines[5] = lines[5][:-1] + "0"

@@ -193,6 +193,9 @@ def test_every_table_of_the_page_is_tested():
         "R16",
         "R17",
         "R18",
+        "R19",
+        "R20",
+        "R21",
     ]
 
 
@@ -294,6 +297,64 @@ def test_ends_of_packets():
     label = "packets: `sum x.valid over cycles while x.last`, base (target never)"
     assert [cycle.counts[0].base for cycle in cycles] == numbers(rows[label])
     assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
+
+
+@pytest.mark.parametrize("how", ["by priority", "by turns", "by turns until last"])
+def test_choice_among_streams(how):
+    pytest.importorskip("lark")
+    rows = table("R19")
+    text = f"""module m {{ inputs: {{ stream a of 8 bits with last; stream b of 8 bits with last }}
+      counts: {{ one: sum a.valid + b.valid {how} }} targets: {{ 1 }} actions: {{ merge with last as y }} }}"""
+    driven = {f"{x}_{name}_i": numbers(rows[f"{x}.{name}"]) for x in "ab" for name in ("valid", "last")}
+    beats = {"a_data_i": list(range(10, 16)), "b_data_i": list(range(20, 26))}
+    cycles = run(parse_text(text).datapath, **driven, **beats, m_y_ready_i=[1] * 6)
+    ready = {x: port(cycles, f"{x}_ready_o") for x in "ab"}
+    target = " (target 1)" if how == "by priority" else ""
+    assert ready["a"] == numbers(rows[f"a.ready, {how}{target}"])
+    assert ready["b"] == numbers(rows[f"b.ready, {how}"])
+    for name in ("turn", "open"):
+        if f"{name}, {how}" in rows:
+            assert port(cycles, f"m_one_{name}_o") == numbers(rows[f"{name}, {how}"])
+    taken = ["a" if a else "b" for a in ready["a"]]
+    assert port(cycles, "m_y_data_o") == [0] + [beats[f"{x}_data_i"][c] for c, x in enumerate(taken[:5])]
+    assert port(cycles, "m_y_last_o") == [0] + [driven[f"{x}_last_i"][c] for c, x in enumerate(taken[:5])]
+
+
+def test_buffered_streams():
+    pytest.importorskip("lark")
+    rows = table("R20")
+    text = """module m { inputs: { stream x of 8 bits with last buffered } counts: { sum x.valid over cycles }
+      targets: { 1 } actions: { stream x.data last x.last } }"""
+    valid, ready = numbers(rows["x.valid (port)"]), numbers(rows["x.ready (port)"])
+    # A source that keeps its beat until it is taken: 1, 2, 3, ..., each second the last of its packet.
+    sent = [1 + sum(a and b for a, b in zip(valid[:c], ready[:c], strict=True)) for c in range(7)]
+    driven = {"x_valid_i": valid, "x_data_i": sent, "x_last_i": [each % 2 for each in sent]}
+    cycles = run(parse_text(text).datapath, **driven, m_out_ready_i=numbers(rows["out.ready"]))
+    assert port(cycles, "x_ready_o") == ready
+    assert seen(cycles, "m", "fires") == numbers(rows["fire (target 1)"])
+    assert port(cycles, "m_out_valid_o") == numbers(rows["out.valid"])
+    assert port(cycles, "m_out_data_o") == [0, 0, 1, 1, 1, 2, 3]
+    assert port(cycles, "m_out_last_o") == [0, 0, 1, 1, 1, 0, 1]
+    held = [0]
+    for cycle in range(6):
+        held.append(held[-1] + (valid[cycle] and ready[cycle]) - seen(cycles, "m", "fires")[cycle])
+    assert held == numbers(rows["beats in the buffer"])
+
+
+def test_properties():
+    pytest.importorskip("lark")
+    rows = table("R21")
+    text = """module m { inputs: { flag x } counts: { sum x over cycles } targets: { never }
+      always { low: count < 3 } never { both: x and count == 2 } }"""
+    datapath = parse_text(text).datapath
+    inputs = numbers(rows["x"])
+    cycles = run(datapath, x_i=inputs)
+    assert seen(cycles, "m", "base") == numbers(rows["count: `sum x over cycles`, target never, base"])
+    stimulus = np.array([row_of(ports_of(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
+    broken = set(Reference(datapath).violations(stimulus))
+    for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):
+        holds = [int((cycle, "m", kind, name) not in broken) for cycle in range(5)]
+        assert holds == numbers(rows[f"`{kind} {{ {label} }}` holds"])
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])

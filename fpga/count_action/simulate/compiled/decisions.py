@@ -13,6 +13,7 @@ from fpga.count_action.simulate.compiled.expressions import (
     Field,
     all_of,
     any_of,
+    literal,
     negative,
     ones,
     packed,
@@ -85,7 +86,7 @@ class Decisions:
     def _takers_ready(self, ref: Ref) -> str:
         """Return whether all takers are ready: a level count when it fires, others when they do not stall."""
         return all_of(
-            self.names.fire(module.name, count.name)
+            all_of([self.names.fire(module.name, count.name), *self.names.picked(count, ref)])
             if count.kind is CountKind.LEVEL
             else self.names.goes(module)
             for module, count in self.names.graph.takers.get(stream_of(ref), ())
@@ -97,8 +98,11 @@ class Decisions:
         valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
             indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
-            yield f"o{out + word} = {spread(self._takers_ready(Ref(signal.name, index=i)) for i in indices)}"
-            yield f"g_{name} = {name} & o{out + word}"
+            ready = f"y_{name}" if signal.buffered else f"o{out + word}"
+            yield f"{ready} = {spread(self._takers_ready(Ref(signal.name, index=i)) for i in indices)}"
+            yield f"g_{name} = {name} & {ready}"
+            if signal.buffered:
+                yield f"o{out + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _level(self, module: Module, count: Count) -> Lines:
@@ -180,7 +184,11 @@ class Decisions:
         """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
         if not self.names.graph.is_stream(ref):
             return self.names.field(ref)
-        return self.names.valid(ref) if count.kind is CountKind.LEVEL else self.names.moves(ref)
+        if count.kind is not CountKind.LEVEL:
+            return self.names.moves(ref)
+        valid = self.names.valid(ref)
+        chosen = self.names.picked(count, ref)
+        return whole(f"({all_of([unsigned(valid), *chosen])})", 1) if chosen else valid
 
     # ----------------------------------------------------------------------------------- what is seen
     def _outputs(self) -> Lines:

@@ -4,7 +4,8 @@
 `v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
 enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
 overshoots, `s` saturates, `w` what a formula comes to. Of extreme samples: `h` there is one, `k` its index, `q` how
-many were counted. Of counts that go up and down: `l` the bound. Bits are 0 or 1. The number after a letter is the
+many were counted. Of counts that go up and down: `l` the bound. Of buffers: `bv` and `bw` a bit for each stream that
+has one beat, or two, `bh` and `bn` their samples as in the port. Bits are 0 or 1. The number after a letter is the
 place of the count, target, module or output.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from fpga.count_action.arbitration import pick_of
 from fpga.count_action.graph import STREAMS, Graph, can_stall
 from fpga.count_action.model import (
     VALUE,
@@ -25,7 +27,7 @@ from fpga.count_action.model import (
     Ref,
     is_value,
 )
-from fpga.count_action.ports import Port, ports_of
+from fpga.count_action.ports import Port, buffered_parts, ports_of
 from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, all_of, unsigned, whole
 
@@ -53,8 +55,28 @@ class Names:
 
     # ----------------------------------------------------------------------------------------- fields
     def words(self, port: Port) -> tuple[str, ...]:
-        """Return the words of an input port."""
-        return tuple(f"i{port.column + word}" for word in range(port.words))
+        """Return the words of an input port; of a buffered stream those of the beats that leave the buffer."""
+        letter = self._kept.get(port.name, "i")
+        return tuple(f"{letter}{port.column + word}" for word in range(port.words))
+
+    @cached_property
+    def _kept(self) -> dict[str, str]:
+        """The registers of buffers by the port that they stand for (R20)."""
+        found: dict[str, str] = {}
+        for signal in self.datapath.inputs:
+            if signal.buffered:
+                found[f"{signal.name}_valid_i"] = "bv"
+                found |= {port: "bh" for port, _ in buffered_parts(self.datapath, signal)}
+        return found
+
+    def buffer_registers(self) -> Iterator[str]:
+        """Return the registers of the buffers: which streams have one beat or two, the first beat and the second."""
+        second = {"bv": "bw", "bh": "bn"}
+        for name, letter in self._kept.items():
+            port = self.ports.input(name)
+            for word in range(port.words):
+                yield f"{letter}{port.column + word}"
+                yield f"{second[letter]}{port.column + word}"
 
     def input_bit(self, name: str) -> Field:
         """Return the lowest bit of an input port."""
@@ -123,6 +145,11 @@ class Names:
         """Return the target in force."""
         return f"t{self._targets[module, target]}"
 
+    def picked(self, count: Count, stream: Ref) -> list[str]:
+        """Return the wire that is 1 where a count chooses a stream; nothing where it takes all (R19)."""
+        pick = pick_of(count, stream)
+        return [] if pick is None else [self.value(pick)]
+
     def goes(self, module: Module) -> str:
         """Return 1 while a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
@@ -170,6 +197,7 @@ class Names:
         }
         for key, place in self.outputs.items():
             made |= dict.fromkeys(self._output_registers(key, place), 0)
+        made |= dict.fromkeys(self.buffer_registers(), 0)
         for word in range(self.ports.output("overshoot_o").words):
             made |= {f"over{word}": 0, f"full{word}": 0}
         return made

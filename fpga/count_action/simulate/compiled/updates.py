@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fpga.count_action.graph import STREAMS
 from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
 from fpga.count_action.simulate.bit_slices import Key
+from fpga.count_action.simulate.compiled.buffers import buffer_lines
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
     all_of,
@@ -53,6 +54,7 @@ class Updates:
                 yield from self._effect(key, f"r{place}")
         yield from self._counts()
         yield from self._commit()
+        yield from buffer_lines(self.names)
 
     # ------------------------------------------------------------------------------ sums of data (R11)
     def _added(self, module: Module, action: Action) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from fpga.count_action.arbitration import pick_of
 from fpga.count_action.expressions import STORED, value_of
 from fpga.count_action.graph import stream_of
-from fpga.count_action.model import Count, CountKind, Module, Operand, Ref, SignalKind, is_value
+from fpga.count_action.model import Count, CountKind, Module, Operand, Ref, Signal, SignalKind, is_value
 from fpga.count_action.simulate.bit_slices import BitSlice, Key, beats_of, extended, valid_slice
+from fpga.count_action.simulate.reference.buffers import has_room, shown
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State
 from fpga.count_action.simulate.reference.wiring import Wiring
 
@@ -19,6 +21,7 @@ class Evaluation:
 
     def __init__(self, wiring: Wiring, state: State, inputs: Mapping[str, int]) -> None:
         self.wiring, self.state, self.inputs = wiring, state, inputs
+        self._seen = shown(wiring.datapath, state.buffers, inputs)
         self._stalled: dict[str, bool] = {}
         self.counts: dict[Key, CountCycle] = {}
         # Whether a module stalls depends on those that take its streams, and on which level counts fire there.
@@ -31,7 +34,7 @@ class Evaluation:
     # Signals and streams (R7)
 
     def _bits(self, place: BitSlice) -> int:
-        word = self.inputs.get(place.port, 0) if place.port else self.state.outputs[place.register]
+        word = self._seen.get(place.port, 0) if place.port else self.state.outputs[place.register]
         return word >> place.low & (1 << place.width) - 1
 
     def _valid(self, ref: Ref) -> bool:
@@ -45,7 +48,7 @@ class Evaluation:
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
         return all(
-            self.fires(taker.name, count.name)
+            self.fires(taker.name, count.name) and self._chosen(count, stream)
             if count.kind is CountKind.LEVEL
             else not self._stalled[taker.name]
             for taker, count in self.wiring.graph.takers.get(stream, ())
@@ -121,7 +124,14 @@ class Evaluation:
         """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
         if not self.wiring.is_stream(ref):
             return self._bits(self.wiring.slice_of(ref))
-        return self._valid(ref) if count.kind is CountKind.LEVEL else self.moves(ref)
+        if count.kind is not CountKind.LEVEL:
+            return self.moves(ref)
+        return self._valid(ref) and self._chosen(count, stream_of(ref))
+
+    def _chosen(self, count: Count, stream: Stream) -> bool:
+        """Return whether a count takes this stream when it fires: one that chooses takes one of them (R19)."""
+        pick = pick_of(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
+        return pick is None or self.sample(pick) != 0
 
     # Formulas (R13)
 
@@ -139,6 +149,13 @@ class Evaluation:
             return registers[first.module or "", first.name]
         return value_of(operand.operator, [self._worked_out(each) for each in operand.operands])
 
+    def violated(self) -> Iterator[tuple[str, str, str]]:
+        """Return the properties that do not hold in this cycle: module, kind and name (R21)."""
+        for module in self.wiring.datapath.modules:
+            for claim in module.claims:
+                if (self._worked_out(claim.holds) != 0) == (claim.kind == "never"):
+                    yield module.name, claim.kind, claim.name
+
     # Outputs
 
     def cycle(self) -> Cycle:
@@ -151,7 +168,7 @@ class Evaluation:
     def _outputs(self) -> Iterator[tuple[str, int]]:
         for signal in self.wiring.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
-                ready = [self._ready((None, signal.name, index)) for index in range(signal.size)]
+                ready = [self._accepts(signal, index) for index in range(signal.size)]
                 yield f"{signal.name}_ready_o", packed((bit, 1) for bit in ready)
         for (module, name), value in self.state.outputs.items():
             if (module, name) in self.state.valid:
@@ -167,6 +184,12 @@ class Evaluation:
         )
         yield "overshoot_o", packed((self.state.overshoot[module, count], 1) for module, count, _ in counts)
         yield "saturated_o", packed((self.state.saturated[module, count], 1) for module, count, _ in counts)
+
+    def _accepts(self, signal: Signal, index: int) -> bool:
+        """Return what the port shows as ready: of a buffer whether it has room (R20)."""
+        if signal.buffered:
+            return has_room(self.state.buffers[signal.name, index])
+        return self._ready((None, signal.name, index))
 
     def sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""

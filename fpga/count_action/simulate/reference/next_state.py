@@ -5,6 +5,7 @@ from __future__ import annotations
 from fpga.count_action.graph import clear_wins
 from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
 from fpga.count_action.simulate.bit_slices import Key, extended
+from fpga.count_action.simulate.reference.buffers import next_buffers
 from fpga.count_action.simulate.reference.evaluation import Evaluation, packed
 from fpga.count_action.simulate.reference.state import Extreme, State
 
@@ -39,6 +40,9 @@ class _NextState:
             extremes=self._next_extremes(),
             valid={beat: self._made(beat) or self._now.backpressured(beat) for beat in self._now.state.valid},
             outputs=self._next_outputs(),
+            buffers=next_buffers(
+                self._now.wiring.datapath, self._now.state.buffers, self._now.inputs, self._now.moves
+            ),
         )
 
     # Counts and targets (R5, R8, R10, R12)

@@ -1,4 +1,4 @@
-"""A datapath in plain Python, straight from the rules R1 to R18 of `docs/reference/count-action.md`.
+"""A datapath in plain Python, straight from the rules R1 to R21 of `docs/reference/count-action.md`.
 
 This is the meaning of the language in a form that runs: slow, exact, and to be read with the page. `step` answers
 what one cycle does; the registers are replaced all at once at its end. Everything else is compared with it.
@@ -49,6 +49,13 @@ class Reference:
         """Return what happens in every cycle."""
         for row in check_inputs(self.ports, rows).tolist():
             yield self.step(values_of(self.ports.inputs, row))
+
+    def violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
+        """Return the properties that do not hold, cycle by cycle: cycle, module, kind and name (R21)."""
+        for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
+            evaluation = Evaluation(self._wiring, self.state, values_of(self.ports.inputs, row))
+            yield from ((cycle, *each) for each in evaluation.violated())
+            self.state = next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
         """Run one cycle: `inputs` by port; ports that are not named are 0."""

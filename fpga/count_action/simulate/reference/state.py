@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fpga.count_action.graph import KIND_OF
 from fpga.count_action.model import ActionKind, Datapath
 from fpga.count_action.simulate.bit_slices import Key, beats_of
+from fpga.count_action.simulate.reference.buffers import Buffer, Element, empty_buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class State:
     """True while there is a beat on its way out."""
     outputs: Mapping[Key, int]
     """Beats, flags, pulses and numbers, by module and output."""
+    buffers: Mapping[Element, Buffer]
+    """Beats of buffered streams that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +84,5 @@ def reset_state(datapath: Datapath) -> State:
         extremes={(name, action.output): Extreme() for name, action in actions if action.reduction != "sum"},
         valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
         outputs={(name, action.output): 0 for name, action in actions if action.kind in KIND_OF},
+        buffers=empty_buffers(datapath),
     )

@@ -1,0 +1,82 @@
+"""Counts that choose among their streams, and actions that send what was chosen (R19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fpga.count_action.arbitration import MAX_STREAMS, registers
+from fpga.count_action.diagnostics import Refused, quoted
+from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
+from fpga.count_action.elaboration.targets import count_of
+from fpga.count_action.language.syntax import CountText, Picking, Verb
+from fpga.count_action.model import Location
+
+
+def check_choice(text: CountText, picking: Picking, streams: list[FlatReference], constant: int) -> None:
+    """Raise `Refused` for a count that cannot choose among its terms."""
+    order = f"`by {picking.order}`"
+    if text.accumulates:
+        message = f"{order} in a count over cycles, which takes every beat at once (R7)"
+        hint = "Leave `over cycles` away, and count what is merged in a module of its own."
+        raise Refused(picking.at, message, hint)
+    if constant or any(each.suffix != "valid" for each in streams):
+        message = f"{order} chooses among streams, and there is something else in the sum"
+        raise Refused(picking.at, message, "Add valid bits only: sum a.valid + b.valid by turns.")
+    if not 2 <= len(streams) <= MAX_STREAMS:
+        message = f"{order} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
+        hint = "Name another stream, or leave it away." if len(streams) < 2 else "Merge in several modules."
+        raise Refused(picking.at, message, hint)
+    names = [str(each) for each in streams]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(picking.at, f"{quoted(twice)} is twice in the sum", "Name each stream once.")
+
+
+def kept_by(count: FlatCount) -> Iterator[FlatAction]:
+    """Return the actions that store whose turn it is, and whether a packet is open."""
+    if count.order:
+        for name, width in registers(count.order, whole=count.whole, streams=len(count.terms)).items():
+            yield _made("store", f"{count.name}_{name}", count.name, count.name, count.at, width)
+
+
+def merged_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
+    """Return the actions that store the end, and the kept lanes, of the beat that is chosen."""
+    for end in ends:
+        width = 1 if end == "last" else None
+        yield replace(
+            action, verb="store", name=f"{action.name}_{end}", part_of=action.name, width=width, sign=None
+        )
+
+
+def streams_of(module: FlatModule, action: FlatAction) -> tuple[FlatReference, ...]:
+    """Return the samples of the streams that the count of a `merge` chooses among. Raises `Refused`."""
+    name = count_of(module, action)
+    count = next(each for each in module.counts if each.name == name)
+    if not count.order:
+        message = f"`merge` sends the beat that was chosen, and count {quoted(name)} takes all of its streams"
+        raise Refused(action.at, message, "Write `by turns` or `by priority` in the count.")
+    return tuple(replace(each, suffix="data") for each in count.terms)
+
+
+def ends_looked_at(module: FlatModule, action: FlatAction) -> Iterator[FlatReference]:
+    """Return the ends of packets that an action without samples of its own looks at."""
+    if action.verb != "store" or action.samples or not action.part_of:
+        return
+    for count in module.counts:
+        if count.name == action.part_of and count.whole:
+            yield from (end_of(replace(each, suffix="data"), "last") for each in count.terms)
+
+
+def end_of(stream: FlatReference, end: str) -> FlatReference:
+    """Return the end or the kept lanes of the packets of a stream."""
+    if stream.module is not None:
+        return replace(stream, name=f"{stream.label}_{end}", index=None, suffix="", lane=None)
+    return FlatReference(end, stream.name, None, "", None, stream.at)
+
+
+def _made(verb: Verb, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
+    return FlatAction(
+        verb=verb, name=name, on=on, on_at=at, samples=(), width=width, sign=None, shift=0, modulo=0,
+        reduction="sum", with_index=False, cleared=None, wins=False, at=at, part_of=part_of,
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+# ruff: noqa: E501
+"""Texts that a newcomer writes: where the mistake is, what is wrong, and what to write instead."""
+
+import pytest
+from libraries import skip_without
+
+skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+
+from fpga.count_action import CountActionError, parse_text
+
+M = "module m { "
+A = "inputs: { stream a of 8 bits; stream b of 8 bits } "
+CASES = [
+    (M + "counts: { sum a.valid + b.valid by turn } targets: { 1 } }", 1, 47, "`turn` cannot stand here", "Write `by turns` or `by priority`."),
+    (M + "counts: { sum a.valid + b.valid over cycles by turns } targets: { 1 } }", 1, 56, "`by` cannot stand here", "In a count stand, in this order: terms, `by`, `over cycles`,"),
+    (M + "counts: { sum a.valid + b.valid by turns over cycles } targets: { 1 } }", 1, 44, "`by turns` in a count over cycles, which takes every beat at once (R7)", "Leave `over cycles` away, and count what is merged in a module"),
+    (M + "counts: { sum a + b by turns } targets: { 1 } }", 1, 32, "`by turns` chooses among streams, and there is something else in the sum", "Add valid bits only: sum a.valid + b.valid by turns."),
+    (M + "counts: { sum a.valid by turns } targets: { 1 } }", 1, 34, "`by turns` of 1 streams; 2 to 16 are possible", "Name another stream, or leave it away."),
+    (M + "counts: { sum a.valid + a.valid by turns } targets: { 1 } }", 1, 44, "`a` is twice in the sum", "Name each stream once."),
+    (M + "counts: { sum a.valid + b.valid by turns } targets: { 2 } }", 1, 66, "target `target` of count `count` is 2, and the sum is never above 1: it is never reached (R1)", "Lower the target, or write `over cycles`."),
+    (M + "counts: { sum a.valid + b.valid } targets: { 2 } actions: { merge as y } }", 1, 72, "`merge` sends the beat that was chosen, and count `count` takes all of its streams", "Write `by turns` or `by priority` in the count."),
+    (M + "counts: { sum a.valid + b.valid by priority } targets: { 1 } actions: { merge a, b as y } }", 1, 90, "`a` cannot stand here", "`merge` sends the beat that its count chose: name no stream,"),
+    (M + A + "counts: { sum a.valid + b.valid by turns until last } targets: { 1 } actions: { merge as y } }", 1, 77, "the beats of `a` have no `last`", "Declare it: stream a of 4 lanes of 8 bits with last and keep."),
+    (M + A + "counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge with last as y } }", 1, 77, "the beats of `a` have no `last`", "Declare it: stream a of 4 lanes of 8 bits with last and keep."),
+    (M + A + "counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge with keep as y } }", 1, 143, "`keep` cannot stand here", "Write `until last`, `with last` or `with last and keep`."),
+    (M + "inputs: { stream a of 2 lanes of 8 bits; stream b of 8 bits } counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge as y } }", 1, 98, "`b` has 1 lanes and `a` has 2", "Merge streams of as many lanes."),
+    (M + "inputs: { flag f buffered } counts: { sum f } targets: { 1 } }", 1, 29, "`buffered` cannot stand here", "Write it last, for a stream from outside: stream NAME of 8 bits"),
+    (M + "inputs: { buffered stream x of 8 bits } counts: { sum x.valid } targets: { 1 } }", 1, 22, "`buffered` cannot stand here", "Write it last, for a stream from outside: stream NAME of 8 bits"),
+    (M + "counts: { c: sum x over cycles } targets: { 3 } always { d < 3 } }", 1, 69, "a property looks at `d`, which nothing else names", "There are: x, c."),
+    (M + "counts: { c: sum x over cycles } targets: { 3 } assert { c < 3 } }", 1, 60, "`assert` cannot stand here", "A module has the sections `inputs: {...}`, `counts: {...}`, `targets:"),
+    (M + "counts: { c: sum x over cycles } targets: { 3 } always { p: c < 3; p: c < 4 } }", 1, 79, "`p` is a property here and a property elsewhere (t.ca:1:69)", "Rename one of them."),
+    (M + "counts: { c: sum x over cycles } targets: { 3 } always { c => 3 } }", 1, 71, "`=` cannot stand here", "Compare with `==`, `!=`, `<`, `<=`, `>` or `>=`."),
+    (M + "inputs: { number n of 40 bits } counts: { sum n } targets: { 1 } }", 1, 29, "the width of `n` is 40, outside 1 to 32", "Choose 1 to 32."),
+    (M + "counts: { sum x while a && b } targets: { 1 } }", 1, 36, "the character `&` cannot stand here", "Write `and`, `or` and `not`."),
+    (M + "counts: { sum x while !a } targets: { 1 } }", 1, 34, "the character `!` cannot stand here", "Write `and`, `or` and `not`."),
+    (M + "counts: { sum x while a = 1 } targets: { 1 } }", 1, 36, "`=` cannot stand here", "Compare with `==`, `!=`, `<`, `<=`, `>` or `>=`."),
+    (M + "counts: { sum x == 3 } targets: { 1 } }", 1, 28, "`==` cannot stand here", "A count adds up: what it is to reach stands in `targets`, what"),
+    (M + "counts: { sum x } targets: { >= 3 } }", 1, 41, "`>=` cannot stand here", "Write it before the number: `at least 3`, `NAME: at least 3`,"),
+    (M + "counts: { sum x } targets: { n at least 3 } }", 1, 43, "`at least` cannot stand here", "Write it before the number: `at least 3`, `NAME: at least 3`,"),
+    (M + "counts: { x } targets: { 1 } }", 1, 24, "`}` cannot stand here", "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`."),
+    (M + "counts: { sum x.last } targets: { 1 } }", 1, 26, "the beats of `x` have no `last`", "Declare it: stream x of 4 lanes of 8 bits with last and keep."),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.data * 2 } }", 1, 76, "`*` cannot stand here", "Products and division of signals are not in the language: work"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream relu(x.data) } }", 1, 69, "`relu` is not a function of the language", "Write `max(x, 0)`."),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { send x.data } }", 1, 62, "`send` cannot stand here", "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`,"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.data << 2 } }", 1, 77, "`<` cannot stand here", "There are no shifts in formulas: `emit sum x.data shift 2` shifts"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { emit x.data } }", 1, 67, "`x` cannot stand here", "Write `emit sum x.data`, or `stream x.data` for the samples as"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x } }", 1, 69, "`x` is a stream; its samples are sent", "Write x.data."),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { out = x.data } }", 1, 62, "`out` cannot stand here", "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`,"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { if x.data > 3 pulse p } }", 1, 62, "`if` cannot stand here", "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`,"),
+    (M + "counts: { sum DAC[1:4].valid } targets: { 1 } }", 1, 31, "`:` cannot stand here", "Write the range behind the name: `NAME[i].valid (i = 1 to 4)`."),
+    (M + "counts: { sum DAC[i].valid (i in 1 to 4) } targets: { 1 } }", 1, 42, "`in` cannot stand here", "Write `(i = 1 to 4)`."),
+    (M + "counts: { sum DAC[i].valid for i = 1 to 4 } targets: { 1 } }", 1, 39, "`for` cannot stand here", "Write the range in brackets behind it: `x[i] (i = 1 to 4)`."),
+    (M + "counts: { sum x over cycle } targets: { 1 } }", 1, 33, "`cycle` cannot stand here", "Write `over cycles`."),
+    (M + "counts: { sum x } targets: { 1 } actions: { store x.data } }", 1, 69, "`}` cannot stand here", "Give it a name: `store x.data as NAME`."),
+    (M + "inputs: { stream x of 8 bit } counts: { sum x.valid } targets: { 1 } }", 1, 36, "`bit` cannot stand here", "Write `bits` after a width: `stream NAME of 8 bits`."),
+    (M + "inputs: { stream x: 8 bits } counts: { sum x.valid } targets: { 1 } }", 1, 30, "`:` cannot stand here", "Write `of` and a width: `stream NAME of 8 bits`."),
+    (M + "inputs: { input x } counts: { sum x.valid } targets: { 1 } }", 1, 22, "`input` cannot stand here", "An input is `stream NAME of 8 bits`, `flag NAME` or `number NAME"),
+    (M + "counts: { sum x }, targets: { 1 } }", 1, 29, "`,` cannot stand here", "A module has the sections `inputs: {...}`, `counts: {...}`, `targets:"),
+    ("# comment\nmodule m { counts: { sum x } targets: { 1 } }", 1, 1, "the character `#` cannot stand here", "A comment begins with `//` and ends with its line."),
+    ("/* c */ module m { counts: { sum x } targets: { 1 } }", 1, 1, "`/` cannot stand here", "A comment begins with `//` and ends with its line."),
+    (M + "counts: { sum x while (a } targets: { 1 } }", 1, 37, "`}` cannot stand here", "Close the bracket: `)`."),
+    (M + "counts: { sum x } targets: { 1.5 } }", 1, 42, "`.` cannot stand here", "Numbers are whole."),
+    (M + "counts: { sum x } targets: { 1 } actions: { pulse } }", 1, 62, "`}` cannot stand here", "Write a name: letters, digits and underscores. Empty brackets"),
+    (M + "counts: { sum x to } targets: { 1 } }", 1, 31, "`}` cannot stand here", "Name a target, or write a formula in brackets."),
+    (M + "counts: { sum x width 8 while a } targets: { 1 } }", 1, 36, "`while` cannot stand here", "In a count stand, in this order: terms, `by`, `over cycles`,"),
+    (M + "tables: { t: 1, 2 } counts: { sum x to t[0] } targets: { 1 } }", 1, 23, "`:` cannot stand here", "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
+    ("import a.ca; module m { counts: { sum x } targets: { 1 } }", 1, 8, "`a` cannot stand here", 'Write the name of the file in quotation marks: import "a.ca";'),
+    ("use m; module m { counts: { sum x } targets: { 1 } }", 1, 6, "`;` cannot stand here", "Give the instance a name: `use MODULE as NAME;`."),
+    ("module m() { counts: { sum x } targets: { 1 } }", 1, 10, "`)` cannot stand here", "Write a name: letters, digits and underscores. Empty brackets"),
+    (M + "counts: { sum x } targets: { -3 } }", 1, 41, "a target of -3 is never reached (R3)", "Write `never` if that is meant."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "column", "message", "hint"), CASES, ids=range(len(CASES)))
+def test_the_place_the_mistake_and_what_to_write_instead(text, line, column, message, hint):
+    with pytest.raises(CountActionError) as caught:
+        parse_text(text, "t.ca")
+    first = caught.value.errors[0]
+    assert first.message.startswith(message)
+    assert first.hint.startswith(hint)
+    assert (first.line, first.column) == (line, column)
+
+
+def test_there_are_forty_and_no_hint_points_at_the_grammar_alone():
+    assert len(CASES) >= 40
+    assert [hint for *_, hint in CASES if hint.startswith("See the grammar")] == []
