@@ -13,6 +13,8 @@ _ROUNDS = 10
 _LEAST = 150
 """Accesses that a small map gets at least."""
 _MOST = 1500
+_CONTROLS = 40
+"""Writes to CONTROL beyond those: resets must come while a beat waits."""
 _AFTER_RESET = 30
 
 
@@ -41,6 +43,7 @@ def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], lis
     words = [(register, register.at(word)) for register in table for word in range(register.words)]
     rounds = max(_ROUNDS, -(-_LEAST // len(words)))
     written = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}] * rounds
+    written += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROLS
     # What can only be read is written now and then: nothing may come of it.
     written += draw.sample(words, min(len(words), 8))
     looked_at = [address for _, address in words] * rounds

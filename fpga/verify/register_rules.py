@@ -99,8 +99,8 @@ def _reset_breaches(record: Record) -> Iterator[Breach]:
         seen = record.core["rst_i"][held.begins : held.ends + 1]
         first, last = seen.index(1), len(seen) - 1 - seen[::-1].index(1)
         commits = record.core["commit_i"][held.begins : held.ends + 1]
-        ends = len(seen) - 1 - commits[::-1].index(1) if any(commits) else len(seen) - 1
-        if 0 in seen[first : last + 1] or last < ends:
+        ends = commits.index(1, first) if any(commits[first:]) else len(seen) - 1
+        if 0 in seen[first : ends + 1] or last < ends:
             yield Breach("rst_i", held.begins + seen.index(0, first), 1, 0)
             return
 

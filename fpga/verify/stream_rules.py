@@ -12,6 +12,8 @@ from fpga.verify.bus_record import Breach, Columns, handshakes
 
 IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
+_ALIKE = 8
+"""Beats by which it is seen how many a reset has dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +94,46 @@ def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Bre
 def _in_order(
     prefix: str, sent: list[tuple[int, int]], came: list[tuple[int, int]], resets: list[int]
 ) -> Iterator[Breach]:
-    """Return where what came is not what was sent; after a reset a few beats may be missing."""
+    """Return where what came is not what was sent; after a reset a few beats may be missing.
+
+    Beats may be alike: how many are missing is seen by those that follow.
+    """
     place = 0
     before = 0
-    for cycle, beat in came:
+    for number, (cycle, beat) in enumerate(came):
         reset = any(resets[before : cycle + 1])
-        allowed = sent[place : place + 1 + (IN_FLIGHT if reset else 0)]
-        skipped = next((number for number, (_, each) in enumerate(allowed) if each == beat), None)
-        if skipped is None or allowed[skipped][0] > cycle:
-            yield Breach(f"{prefix}_tdata", cycle, allowed[0][1] if allowed else 0, beat)
+        skips = range(1 + (IN_FLIGHT if reset else 0))
+        following = _until_reset(came[number : number + _ALIKE], resets)
+        skipped = next(
+            (skip for skip in skips if _same(sent[place + skip :], following if reset else [(cycle, beat)])),
+            None,
+        )
+        if skipped is None:
+            expected = sent[place][1] if place < len(sent) else 0
+            yield Breach(f"{prefix}_tdata", cycle, expected, beat)
             return
         place += skipped + 1
         before = cycle
     if sent and len(sent) - place > IN_FLIGHT * (1 + sum(resets)):
         yield Breach(f"beats of {prefix}", sent[place][0], len(sent), place)
+
+
+def _same(sent: list[tuple[int, int]], came: list[tuple[int, int]]) -> bool:
+    """Return whether the beats that came are the next that were sent, each not before it was."""
+    pairs = list(zip(sent, came, strict=False))
+    return len(pairs) == len(came) and all(
+        one == other and early <= late for (early, one), (late, other) in pairs
+    )
+
+
+def _until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
+    """Return the first of the beats, and those after it that come before another reset."""
+    found = beats[:1]
+    for cycle, beat in beats[1:]:
+        if any(resets[found[-1][0] + 1 : cycle + 1]):
+            break
+        found.append((cycle, beat))
+    return found
 
 
 def _taken_inside(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
