@@ -16,6 +16,7 @@ _MOST = 1500
 _CONTROLS = 40
 """Writes to CONTROL beyond those: resets must come while a beat waits."""
 _AFTER_RESET = 30
+_BEGINS = RESET | HOLD | COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], lis
     writes = [_write(draw, register, address) for register, address in written[:_MOST]]
     control = table["CONTROL",].offset
     writes = list(_controlled(draw, control, writes))
-    after = [each.address == control and each.data & RESET for each in writes]
-    # What is written right after a reset may come before it or not: nothing could be said of it.
+    after = [each.address == control and each.data & _BEGINS for each in writes]
+    # What is written right after a reset, or the end of a hold, may come before it or not: nothing could be said of it.
     writes[1:] = [
         replace(each, wait_address=_AFTER_RESET) if reset else each
         for each, reset in zip(writes[1:], after, strict=False)

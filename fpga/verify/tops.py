@@ -60,7 +60,8 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     table = top_table(datapath, streams)
     ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = random_accesses(table, seed)
-    cycles = 200 + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
+    waits = sum(each.wait_address for each in writes)
+    cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": random_datapath_text(datapath),
