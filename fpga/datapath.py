@@ -19,7 +19,16 @@ from fpga.count_action.model import Signal, SignalKind
 from fpga.errors import FpgaError
 from fpga.program import Program
 from fpga.registers.model import WORD_BITS, RegisterMap
-from fpga.registers.register_list import CLEAR_STATUS, COMMIT, HIGH, RESET, Streams, effects, register_map
+from fpga.registers.register_list import (
+    CLEAR_STATUS,
+    COMMIT,
+    HIGH,
+    HOLD,
+    RESET,
+    Streams,
+    effects,
+    register_map,
+)
 from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
@@ -81,15 +90,15 @@ class Datapath:
     def load(self, program: Program, layer: int = 0) -> None:
         """Reset the hardware and put one layer of the program in force.
 
-        Between the two the targets of the text are in force. When the bus fails half-way, nothing counts as loaded.
-        Raises ProgramError when there is no such layer and WrongHardware when the hash in the hardware is not that of
-        the program; nothing is written then.
+        The datapath is held in reset in between: its first cycle has the targets of the layer. When the bus fails
+        half-way, nothing counts as loaded, and the datapath stays in reset. Raises ProgramError when there is no such
+        layer and WrongHardware when the hash in the hardware is not that of the program; nothing is written then.
         """
         targets = program.targets(layer)
         streams = self._identify(program)
         self._program = None
         self._table = register_map(program.datapath, streams)
-        self._restart(program)
+        self._restart(program, RESET | HOLD)
         self._put_in_force(targets)
         self._program = program
 
@@ -102,10 +111,10 @@ class Datapath:
 
     def reset(self) -> None:
         """Return to the state after power-on: counts 0, targets those of the text, no beats anywhere."""
-        self._restart(self._loaded())
+        self._restart(self._loaded(), RESET)
 
-    def _restart(self, program: Program) -> None:
-        self._control(RESET)
+    def _restart(self, program: Program, bits: int) -> None:
+        self._control(bits)
         self._portal = Portal(self.bus, self._table, program.datapath)
 
     def _put_in_force(self, targets: Iterable[tuple[str, str, int]]) -> None:

@@ -16,7 +16,7 @@ from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
 from fpga.registers.model import WORD_BITS, Access, BlockPin, PortBits, Register
 from fpga.registers.register_blocks import BLOCKS, RegisterBlock
-from fpga.registers.register_list import RESET, register_map
+from fpga.registers.register_list import COMMIT, HOLD, RESET, register_map
 
 _COLUMN_MASK = (1 << COLUMN_BITS) - 1
 
@@ -28,8 +28,8 @@ class Engine(Protocol):
         """Return the outputs of every cycle, read before its clock edge."""
         ...
 
-    def reset(self) -> None:
-        """Return to the state after power-on."""
+    def reset(self, shadow: int | None = None) -> None:
+        """Return to the state after power-on, with the targets of the shadow bank in force where it is given."""
         ...
 
 
@@ -51,6 +51,16 @@ class _Pins:
         self._row = np.zeros((1, into), np.uint64)
         self._shown: dict[str, int] = dict.fromkeys(self._into, 0)
         self._seen = [0] * out_of
+
+    @property
+    def shadow(self) -> int:
+        """The shadow bank."""
+        return self._shown["target_shadow_i"]
+
+    def restart(self, shadow: int | None) -> None:
+        """Reset the engine, with these targets in force if there are some; inputs stay."""
+        self._engine.reset(shadow)
+        self._seen = [0] * self._columns[1]
 
     def clock(self) -> None:
         """Run one cycle."""
@@ -128,6 +138,7 @@ class SimulatedBus:
         """Do nothing: nothing is held."""
 
     def _reset(self) -> None:
+        self._held = False
         self._pins.reset()
         self._blocks: dict[tuple[str, str], RegisterBlock] = {
             (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.blocks()
@@ -142,7 +153,8 @@ class SimulatedBus:
                 self._drive(register)
 
     def _step(self) -> None:
-        self._pins.clock()
+        if not self._held:
+            self._pins.clock()
         self.cycles += 1
         for block in self._blocks.values():
             block.clock()
@@ -179,5 +191,16 @@ class SimulatedBus:
         self._step()
         for bits in driven:
             self._pins.set(bits.port, 0)
-        if register.key == ("CONTROL",) and value & RESET:
+        if register.key == ("CONTROL",):
+            self._restart(value)
+
+    def _restart(self, control: int) -> None:
+        """Reset what CONTROL says: all, or the datapath alone, until a COMMIT if it is held."""
+        was_held, shadow = self._held, self._pins.shadow
+        held = bool(control & HOLD or (was_held and not control & COMMIT))
+        if control & RESET:
             self._reset()
+        if held or was_held or control & RESET:
+            # A commit in the last cycle of a reset puts the shadow bank in force.
+            self._pins.restart(shadow if control & COMMIT and not held else None)
+        self._held = held

@@ -31,6 +31,10 @@ COMMANDS = {
         "prove",
         "Prove that the RTL of FILE does what the language says, for all inputs and all times.",
     ),
+    "verify": (
+        "verify",
+        "Hold the files of a built folder against the text that lies with them.",
+    ),
     "test": (
         "cosim",
         "Run the RTL of FILE and the simulator on the same stimulus, and compare every port in every cycle.",

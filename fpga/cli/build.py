@@ -34,10 +34,17 @@ def build(
     from fpga.count_action import load
     from fpga.hdl.tools import HdlError
     from fpga.registers.build import board_files, build_files, write_files
+    from fpga.registers.origin import origin_files
 
-    datapath = load(file, parse_parameters(parameters)).datapath
+    given = parse_parameters(parameters)
+    checked = load(file, given)
+    datapath = checked.datapath
     try:
-        files = {**build_files(datapath), **(board_files(board) if board else {})}
+        files = {
+            **build_files(datapath),
+            **origin_files(checked, file, given),
+            **(board_files(board) if board else {}),
+        }
     except (HdlError, ValueError) as error:
         return tell_message(str(error), as_json=as_json)
     write_files(files, output)

@@ -74,6 +74,9 @@ def _as_document(proof: Proof) -> dict[str, Any]:
                 "verdict": each.verdict.value,
                 "part": each.part,
                 "cycle": each.cycle,
+                "element": each.element,
+                "expected": each.expected,
+                "seen": each.seen,
             }
             for each in proof.results
         ],
@@ -102,6 +105,8 @@ def _as_lines(proof: Proof) -> list[str]:
                 where = f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
                 where = f" at {each.part}" if each.verdict is Verdict.VACUOUS else where
                 lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {fact}")
+                if each.element:
+                    lines.append(f"    {each.element}: expected {each.expected}, seen {each.seen}")
     reached = [each for each in proof.covered if each.reached]
     lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")
     lines += [

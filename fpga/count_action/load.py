@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report
@@ -22,11 +22,15 @@ from fpga.count_action.verilog.keywords import KEYWORDS
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A datapath that has passed all checks; what may still be a mistake; and what was taken for granted."""
+    """A datapath that has passed all checks; what may still be a mistake; and what was taken for granted.
+
+    `imported` are the files that the text imports, by their paths seen from it.
+    """
 
     datapath: Datapath
     warnings: tuple[Diagnostic, ...] = ()
     inferences: tuple[Diagnostic, ...] = ()
+    imported: tuple[tuple[PurePosixPath, Path], ...] = ()
 
 
 def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Checked:
@@ -67,7 +71,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
             report.error(error)
         report.settle()
     warnings = _one_for_a_place([*report.warnings, *warnings_of(datapath)])
-    return Checked(datapath, warnings, tuple(report.inferences))
+    return Checked(datapath, warnings, tuple(report.inferences), tuple(imports.files.items()))
 
 
 def _one_for_a_place(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:

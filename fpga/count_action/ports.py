@@ -68,6 +68,15 @@ def ports_of(datapath: Datapath) -> Ports:
     return Ports(inputs=_placed(_inputs(datapath)), outputs=_placed(_outputs(datapath)))
 
 
+def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
+    """Return the targets, by module and name, that lie side by side in a bank."""
+    found, low = {}, 0
+    for module, target in datapath.targets():
+        found[module.name, target.name] = bank >> low & (1 << target.width) - 1
+        low += target.width
+    return found
+
+
 def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
     """Return the streams of modules (module, output) that another module takes; the others leave the datapath."""
     driven = {

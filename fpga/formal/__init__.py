@@ -6,6 +6,7 @@ check are is taken from the model and the ports, never from the emitter. `sby` r
 out.
 """
 
-from fpga.formal.prove import Proof, Verdict, prove
+from fpga.formal.prove import Proof, prove
+from fpga.formal.verdicts import Verdict
 
 __all__ = ["Proof", "Verdict", "prove"]

@@ -37,6 +37,10 @@ def hidden(name: str, width: int) -> str:
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 
 
+HIDDEN = r"hierconn \*\) logic \[(\d+):0\] \\dut\.(\S+) ;"
+"""Pattern of such a wire in the text of a proof: its highest bit, and its name."""
+
+
 def bit(value: bool) -> str:
     """Return a constant of one bit."""
     return f"1'b{int(value)}"

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fpga.hdl.tools import Tool, ToolFailed, ToolTimeout, find_tool
@@ -25,15 +24,19 @@ COVER_DEPTH = 24
 _SBY = """\
 [tasks]
 prove
+bmc
 cover
 [options]
 prove: mode prove
 prove: depth {depth}
+bmc: mode bmc
+bmc: depth {depth}
 cover: mode cover
 cover: depth {cover_depth}
 {vcd}
 [engines]
 prove: smtbmc --keep-going yices
+bmc: smtbmc --keep-going yices
 cover: smtbmc yices
 [script]
 read_verilog -formal -sv {files}
@@ -41,6 +44,7 @@ hierarchy -check -top {top}
 proc
 flatten
 prep -top {top}
+{deleted}
 [files]
 {files_by_line}
 """
@@ -48,10 +52,14 @@ prep -top {top}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An assertion that does not hold: its name below the top, and the cycle in which it first fails."""
+    """An assertion that does not hold: its name below the top, and the cycle in which it first fails.
+
+    `trace` is the counterexample as a value change dump, where traces were asked for.
+    """
 
     name: str
     cycle: int
+    trace: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +87,32 @@ def run(
     top: str,
     *,
     cover: bool = True,
-    vcd: Path | None = None,
+    traces: bool = False,
     depth: int = DEPTH,
     timeout_s: float = 300,
+    without: Iterable[str] = (),
+    bounded: bool = False,
 ) -> SbyResult:
-    """Prove every assertion of `top`. A counterexample is written to `vcd`, when there is one.
+    """Prove every assertion of `top` but those of `without`; failures have their counterexamples with `traces`.
 
-    Raises ToolMissing, ToolTimeout, and ToolFailed when the sources are refused or the run says nothing.
+    `bounded` looks for counterexamples of up to `depth` cycles alone. Raises ToolMissing, ToolTimeout, and ToolFailed
+    when the sources are refused or the run says nothing.
     """
+    task = "bmc" if bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
         folder = Path(name)
-        _write(folder, sources, top, depth, vcd is not None)
-        prove, covered = _call(folder, "prove", timeout_s), ""
+        _write(folder, sources, top, depth, traces, without)
+        printed, covered = _call(folder, task, timeout_s), ""
         if cover:
             covered = _call(folder, "cover", timeout_s)
-        if vcd is not None:
-            _copy_trace(folder, vcd)
-    return _outcome(prove, covered, top)
+        dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
+        found = {path.name: path.read_text() for path in dumps}
+    return _outcome(printed, covered, top, found)
 
 
-def _write(folder: Path, sources: Mapping[str, str], top: str, depth: int, vcd: bool) -> None:
+def _write(
+    folder: Path, sources: Mapping[str, str], top: str, depth: int, vcd: bool, without: Iterable[str]
+) -> None:
     for file, text in sources.items():
         (folder / file).write_text(text, encoding="ascii")
     files = list(sources)
@@ -107,6 +121,7 @@ def _write(folder: Path, sources: Mapping[str, str], top: str, depth: int, vcd: 
         depth=depth,
         cover_depth=COVER_DEPTH,
         vcd="vcd on" if vcd else "vcd off",
+        deleted="\n".join(f"delete c:{name}" for name in without),
         files=" ".join(files),
         files_by_line="\n".join(files),
     )
@@ -140,20 +155,16 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
     return text
 
 
-def _copy_trace(folder: Path, vcd: Path) -> None:
-    traces = sorted((folder / "proof_prove" / "engine_0").glob("trace*.vcd"))
-    traces = [trace for trace in traces if "induct" not in trace.name]
-    if traces:
-        shutil.copyfile(traces[0], vcd)
-
-
-def _outcome(prove: str, covered: str, top: str) -> SbyResult:
+def _outcome(prove: str, covered: str, top: str, traces: Mapping[str, str]) -> SbyResult:
     failures: dict[str, Failure] = {}
     unproven: dict[str, None] = {}
     cycle = 0
     for line in prove.splitlines():
-        if step := re.search(r"basecase: .*in step (\d+)", line):
+        if step := re.search(r"(?:basecase|engine_0): .*in step (\d+)", line):
             cycle = int(step[1])
+        if (written := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
+            text = traces.get(written[1], "")
+            failures |= {name: replace(each, trace=text) for name, each in failures.items() if not each.trace}
         if failed := re.search(rf"Assert failed in {top}: (\S+)", line):
             if ".induction:" in line:
                 unproven[failed[1]] = None

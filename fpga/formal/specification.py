@@ -7,8 +7,8 @@ and the proof would fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
@@ -19,7 +19,7 @@ from fpga.formal.claims import assumption_lines, claims_of
 from fpga.formal.formulas import FORMULA_WIDTH
 from fpga.formal.instances import CLOCKED, Check, bit, hidden
 from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
-from fpga.hdl.design import design_of
+from fpga.hdl.design import Design, design_of
 
 _EXTREME = {"any": 1, "best": 0, "index": 0, "counted": 0}
 """Registers of an extreme sample with their bits; 0: those of the sample."""
@@ -27,12 +27,18 @@ _EXTREME = {"any": 1, "best": 0, "index": 0, "counted": 0}
 
 @dataclass(frozen=True)
 class Specification:
-    """Text and table of the proof of a datapath; with `only`, the checks of that module and of the targets."""
+    """Text and table of the proof of a datapath; with `only`, the checks of that module and of the targets.
+
+    `delivered` is the design that is proven in the place of the one that would be generated now. `renamed` are wires
+    inside the top that are called otherwise in it, by the names that they have in a generated one.
+    """
 
     datapath: Datapath
     only: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
     """Properties that the text states (module and name), proven with what it assumes (R21)."""
+    delivered: Design | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def meaning(self) -> Meaning:
@@ -52,6 +58,11 @@ class Specification:
             every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
 
+    @cached_property
+    def design(self) -> Design:
+        """The design that is proven."""
+        return self.delivered or design_of(self.datapath)
+
     @property
     def top(self) -> str:
         """The module that is proven."""
@@ -60,8 +71,7 @@ class Specification:
     def sources(self) -> dict[str, str]:
         """Return all files, the top of the proof last."""
         blocks = [check.block for check in self.checks.values()]
-        design = dict(design_of(self.datapath).sources)
-        return {**design, **checks_sources(blocks), f"{self.top}.sv": self.text()}
+        return {**dict(self.design.sources), **checks_sources(blocks), f"{self.top}.sv": self.text()}
 
     def text(self) -> str:
         """Return the top of the proof. Its inputs are those of the datapath."""
@@ -80,7 +90,10 @@ class Specification:
             ",\n".join(["  input logic clk_i", "  input logic rst_i", *inputs]),
             ");",
         ]
-        return "\n".join([*head, *BEGINNING, *(f"  {line}" for line in lines), "endmodule", ""])
+        text = "\n".join([*head, *BEGINNING, *(f"  {line}" for line in lines), "endmodule", ""])
+        for name, delivered in self.renamed.items():
+            text = text.replace(f"\\dut.{name} ", f"\\dut.{delivered} ")
+        return text
 
     def _of(self, module: Module) -> Iterator[Check]:
         for count in module.counts:

@@ -9,29 +9,33 @@ _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 
 
 def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, tuple[int, ...]]:
-    """Return the values of `signals` of the outermost scope, one a cycle, as the solver's dumps have them.
+    """Return the values of `signals`, one a cycle, as the solver's dumps have them.
+
+    A signal of the outermost scope has its name alone, one below it those of its scopes before it: `check_0.count_o`.
 
     A cycle takes `period` units of time; what stands at its end counts. Bits without a value are 0. Signals that are
     not in the dump are left out.
     """
     wanted = set(signals)
-    codes: dict[str, str] = {}
-    depth = 0
+    codes: dict[str, list[str]] = {}
+    scopes: list[str] = []
     lines = iter(text.splitlines())
     for line in lines:
         if line.startswith("$scope"):
-            depth += 1
+            scopes.append(line.split()[2])
         elif line.startswith("$upscope"):
-            depth -= 1
-        elif depth == 1 and (found := _VARIABLE.match(line)) and found[3] in wanted:
-            codes[found[2]] = found[3]
+            scopes.pop()
+        elif scopes and (found := _VARIABLE.match(line)):
+            name = ".".join([*scopes[1:], found[3]])
+            if name in wanted:
+                codes.setdefault(found[2], []).append(name)
         elif line.startswith("$enddefinitions"):
             break
     return _values(lines, codes, period)
 
 
-def _values(lines: Iterable[str], codes: Mapping[str, str], period: int) -> dict[str, tuple[int, ...]]:
-    now = dict.fromkeys(codes.values(), 0)
+def _values(lines: Iterable[str], codes: Mapping[str, list[str]], period: int) -> dict[str, tuple[int, ...]]:
+    now = dict.fromkeys((name for names in codes.values() for name in names), 0)
     series: dict[str, list[int]] = {name: [] for name in now}
     for line in lines:
         if line.startswith("#"):
@@ -39,7 +43,7 @@ def _values(lines: Iterable[str], codes: Mapping[str, str], period: int) -> dict
                 for name, value in now.items():
                     series[name].append(value)
         elif (found := re.match(r"b?([01xz]+) ?(\S+)", line)) and found[2] in codes:
-            now[codes[found[2]]] = int(re.sub("[xz]", "0", found[1]), 2)
+            now |= dict.fromkeys(codes[found[2]], int(re.sub("[xz]", "0", found[1]), 2))
     return {name: tuple(values) for name, values in series.items()}
 
 

@@ -59,6 +59,18 @@ endmodule
 """
 
 
+def dump(design: Design, rows: Rows, *, timeout_s: float = 600) -> str:
+    """Return the value change dump of a run, with every wire of the design below `bench.dut`. Raises as `run`."""
+    inputs = check_rows(design, rows)
+    with tempfile.TemporaryDirectory(prefix="icarus-") as name:
+        folder = Path(name)
+        _simulate(design, inputs, len(inputs) or 1, folder, timeout_s, _DUMP)
+        return (folder / "dump.vcd").read_text(encoding="ascii")
+
+
+_DUMP = 'module dump; initial begin $dumpfile("dump.vcd"); $dumpvars(0, bench.dut); end endmodule\n'
+
+
 def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
     """Return the outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
 
@@ -69,16 +81,25 @@ def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: f
     inputs = check_rows(made, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as name:
         folder = Path(name)
-        sources = made.write(folder)
-        (folder / "bench.sv").write_text(
-            _bench(made, len(inputs), episode or len(inputs) or 1), encoding="ascii"
-        )
-        (folder / "stimulus.hex").write_text(_hex(made, inputs), encoding="ascii")
-        compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", "bench.sv", *(path.name for path in sources)]
-        find_tool("iverilog").run(compiled, folder=folder, timeout_s=timeout_s)
-        find_tool("vvp").run(["-n", "bench.vvp"], folder=folder, timeout_s=timeout_s)
+        _simulate(made, inputs, episode or len(inputs) or 1, folder, timeout_s)
         written = (folder / "outputs.hex").read_text(encoding="ascii")
     return _parsed(made, written, len(inputs))
+
+
+def _simulate(
+    design: Design, inputs: Rows, episode: int, folder: Path, timeout_s: float, more: str = ""
+) -> None:
+    """Build the bench and run it; `more` is another module that is simulated with it."""
+    sources = design.write(folder)
+    (folder / "bench.sv").write_text(_bench(design, len(inputs), episode), encoding="ascii")
+    (folder / "more.sv").write_text(more, encoding="ascii")
+    (folder / "stimulus.hex").write_text(_hex(design, inputs), encoding="ascii")
+    tops = ["-s", "bench", *(["-s", "dump"] if more else [])]
+    files = ["bench.sv", "more.sv", *(path.name for path in sources)]
+    find_tool("iverilog").run(
+        ["-g2012", *tops, "-o", "bench.vvp", *files], folder=folder, timeout_s=timeout_s
+    )
+    find_tool("vvp").run(["-n", "bench.vvp"], folder=folder, timeout_s=timeout_s)
 
 
 def _bench(design: Design, cycles: int, episode: int) -> str:
@@ -122,7 +143,9 @@ def _parsed(design: Design, text: str, cycles: int) -> Rows:
         for cycle, value in enumerate(values):
             if not set(value) <= _DIGITS:
                 raise BadOutput(
-                    f"{design.top}: X or Z in cycle {cycle} at {port.name}. Reset must set every register."
+                    f"{design.top}: X or Z in cycle {cycle} at {port.name}. Reset must set every register.",
+                    port.name,
+                    cycle,
                 )
         padded = "".join(value.zfill(_DIGITS_OF_WORD * port.words) for value in values)
         words = np.frombuffer(bytes.fromhex(padded), ">u8").reshape(cycles, port.words)

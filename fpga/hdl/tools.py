@@ -45,7 +45,11 @@ class ToolTimeout(ToolFailed):
 
 
 class BadOutput(HdlError):
-    """A program ran, and what it gave cannot be right."""
+    """A program ran, and what it gave cannot be right; of a bit without a value, where and when it came."""
+
+    def __init__(self, message: str, port: str = "", cycle: int | None = None) -> None:
+        super().__init__(message)
+        self.port, self.cycle = port, cycle
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,9 +226,15 @@ class Simulator:
         """
         return self._run(rows, reset=False)
 
-    def reset(self) -> None:
-        """Run two cycles of reset with all inputs 0."""
-        self._run(np.zeros((2, self.design.ports.input_columns), np.uint64), reset=True)
+    def reset(self, shadow: int | None = None) -> None:
+        """Run two cycles of reset with all inputs 0; with `shadow`, this is committed in the second."""
+        rows = np.zeros((2, self.design.ports.input_columns), np.uint64)
+        if shadow is not None:
+            port = self.design.ports.input("target_shadow_i")
+            rows[1, self.design.ports.input("commit_i").column] = 1
+            for word in range(port.words):
+                rows[1, port.column + word] = shadow >> 64 * word & (1 << 64) - 1
+        self._run(rows, reset=True)
 
     def close(self) -> None:
         """Free the model's memory; a second time does nothing."""

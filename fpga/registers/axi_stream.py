@@ -9,8 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, padded, rest
+from fpga.registers.fragments import (
+    Fragment,
+    bit_range,
+    concatenated,
+    cut,
+    extended,
+    instance,
+    joined,
+    padded,
+    rest,
+)
 from fpga.registers.register_list import output_streams
+from fpga.registers.text import CORE_RESET, HELD
+
+OUTPUT_BLOCK = "axis_hold"
+"""The hand-written block of every output."""
 
 
 def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
@@ -19,12 +33,10 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
         if signal.kind is SignalKind.STREAM:
             yield from (_slave(signal, index) for index in range(signal.size))
             yield from (_end_in(signal, each) for each in datapath.inputs if each.part_of == signal.name)
-    for module, name, samples, width, _ in output_streams(datapath):
-        yield _master(f"{module}_{name}", samples * width)
-        ends = (each for each in datapath.module(module).actions if each.part_of == name)
-        yield from (
-            _end_out(f"{module}_{name}", f"{module}_{each.output}", each.width, width) for each in ends
-        )
+    for module, name, samples, width, signed in output_streams(datapath):
+        actions = (each for each in datapath.module(module).actions if each.part_of == name)
+        ends = [(f"{module}_{each.output}", each.width) for each in actions]
+        yield _master(f"{module}_{name}", samples * width, width, ends, signed=signed)
 
 
 def _end_in(stream: Signal, end: Signal) -> Fragment:
@@ -43,12 +55,12 @@ def _end_in(stream: Signal, end: Signal) -> Fragment:
     )
 
 
-def _end_out(stream: str, end: str, lanes: int, width: int) -> Fragment:
+def _end_out(stream: str, held: str, end: str, lanes: int, width: int) -> Fragment:
     """Return `tlast`, or `tkeep`, of which every byte of a lane is what the lane is (R18)."""
     if end == f"{stream}_last":
         port = f"output wire m_axis_{stream}_tlast"
-        return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = dp_{end}_o;",))
-    size, bits = width // 8, [f"dp_{end}_o[{lane}]" if lanes > 1 else f"dp_{end}_o" for lane in range(lanes)]
+        return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {held};",))
+    size, bits = width // 8, [f"{held}[{lane}]" if lanes > 1 else held for lane in range(lanes)]
     kept = concatenated(each for each in bits for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {kept};",))
@@ -74,23 +86,45 @@ def _slave(signal: Signal, index: int) -> Fragment:
         body=(
             f"assign dp_{signal.name}_valid_i{bit} = {prefix}_tvalid;",
             f"assign dp_{signal.name}_data_i{span} = {cut(f'{prefix}_tdata', whole, bits)};",
-            f"assign {prefix}_tready = dp_{signal.name}_ready_o{bit};",
+            f"assign {prefix}_tready = dp_{signal.name}_ready_o{bit} && !{HELD};",
         ),
         unused=rest(f"{prefix}_tdata", whole, bits),
     )
 
 
-def _master(stream: str, bits: int) -> Fragment:
+def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, signed: bool) -> Fragment:
+    """Return an output: its beats outlive a reset of the datapath, and fill whole bytes with their sign."""
     whole = _whole_bytes(bits)
-    return Fragment(
+    held = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
+    held |= {f"dp_{end}_o": (f"held_{end}", lanes) for end, lanes in ends}
+    wires = [f"wire {bit_range(number)}{name};" for name, number in held.values()]
+    block = instance(
+        OUTPUT_BLOCK,
+        f"hold_{stream}",
+        {
+            "clk_i": "aclk",
+            "rst_i": "reset",
+            "restart_i": CORE_RESET,
+            "valid_i": f"dp_{stream}_valid_o",
+            "data_i": concatenated(held),
+            "ready_o": f"dp_{stream}_ready_i",
+            "valid_o": f"m_axis_{stream}_tvalid",
+            "data_o": concatenated(name for name, _ in held.values()),
+            "ready_i": f"m_axis_{stream}_tready",
+        },
+        Width=sum(number for _, number in held.values()),
+    )
+    data = extended(f"held_{stream}_data", bits, whole) if signed else None
+    beat = Fragment(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
             f"input  wire m_axis_{stream}_tready",
             f"output wire {bit_range(whole)}m_axis_{stream}_tdata",
         ),
         body=(
-            f"assign m_axis_{stream}_tvalid = dp_{stream}_valid_o;",
-            f"assign m_axis_{stream}_tdata = {padded(f'dp_{stream}_data_o', whole - bits)};",
-            f"assign dp_{stream}_ready_i = m_axis_{stream}_tready;",
+            *wires,
+            *block,
+            f"assign m_axis_{stream}_tdata = {data or padded(f'held_{stream}_data', whole - bits)};",
         ),
     )
+    return joined([beat, *(_end_out(stream, f"held_{end}", end, lanes, width) for end, lanes in ends)])

@@ -27,6 +27,7 @@ from fpga import BeatsNotTaken, Datapath, Program
 from fpga.bus.cocotb_axi import CocotbBus
 from fpga.count_action import datapath_from_json
 from fpga.hdl import find_tool
+from fpga.verify.watch import Watch, random_beats, random_levels
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = Program(datapath_from_json((HERE / "{name}.json").read_text()))
@@ -78,6 +79,29 @@ async def counts_begin_at_zero(dut):
     read = await bridge(datapath.counts)()
     assert sorted(read) == [{counts}]
     assert not (await bridge(datapath.status)()).saturated
+
+
+@cocotb.test()
+async def random_stimulus_does_what_the_text_says(dut):
+    """Random beats, flags, numbers and targets: every port of the datapath is compared in every cycle."""
+    watch = Watch(dut.datapath, dut.aclk, PROGRAM.datapath)
+    datapath = await driver(dut)
+    random = np.random.default_rng(1)
+    for _ in range(2):
+        layer = {{
+            f"{{module}}.{{target}}": int(random.integers(1, 4)) if value else 0
+            for module, target, value in PROGRAM.targets(0)
+        }}
+        await bridge(datapath.load)(Program(PROGRAM.datapath, (layer,)) if random.random() < 0.5 else PROGRAM)
+        for (name, index), value in random_levels(PROGRAM.datapath, random).items():
+            await bridge(datapath.set_input)(name, value, index)
+        try:
+            await bridge(datapath.run)(random_beats(PROGRAM.datapath, random, 4))
+        except BeatsNotTaken as error:
+            dut._log.info(str(error))
+    dut._log.info(f"{{watch.cycles}} cycles, {{watch.fires}} fires")
+    assert watch.cycles > 100
+    assert not watch.differences()
 
 
 @cocotb.test()

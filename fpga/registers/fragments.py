@@ -36,6 +36,12 @@ def padded(wire: str, spare: int) -> str:
     return f"{{{spare}'b0, {wire}}}" if spare else wire
 
 
+def extended(wire: str, width: int, whole: int) -> str:
+    """Return the wire with its sign above it."""
+    sign = f"{wire}[{width - 1}]" if width > 1 else wire
+    return f"{{{{{whole - width}{{{sign}}}}}, {wire}}}" if whole > width else wire
+
+
 def cut(wire: str, whole: int, width: int) -> str:
     """Return the lower `width` bits of a wire that has `whole`."""
     return wire if width == whole else f"{wire}[{width - 1}:0]"

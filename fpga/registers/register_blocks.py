@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from fpga.registers.fragments import Fragment, bit_range, cut, instance, padded, rest
 from fpga.registers.model import Register
 from fpga.registers.register_list import FIFO_DEPTH
-from fpga.registers.text import RESET_SIGNAL
+from fpga.registers.text import HELD, RESET_SIGNAL
 
 
 class Pins(Protocol):
@@ -119,7 +119,7 @@ class _Source:
             "rst_i": RESET_SIGNAL,
             "push_i": f"{push.name}_push_o",
             "mask_i": cut(f"{push.name}_o", push.bits, streams),
-            "ready_i": f"dp_{name}_ready_o",
+            "ready_i": f"dp_{name}_ready_o & {{{streams}{{!{HELD}}}}}",
             "valid_o": f"dp_{name}_valid_i",
             "waiting_o": f"waiting_{name}",
         }

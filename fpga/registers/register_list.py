@@ -20,7 +20,7 @@ FIFO_DEPTH = 16
 
 HIGH = "HIGH"
 """Last word of the key of a register for the bits above 31."""
-COMMIT, CLEAR_STATUS, RESET = 1, 2, 4
+COMMIT, CLEAR_STATUS, RESET, HOLD = 1, 2, 4, 8
 """Bits of CONTROL."""
 
 
@@ -37,6 +37,7 @@ _CONTROL = (
     Bits("COMMIT", 0, 1, "All TARGET registers come into force together, in the next cycle", "commit_i"),
     Bits("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0", "clear_status_i"),
     Bits("RESET", 2, 1, "The datapath, the portal and all registers are as after power-on"),
+    Bits("HOLD", 3, 1, "The datapath stays in reset until the next COMMIT, and begins with its targets"),
 )
 
 
@@ -89,7 +90,13 @@ def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> 
         reset=datapath.digest,
         description="Which datapath this is: the hash of its representation",
     )
-    builder.add("CONTROL", access=Access.PULSE, width=3, fields=_CONTROL, description="What happens at once")
+    builder.add(
+        "CONTROL",
+        access=Access.PULSE,
+        width=len(_CONTROL),
+        fields=_CONTROL,
+        description="What happens at once",
+    )
 
 
 def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:

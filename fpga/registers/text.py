@@ -9,6 +9,8 @@ from fpga.registers.model import WORD_BITS, Access, Bits, Register, RegisterMap
 
 RESET_SIGNAL = "datapath_reset"
 """Signal of the SystemRDL that gives registers their reset values (CONTROL.RESET, or the bus reset)."""
+HELD, CORE_RESET = "held", "core_reset"
+"""Wires of a top: CONTROL.HOLD until COMMIT, and the reset of the datapath itself."""
 
 _ACCESS = {
     Access.CONSTANT: "sw = r; hw = na;",

@@ -13,21 +13,26 @@ from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import consumed_streams, ports_of
-from fpga.registers.axi_stream import axi_stream_parts
+from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
 from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_blocks import BLOCKS, STREAM_BLOCKS
-from fpga.registers.register_list import RESET, Streams, register_map
-from fpga.registers.text import RESET_SIGNAL
+from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
+from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
 from fpga.registers.wrapper import axi_signals, vectors
 
+HOLD_BLOCK = "datapath_hold"
+"""The hand-written block that keeps a datapath in reset."""
 _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def block_files(streams: Streams) -> tuple[Path, ...]:
     """Return the hand-written blocks that a top needs in addition to those of its datapath."""
     needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
-    return tuple(_RTL / f"{BLOCKS[block].module}.sv" for block in sorted(needed))
+    modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(needed)]
+    if streams is Streams.AXI_STREAM:
+        modules.append(OUTPUT_BLOCK)
+    return tuple(_RTL / f"{module}.sv" for module in modules)
 
 
 def top_name(datapath: Datapath, streams: Streams) -> str:
@@ -47,9 +52,9 @@ def emit_top(datapath: Datapath, streams: Streams) -> str:
     Raises ValueError when two of its ports would have one name.
     """
     table = top_table(datapath, streams)
-    streams_part = joined(_portal(table) if streams is Streams.REGISTERS else axi_stream_parts(datapath))
+    streams_part = _streams_part(datapath, table, streams)
     levels = joined(_connections(table))
-    ports = ["input  wire aclk", "input  wire aresetn", *_axi_ports(table), *streams_part.ports]
+    ports = top_ports(datapath, streams)
     _check_distinct(table.name, ports)
     blocks = (
         _wires(datapath, table),
@@ -60,6 +65,17 @@ def emit_top(datapath: Datapath, streams: Streams) -> str:
         _unused((*_unread(datapath, table), *levels.unused, *streams_part.unused)),
     )
     return "\n".join(_lines(datapath, table, ports, blocks)) + "\n"
+
+
+def top_ports(datapath: Datapath, streams: Streams) -> list[str]:
+    """Return the declarations of the ports of a top, in their order."""
+    table = top_table(datapath, streams)
+    carried = _streams_part(datapath, table, streams).ports
+    return ["input  wire aclk", "input  wire aresetn", *_axi_ports(table), *carried]
+
+
+def _streams_part(datapath: Datapath, table: RegisterMap, streams: Streams) -> Fragment:
+    return joined(_portal(table) if streams is Streams.REGISTERS else axi_stream_parts(datapath))
 
 
 def _lines(
@@ -98,7 +114,22 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
         yield f"wire {bit_range(port.width)}dp_{port.name};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET is as good as aresetn, for all but the bus itself.
-    yield f"wire {RESET_SIGNAL} = reset || {table['CONTROL',].name}_o[{RESET.bit_length() - 1}];"
+    control = f"{table['CONTROL',].name}_o"
+    yield f"wire {RESET_SIGNAL} = reset || {control}[{RESET.bit_length() - 1}];"
+    # CONTROL.HOLD: the datapath alone stays in reset until COMMIT; beats for it wait meanwhile.
+    yield f"wire {HELD};"
+    yield f"wire {CORE_RESET} = {RESET_SIGNAL} || {HELD};"
+    yield from instance(
+        HOLD_BLOCK,
+        "hold",
+        {
+            "clk_i": "aclk",
+            "rst_i": "reset",
+            "hold_i": f"{control}[{HOLD.bit_length() - 1}]",
+            "commit_i": f"{control}[{COMMIT.bit_length() - 1}]",
+            "held_o": HELD,
+        },
+    )
 
 
 def _connections(table: RegisterMap) -> Iterator[Fragment]:
@@ -164,7 +195,7 @@ def _register_file(table: RegisterMap) -> Iterator[str]:
 def _datapath(datapath: Datapath) -> Iterator[str]:
     ports = ports_of(datapath)
     names = {port.name: f"dp_{port.name}" for port in (*ports.inputs, *ports.outputs)}
-    return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": RESET_SIGNAL, **names})
+    return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
 def _unused(bits: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-// All targets in force of a datapath, side by side. COMMIT replaces every one in the same edge (R8).
+// All targets in force of a datapath, side by side. COMMIT replaces every one in the same edge (R8), in reset too (R12).
 module count_action_targets #(
   parameter int Width = 16,
   parameter bit [Width-1:0] Reset = '0
@@ -13,8 +13,8 @@ module count_action_targets #(
   logic [Width-1:0] target_q;
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) target_q <= Reset;
-    else if (commit_i) target_q <= shadow_i;
+    if (commit_i) target_q <= shadow_i;
+    else if (rst_i) target_q <= Reset;
   end
 
   assign target_o = target_q;

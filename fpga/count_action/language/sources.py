@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fpga.count_action.diagnostics import CountActionError, Refused, Report, quoted
 from fpga.count_action.language.parse import parse_tree
@@ -13,6 +13,7 @@ from fpga.count_action.model import Location
 MAX_BYTES = 1 << 20
 """A larger file is not read."""
 _MAX_IMPORTS = 200
+_HERE = PurePosixPath()
 LIBRARY = Path(__file__).resolve().parents[2] / "library"
 """Folder in which an imported file is looked for when it is not next to the one that imports it."""
 
@@ -50,17 +51,25 @@ class Imports:
 
     report: Report
     modules: dict[str, ModuleText] = field(default_factory=dict)
+    files: dict[PurePosixPath, Path] = field(default_factory=dict)
+    """The imported files by their paths as the imports say them, seen from the first file."""
     _read: set[Path] = field(default_factory=set)
 
-    def follow(self, tree: FileText, path: Path, chain: tuple[Path, ...] = ()) -> None:
-        """Add the modules of all that `tree`, the text of `path`, imports."""
+    def follow(
+        self, tree: FileText, path: Path, chain: tuple[Path, ...] = (), place: PurePosixPath = _HERE
+    ) -> None:
+        """Add the modules of all that `tree`, the text of `path`, imports; it lies at `place`."""
         chain = (*chain, path.resolve())
         for wanted in tree.imports():
             with self.report.part():
-                self._follow_one(wanted, path.parent, chain)
+                self._follow_one(wanted, path.parent, chain, place)
 
-    def _follow_one(self, wanted: Import, folder: Path, chain: tuple[Path, ...]) -> None:
+    def _follow_one(
+        self, wanted: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
+    ) -> None:
         found = _find(wanted, folder)
+        said = place / wanted.path
+        self.files[said] = found
         real = found.resolve()
         if real in chain:
             circle = " -> ".join(each.name for each in (*chain[chain.index(real) :], real))
@@ -80,7 +89,7 @@ class Imports:
                 self.report.error(each)
             return
         self._add(tree, wanted)
-        self.follow(tree, found, chain)
+        self.follow(tree, found, chain, said.parent)
 
     def _add(self, tree: FileText, wanted: Import) -> None:
         for module in tree.modules():

@@ -23,8 +23,8 @@ module count_action_targets_checks #(
   end
 
   always_comb begin
-    if (known_q && reset_q) begins: assert (target_o == Reset);
-    if (known_q && !reset_q && commit_q) commits: assert (target_o == shadow_q);
+    if (known_q && reset_q && !commit_q) begins: assert (target_o == Reset);
+    if (known_q && commit_q) commits: assert (target_o == shadow_q);
     if (known_q && !reset_q && !commit_q) holds: assert (target_o == target_q);
     commit: cover (known_q && !reset_q && commit_q && shadow_q != target_q);
   end

@@ -92,7 +92,7 @@ MUTANTS = (
         "target_q[Width-2:0] <= shadow_i[Width-2:0]",
         "commits",
     ),
-    Mutant("count_action_targets", "else if (commit_i)", "else if (commit_i || shadow_i == '1)", "holds"),
+    Mutant("count_action_targets", "if (commit_i)", "if (commit_i || shadow_i == '1)", "holds"),
     Mutant("count_action_targets", "target_q <= Reset", "target_q <= '0", "begins"),
     Mutant("count_action_beat", "fire_i || stalled_o", "fire_i", "stays"),
     Mutant("count_action_beat", "fire_i || stalled_o", "fire_i || valid_q", "appears"),

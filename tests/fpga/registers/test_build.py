@@ -127,7 +127,7 @@ def test_bench_runs(built):
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 

@@ -27,8 +27,8 @@ def test_axi_stream_ports_have_tlast_and_tkeep():
         "assign dp_x_keep_i = {s_axis_x_tkeep[2], s_axis_x_tkeep[0]}",
         "output wire m_axis_p_y_tlast",
         "output wire [3:0] m_axis_p_y_tkeep",
-        "assign m_axis_p_y_tlast = dp_p_y_last_o",
-        "assign m_axis_p_y_tkeep = {dp_p_y_keep_o[1], dp_p_y_keep_o[1], dp_p_y_keep_o[0], dp_p_y_keep_o[0]}",
+        "assign m_axis_p_y_tlast = held_p_y_last",
+        "assign m_axis_p_y_tkeep = {held_p_y_keep[1], held_p_y_keep[1], held_p_y_keep[0], held_p_y_keep[0]}",
     }
 
 

@@ -80,7 +80,7 @@ def test_json_says_what_a_driver_needs(table):
     assert document["hash"] == f"{table.digest:08x}"
     assert [each["offset"] for each in document["registers"]] == [each.offset for each in table]
     control = next(each for each in document["registers"] if each["name"] == "CONTROL")
-    assert [field["name"] for field in control["fields"]] == ["COMMIT", "CLEAR_STATUS", "RESET"]
+    assert [field["name"] for field in control["fields"]] == ["COMMIT", "CLEAR_STATUS", "RESET", "HOLD"]
 
 
 def test_page_names_every_register(table):

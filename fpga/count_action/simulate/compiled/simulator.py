@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.ports import Rows, ports_of, targets_of
 from fpga.count_action.simulate.compiled.generator import program_of
 from fpga.count_action.simulate.port_values import check_inputs
 
@@ -28,6 +28,7 @@ class Simulator:
             raise ImportError("the fast simulator needs numba: pip install 'lightbed[fpga]'") from error
         self._run = compiled(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
+        self._places = {name: place for place, name in enumerate(program.registers)}
         self._state = self._reset.copy()
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
@@ -46,9 +47,12 @@ class Simulator:
         self._run(self._state, inputs.view(np.int64), outputs.view(np.int64))
         return outputs
 
-    def reset(self) -> None:
-        """Reset all registers as R12 says."""
+    def reset(self, shadow: int | None = None) -> None:
+        """Reset all registers as R12 says; a commit in reset puts what is in the shadow bank in force."""
         self._state[:] = self._reset
+        if shadow is not None:
+            for place, value in enumerate(targets_of(self.datapath, shadow).values()):
+                self._state[self._places[f"t{place}"]] = value
 
 
 def compile_datapath(datapath: Datapath) -> Simulator:

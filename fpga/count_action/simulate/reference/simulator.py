@@ -7,11 +7,12 @@ what one cycle does; the registers are replaced all at once at its end. Everythi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.ports import Rows, ports_of, targets_of
 from fpga.count_action.simulate.port_values import check_inputs, row_of, values_of
 from fpga.count_action.simulate.reference.evaluation import Evaluation
 from fpga.count_action.simulate.reference.next_state import next_state
@@ -32,9 +33,11 @@ class Reference:
         self._wiring = Wiring(datapath)
         self.reset()
 
-    def reset(self) -> None:
-        """Reset all registers as R12 says."""
+    def reset(self, shadow: int | None = None) -> None:
+        """Reset all registers as R12 says; a commit in reset puts what is in the shadow bank in force."""
         self.state = reset_state(self.datapath)
+        if shadow is not None:
+            self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
 
     def run(self, rows: Rows) -> Rows:
         """Return the outputs of every cycle, read before its clock edge.

@@ -1,0 +1,144 @@
+"""Search for assertions that do not hold: proof, then random stimulus, then a deeper search for those left open.
+
+A proof by induction says of all assertions together that they hold. Where one does not, it is left out and the
+others are proven without it; those that the induction cannot decide are left out next, and looked for with long
+runs of stimulus, and with the solver in more cycles.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fpga.count_action.simulate import Reference
+from fpga.formal import sby
+from fpga.formal.replay import Difference, differences
+from fpga.formal.specification import Specification
+from fpga.formal.subjects import subjects
+from fpga.hdl import icarus
+from fpga.hdl.design import Design
+from fpga.hdl.stimulus import generated_stimulus
+from fpga.hdl.tools import BadOutput, ToolMissing, ToolTimeout
+
+SEARCH_DEPTH = 50
+"""Cycles in which a counterexample of what induction leaves open is looked for."""
+_ROUNDS = 8
+_DEEPER_S = 60.0
+_EPISODE, _EPISODES = 400, 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """Result of a search: assertions that fail or are open, and differences that random stimulus has shown.
+
+    The differences begin with those that come first; the others may follow from them.
+    """
+
+    failures: tuple[sby.Failure, ...] = ()
+    open: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    timed_out: bool = False
+    reached: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
+    others_proven: bool = True
+    """True if every assertion that is not listed is proven."""
+
+    @property
+    def trace(self) -> str:
+        """The counterexample of the earliest failure, as a value change dump."""
+        return min(self.failures, key=lambda each: each.cycle).trace if self.failures else ""
+
+
+def search(
+    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, timeout_s: float = 300
+) -> Found:
+    """Return what holds of a specification. Raises ToolMissing, ToolFailed."""
+    sources, top = specification.sources(), specification.top
+    try:
+        first = sby.run(sources, top, cover=cover, traces=True, depth=depth, timeout_s=timeout_s)
+    except ToolTimeout:
+        shown = simulated_differences(specification)
+        return Found(differences=shown, timed_out=True, others_proven=False)
+    if first.proven:
+        return Found(reached=first.reached, unreached=first.unreached)
+    failures, undecided, settled = _rest(sources, top, first, depth, timeout_s)
+    shown = simulated_differences(specification) if undecided or not settled else ()
+    visible = {(each.module, each.property) for each in shown}
+    unshown = [name for name in undecided if not visible & subjects(specification, name)]
+    if unshown and not shown:
+        known = [each.name for each in failures] + [name for name in undecided if name not in unshown]
+        failures += _deeper(sources, top, known, max(depth, SEARCH_DEPTH), min(timeout_s, _DEEPER_S))
+    failed = {each.name for each in failures}
+    return Found(
+        failures,
+        tuple(name for name in undecided if name not in failed),
+        shown,
+        reached=first.reached,
+        unreached=first.unreached,
+        others_proven=settled,
+    )
+
+
+def _rest(
+    sources: dict[str, str], top: str, first: sby.SbyResult, depth: int, timeout_s: float
+) -> tuple[tuple[sby.Failure, ...], tuple[str, ...], bool]:
+    """Prove what is left when the failing and the undecided assertions are taken away, again and again."""
+    failures, undecided = list(first.failures), list(first.open)
+    ends = time.monotonic() + timeout_s
+    for _ in range(_ROUNDS):
+        without = [each.name for each in failures] + undecided
+        try:
+            left = max(1.0, ends - time.monotonic())
+            found = sby.run(
+                sources, top, cover=False, traces=True, depth=depth, timeout_s=left, without=without
+            )
+        except ToolTimeout:
+            break
+        if found.proven:
+            return tuple(failures), tuple(undecided), True
+        if not found.failures and not found.open:
+            break
+        failures += found.failures
+        undecided += found.open
+    return tuple(failures), tuple(undecided), False
+
+
+def _deeper(
+    sources: dict[str, str], top: str, without: Iterable[str], depth: int, timeout_s: float
+) -> tuple[sby.Failure, ...]:
+    """Look for counterexamples in more cycles, as long as there is time."""
+    try:
+        return sby.run(
+            sources,
+            top,
+            cover=False,
+            traces=True,
+            depth=depth,
+            timeout_s=timeout_s,
+            without=without,
+            bounded=True,
+        ).failures
+    except ToolTimeout:
+        return ()
+
+
+def simulated_differences(specification: Specification) -> tuple[Difference, ...]:
+    """Return what differs first between the design and the language under random stimulus."""
+    try:
+        return run_differences(specification, specification.design)
+    except (ToolMissing, BadOutput):
+        return ()  # a bit without a value is any value for the solver
+
+
+def run_differences(specification: Specification, design: Design, seed: int = 0) -> tuple[Difference, ...]:
+    """Run a design and the plain simulator side by side, from reset again and again."""
+    datapath = specification.datapath
+    parts = [generated_stimulus(datapath, _EPISODE, seed + place) for place in range(_EPISODES)]
+    seen = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
+    expected = [Reference(datapath).run(part) for part in parts]
+    found = differences(datapath, np.concatenate(expected), seen)
+    only = (each for each in found if specification.only in {None, each.module})
+    return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in only)

@@ -1,0 +1,135 @@
+"""A top as an IP-XACT component (IEEE 1685-2014): its buses, its pins and its registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree as ET
+
+from fpga.count_action.model import Datapath
+from fpga.registers.model import WORD_BITS, Access, Register, RegisterMap
+from fpga.registers.register_list import Streams
+from fpga.registers.top import top_ports, top_table
+
+NAMESPACE = "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"
+_PORT = re.compile(r"(input|output)\s+wire\s+(?:\[(\d+):0\]\s*)?(\w+)$")
+_ACCESS = {
+    Access.CONSTANT: "read-only",
+    Access.READ: "read-only",
+    Access.WRITE: "read-write",
+    Access.PULSE: "write-only",
+    Access.PUSH: "write-only",
+}
+
+
+def to_ipxact(datapath: Datapath, streams: Streams) -> str:
+    """Return the component of a top."""
+    ET.register_namespace("ipxact", NAMESPACE)
+    table = top_table(datapath, streams)
+    component = ET.Element(_tag("component"))
+    identity = {
+        "vendor": "lightbed",
+        "library": "count_action",
+        "name": table.name,
+        "version": f"{table.digest:08x}",
+    }
+    _texts(component, identity)
+    pins = [_pin(line) for line in top_ports(datapath, streams)]
+    buses = ET.SubElement(component, _tag("busInterfaces"))
+    for name in dict.fromkeys(name for name, _, _ in map(_bus_of, pins) if name):
+        _bus(buses, name, [pin for pin in pins if _bus_of(pin)[0] == name])
+    maps = ET.SubElement(component, _tag("memoryMaps"))
+    _memory_map(ET.SubElement(maps, _tag("memoryMap")), table)
+    ports = ET.SubElement(ET.SubElement(component, _tag("model")), _tag("ports"))
+    for direction, width, name in pins:
+        _port(ports, direction, width, name)
+    ET.indent(component)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(component, encoding="unicode")}\n'
+
+
+def _tag(name: str) -> str:
+    return f"{{{NAMESPACE}}}{name}"
+
+
+def _texts(parent: ET.Element, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        ET.SubElement(parent, _tag(name)).text = text
+
+
+def _pin(line: str) -> tuple[str, int, str]:
+    found = _PORT.match(line.strip())
+    assert found is not None, line
+    return found[1], int(found[2] or 0) + 1, found[3]
+
+
+def _bus_of(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
+    """Return the bus of a pin, its logical name there, and whether the top is the slave."""
+    name = pin[2]
+    if name.startswith("s_axi_"):
+        return "s_axi", name.removeprefix("s_axi_").upper(), True
+    bus, _, logical = name.rpartition("_")
+    if logical in {"tvalid", "tready", "tdata", "tlast", "tkeep"}:
+        return bus, logical.upper(), bus.startswith("s_")
+    return "", "", False
+
+
+def _bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> None:
+    bus = ET.SubElement(parent, _tag("busInterface"))
+    _texts(bus, {"name": name})
+    kind = "AXI4" if name == "s_axi" else "AXI4Stream"
+    ET.SubElement(
+        bus, _tag("busType"), {"vendor": "amba.com", "library": "AMBA4", "name": kind, "version": "r0p0_0"}
+    )
+    types = ET.SubElement(ET.SubElement(bus, _tag("abstractionTypes")), _tag("abstractionType"))
+    definition = {"vendor": "amba.com", "library": "AMBA4", "name": f"{kind}_rtl", "version": "r0p0_0"}
+    ET.SubElement(types, _tag("abstractionRef"), definition)
+    maps = ET.SubElement(types, _tag("portMaps"))
+    for pin in pins:
+        one = ET.SubElement(maps, _tag("portMap"))
+        _texts(ET.SubElement(one, _tag("logicalPort")), {"name": _bus_of(pin)[1]})
+        _texts(ET.SubElement(one, _tag("physicalPort")), {"name": pin[2]})
+    side = ET.SubElement(bus, _tag("slave" if _bus_of(pins[0])[2] else "master"))
+    if name == "s_axi":
+        ET.SubElement(side, _tag("memoryMapRef"), {"memoryMapRef": "registers"})
+
+
+def _memory_map(parent: ET.Element, table: RegisterMap) -> None:
+    _texts(parent, {"name": "registers"})
+    block = ET.SubElement(parent, _tag("addressBlock"))
+    size = f"'h{1 << table.address_bits:X}"
+    _texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
+    for register in table:
+        _register(block, register)
+    _texts(parent, {"addressUnitBits": "8"})
+
+
+def _register(parent: ET.Element, register: Register) -> None:
+    made = ET.SubElement(parent, _tag("register"))
+    _texts(made, {"name": register.name, "description": register.description})
+    if register.words > 1:
+        _texts(made, {"dim": str(register.words)})
+    _texts(made, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
+    for name, low, width in _fields(register):
+        field = ET.SubElement(made, _tag("field"))
+        _texts(field, {"name": name, "bitOffset": str(low)})
+        if register.access in {Access.CONSTANT, Access.WRITE}:
+            reset = ET.SubElement(ET.SubElement(field, _tag("resets")), _tag("reset"))
+            _texts(reset, {"value": f"'h{register.reset >> low & (1 << width) - 1:X}"})
+        _texts(field, {"bitWidth": str(width), "access": _ACCESS[register.access]})
+
+
+def _fields(register: Register) -> Iterator[tuple[str, int, int]]:
+    if not register.fields:
+        yield "VALUE", 0, register.width
+    for bits in register.fields:
+        yield bits.name, bits.low, bits.width
+
+
+def _port(parent: ET.Element, direction: str, width: int, name: str) -> None:
+    port = ET.SubElement(parent, _tag("port"))
+    _texts(port, {"name": name})
+    wire = ET.SubElement(port, _tag("wire"))
+    _texts(wire, {"direction": "in" if direction == "input" else "out"})
+    if width > 1:
+        vector = ET.SubElement(ET.SubElement(wire, _tag("vectors")), _tag("vector"))
+        _texts(vector, {"left": str(width - 1), "right": "0"})

@@ -1,0 +1,212 @@
+"""A bench for a top as it was delivered: random accesses to its registers and random beats, everything written down.
+
+The datapath inside is replaced by one of the same ports whose outputs are random, so that every path between it and
+the pins of the top carries something. Both write a line a cycle: the bench the pins of the top, the other one its
+own. Nothing in the delivered files needs to have a particular name but the top, the datapath and their ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Port, ports_of
+from fpga.registers.fragments import bit_range
+from fpga.registers.model import RegisterMap
+from fpga.registers.wrapper import axi_signals
+from fpga.verify.accesses import Read, Write
+
+BEGIN = 12
+"""The first cycle in which something is driven: the bus reset is over."""
+HOLD = 24
+"""Cycles for which levels of the datapath stay as they are, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pin of a top: an input is driven by the bench."""
+
+    name: str
+    width: int
+    driven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPins:
+    """An AXI-Stream port: the pins that go with `tvalid`, and whether the top takes beats there."""
+
+    prefix: str
+    payload: tuple[Pin, ...]
+    into: bool
+
+
+def random_datapath_text(datapath: Datapath) -> str:
+    """Return a module with the ports of the datapath whose outputs are random; its pins go to `datapath.log`."""
+    ports = ports_of(datapath)
+    streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
+    beats = {name: [f"{name}_data_o", *ends] for name, ends in _ends(datapath, streams).items()}
+    whole = {f"{name}_valid_o" for name in streams} | {port for each in beats.values() for port in each}
+    lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
+    lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
+    lines += [
+        ",\n".join(f"  output logic [{port.width - 1}:0] {port.name}" for port in ports.outputs),
+        ");",
+        "  integer log, left, seed;",
+        '  initial begin log = $fopen("datapath.log", "w"); left = 0; seed = 7; end',
+        "  always @(posedge clk_i) begin",
+        f"    $fdisplay(log, {_format(['rst_i', *(port.name for port in (*ports.inputs, *ports.outputs))])});",
+    ]
+    inputs = {port.name for port in ports.inputs}
+    for name in streams:
+        ready = f"{name}_ready_i" if f"{name}_ready_i" in inputs else "1'b1"
+        lines += [
+            f"    if (rst_i) {name}_valid_o <= '0;",
+            f"    else if (!{name}_valid_o || {ready}) begin",
+            f"      {name}_valid_o <= {_random(1)};",
+            *(f"      {port} <= {_random(ports.output(port).width)};" for port in beats[name]),
+            "    end",
+        ]
+    quick = [port for port in ports.outputs if port.name.endswith("_ready_o")]
+    lines += [f"    {port.name} <= {_random(port.width)};" for port in quick]
+    lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
+    held = [port for port in ports.outputs if port.name not in whole and port not in quick]
+    lines += [f"      {port.name} <= {_random(port.width)};" for port in held]
+    starts = [f"{port.name} = '0;" for port in ports.outputs]
+    return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
+
+
+def _ends(datapath: Datapath, streams: list[str]) -> dict[str, list[str]]:
+    """Return the ports of what goes with the beats of each output stream: its end, and the lanes it keeps."""
+    found: dict[str, list[str]] = {name: [] for name in streams}
+    for module in datapath.modules:
+        for action in module.actions:
+            if action.part_of:
+                found[f"{module.name}_{action.part_of}"].append(f"{module.name}_{action.output}_o")
+    return found
+
+
+def _random(width: int) -> str:
+    words = ", ".join(["$urandom(seed)"] * -(-width // 32))
+    return f"{{{words}}}"
+
+
+def _format(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join([f'"{" ".join(["%h"] * len(listed))}"', *listed])
+
+
+def logged_of_datapath(datapath: Datapath) -> tuple[Port, ...]:
+    """Return the columns of `datapath.log` after the reset."""
+    ports = ports_of(datapath)
+    return (*ports.inputs, *ports.outputs)
+
+
+def bench_text(
+    table: RegisterMap, streams: Iterable[StreamPins], writes: list[Write], reads: list[Read], cycles: int
+) -> str:
+    """Return the bench of a top. Its accesses are those given; how quickly each side goes on is random."""
+    axi = [Pin(f"s_axi_{each.name}", each.width, not each.driven) for each in axi_signals(table.address_bits)]
+    listed = list(streams)
+    pins = [*axi, *(pin for stream in listed for pin in _pins(stream))]
+    lines = ["`timescale 1ns / 1ps", "module bench;", "  logic aclk, aresetn;"]
+    lines += [f"  {'logic' if pin.driven else 'wire'} {bit_range(pin.width)}{pin.name};" for pin in pins]
+    names = ["aclk", "aresetn", *(pin.name for pin in pins)]
+    lines.append(f"  {table.name} top ({', '.join(f'.{name}({name})' for name in names)});")
+    lines += _memories(writes, reads)
+    lines += [
+        "  integer log, cycle, seed, aw, w, b, ar, r, aw_wait, w_wait, ar_wait, busy;",
+        "  initial begin",
+    ]
+    lines += [f"    {pin.name} = '0;" for pin in pins if pin.driven]
+    lines += [
+        '    log = $fopen("top.log", "w");',
+        "    seed = 3; aclk = 0; aresetn = 0; busy = 8;",
+        "    aw = 0; w = 0; b = 0; ar = 0; r = 0; aw_wait = 2; w_wait = 0; ar_wait = 5;",
+        f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
+        "      if (cycle == 4) aresetn = 1;",
+        "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
+        f"      if (cycle >= {BEGIN}) begin",
+        *(f"        {line}" for line in _driving(listed, len(writes), len(reads))),
+        "      end",
+        f"      #1 $fdisplay(log, {_format(['aresetn', *(pin.name for pin in pins)])});",
+        "      #1 aclk = 1; #1 aclk = 0;",
+        *(f"      {line}" for line in _handshakes(listed)),
+        "    end",
+        "    $finish(0);",
+        "  end",
+    ]
+    # What a handshake was is looked at before the edge: the pins have changed after it.
+    lines += [f"  reg {name}_moves;" for name in _channels(listed)]
+    lines.append("  always @(posedge aclk) begin")
+    lines += [f"    {name}_moves = {valid} && {ready};" for name, (valid, ready) in _channels(listed).items()]
+    return "\n".join([*lines, "  end", "endmodule", ""])
+
+
+def logged_of_top(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
+    """Return the names of the columns of `top.log`."""
+    axi = [f"s_axi_{each.name}" for each in axi_signals(table.address_bits)]
+    return ["aresetn", *axi, *(pin.name for stream in streams for pin in _pins(stream))]
+
+
+def _pins(stream: StreamPins) -> list[Pin]:
+    return [
+        Pin(f"{stream.prefix}_tvalid", 1, stream.into),
+        Pin(f"{stream.prefix}_tready", 1, not stream.into),
+        *stream.payload,
+    ]
+
+
+def _memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
+    yield f"  reg [103:0] writes[0:{max(len(writes) - 1, 0)}];"
+    yield f"  reg [63:0] reads[0:{max(len(reads) - 1, 0)}];"
+    yield '  initial begin $readmemh("writes.hex", writes); $readmemh("reads.hex", reads); end'
+
+
+def memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
+    """Return the accesses as the bench reads them: waits, address, data, strobes."""
+    written = (
+        f"{each.wait_address:04x}{each.wait_data:04x}{each.address:08x}{each.data:08x}{each.strobes:02x}\n"
+        for each in writes
+    )
+    read = (f"{each.wait:08x}{each.address:08x}\n" for each in reads)
+    return {"writes.hex": "".join(written), "reads.hex": "".join(read)}
+
+
+def _channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
+    names = {f"s_axi_{channel}": ("valid", "ready") for channel in ("aw", "w", "b", "ar", "r")}
+    names |= {f"{stream.prefix}_t": ("valid", "ready") for stream in streams}
+    return {name: (f"{name}{valid}", f"{name}{ready}") for name, (valid, ready) in names.items()}
+
+
+def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
+    """Return what the bench drives at the beginning of a cycle: a valid stays until its ready."""
+    for name, number in (("aw", writes), ("w", writes), ("ar", reads)):
+        source = "reads[ar]" if name == "ar" else f"writes[{name}]"
+        wait = {"aw": "[103:88]", "w": "[87:72]", "ar": "[63:32]"}[name]
+        yield f"if (!s_axi_{name}valid && {name} < {number}) begin"
+        yield f"  if ({name}_wait >= {source}{wait}) begin s_axi_{name}valid = 1;"
+        if name == "w":
+            yield f"    s_axi_wdata = {source}[39:8]; s_axi_wstrb = {source}[3:0];"
+        else:
+            yield f"    s_axi_{name}addr = {source}{'[31:0]' if name == 'ar' else '[71:40]'};"
+        yield f"  end else {name}_wait = {name}_wait + 1;"
+        yield "end"
+    yield "s_axi_bready = $urandom(seed) % 4 != 0; s_axi_rready = $urandom(seed) % 4 != 0;"
+    for stream in streams:
+        if stream.into:
+            yield f"if (!{stream.prefix}_tvalid && $urandom(seed) % 16 < busy) begin"
+            yield f"  {stream.prefix}_tvalid = 1;"
+            yield from (f"  {pin.name} = {_random(pin.width)};" for pin in stream.payload)
+            yield "end"
+        else:
+            yield f"{stream.prefix}_tready = $urandom(seed) % 16 >= busy / 2;"
+
+
+def _handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
+    """Return what follows a beat that moved."""
+    for name in ("aw", "w", "ar"):
+        yield f"if (s_axi_{name}_moves) begin s_axi_{name}valid = 0; {name} = {name} + 1; {name}_wait = 0; end"
+    for stream in streams:
+        if stream.into:
+            yield f"if ({stream.prefix}_t_moves) {stream.prefix}_tvalid = 0;"

@@ -1,0 +1,100 @@
+"""Values that the registers of a top may hold in each cycle, worked out from the accesses that a bench has made.
+
+A write has its effect somewhere between its acceptance and shortly after its answer. Hence what a register holds is
+known but for the writes that are on their way: in every cycle a few values are possible, mostly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fpga.registers.model import Access, Register, RegisterMap
+from fpga.registers.register_list import COMMIT, HOLD, RESET
+from fpga.verify.accesses import Write
+from fpga.verify.bus_record import SETTLED, Done
+
+_ALL_BYTES = 0xF
+_FOREVER = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that a word takes somewhere from cycle `begins` to cycle `ends`."""
+
+    begins: int
+    ends: int
+    value: int
+
+
+@dataclass
+class Words:
+    """Values of the words that are kept, in the order in which they were written."""
+
+    table: RegisterMap
+    changes: dict[int, list[Change]] = field(default_factory=dict)
+    pulses: dict[int, list[Change]] = field(default_factory=dict)
+    """Values written to words that act at once, by their offsets."""
+    resets: list[Change] = field(default_factory=list)
+    holds: list[Change] = field(default_factory=list)
+    """Times in which the datapath may be held in reset: from a HOLD to the COMMIT that ends it."""
+
+    @classmethod
+    def of(cls, table: RegisterMap, writes: list[tuple[Write, Done]]) -> Words:
+        """Return the words after these writes."""
+        words = cls(table)
+        places = {register.at(word): register for register in table for word in range(register.words)}
+        kept = {offset: each for offset, each in places.items() if each.access in {Access.WRITE, Access.PUSH}}
+        words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in kept.items()}
+        for write, done in writes:
+            words._write(places, kept, write, done)
+        return words
+
+    def _write(
+        self, places: dict[int, Register], kept: dict[int, Register], write: Write, done: Done
+    ) -> None:
+        register = places.get(write.address)
+        if register is None:
+            return
+        begins, ends = done.begins, done.ends + SETTLED
+        mask = sum(0xFF << 8 * byte for byte in range(4) if write.strobes >> byte & 1)
+        if register.access in {Access.WRITE, Access.PUSH}:
+            old = self.changes[write.address][-1].value
+            value = (old & ~mask | write.data & mask) & register.mask
+            self.changes[write.address].append(Change(begins, ends, value))
+        if register.access is Access.PUSH:
+            # Without the strobe of its byte a push may do nothing: 0 says that it is not certain.
+            certain = int(write.strobes == _ALL_BYTES)
+            self.pulses.setdefault(write.address, []).append(Change(begins, ends, certain))
+        elif register.access is Access.PULSE:
+            given = write.data & mask & register.mask
+            self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
+            if register.key == ("CONTROL",):
+                self._hold(given, begins, ends)
+            if register.key == ("CONTROL",) and given & RESET:
+                self.resets.append(Change(begins, ends, 1))
+                for offset, each in kept.items():
+                    self.changes[offset].append(Change(begins, ends, each.reset))
+
+    def _hold(self, control: int, begins: int, ends: int) -> None:
+        held = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
+        if control & HOLD and held is None:
+            self.holds.append(Change(begins, _FOREVER, 1))
+        elif held and control & COMMIT and not control & HOLD:
+            self.holds[-1] = Change(held.begins, ends, 1)
+
+    def possible(self, offset: int, first: int, last: int) -> list[Change]:
+        """Return the changes whose values a word may have somewhere from cycle `first` to cycle `last`."""
+        made = self.changes[offset]
+        begun = [place for place, each in enumerate(made) if each.begins <= last]
+        ended = [place for place, each in enumerate(made) if each.ends < first]
+        return made[max(ended) : max(begun) + 1] if ended else made[: max(begun) + 1]
+
+    def values(self, offset: int, first: int, last: int) -> set[int]:
+        """Return the values that a word may have somewhere from cycle `first` to cycle `last`."""
+        return {each.value for each in self.possible(offset, first, last)}
+
+
+def within(changes: list[Change], cycle: int) -> Iterator[Change]:
+    """Return the changes that may happen in a cycle."""
+    return (each for each in changes if each.begins <= cycle <= each.ends)

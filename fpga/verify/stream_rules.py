@@ -1,0 +1,199 @@
+"""Rules of the AXI-Stream ports of a top: every beat goes through, once, in order and as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fpga.count_action.model import Datapath, Signal, SignalKind
+from fpga.registers.register_list import output_streams
+from fpga.verify.bus_bench import Pin, StreamPins
+from fpga.verify.bus_record import Breach, Columns, handshakes
+
+IN_FLIGHT = 4
+"""Beats of a stream that a reset may drop between a port and the datapath."""
+_ALIKE = 8
+"""Beats by which it is seen how many a reset has dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An AXI-Stream port, and where its beats are at the datapath: ports, the place of the bit, and the bits.
+
+    `ends` are the lanes of `last` and `keep`, by the ends of their pins' names, with the datapath's ports.
+    """
+
+    pins: StreamPins
+    port: str
+    index: int
+    bits: int
+    signed: bool = False
+    ends: tuple[tuple[str, str, int], ...] = ()
+
+
+def streams_of(datapath: Datapath) -> tuple[Stream, ...]:
+    """Return the AXI-Stream ports that the top of a datapath has."""
+    return (*_inputs(datapath), *_outputs(datapath))
+
+
+def _inputs(datapath: Datapath) -> Iterator[Stream]:
+    for signal in datapath.inputs:
+        if signal.kind is not SignalKind.STREAM:
+            continue
+        ends = [_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
+        for index in range(signal.size):
+            prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
+            bits = signal.lanes * signal.width
+            pins = _payload(prefix, bits, signal.width, ends, driven=True)
+            yield Stream(
+                StreamPins(prefix, pins, into=True), signal.name, index, bits, ends=tuple(_named(ends, "_i"))
+            )
+
+
+def _end(stream: Signal, end: Signal) -> tuple[str, str, int]:
+    return ("last" if end.name == f"{stream.name}_last" else "keep", end.name, end.size)
+
+
+def _outputs(datapath: Datapath) -> Iterator[Stream]:
+    for module, name, samples, width, signed in output_streams(datapath):
+        stream = f"{module}_{name}"
+        actions = [each for each in datapath.module(module).actions if each.part_of == name]
+        ends = [
+            ("last" if each.output == f"{name}_last" else "keep", f"{module}_{each.output}", each.width)
+            for each in actions
+        ]
+        pins = _payload(f"m_axis_{stream}", samples * width, width, ends, driven=False)
+        into = StreamPins(f"m_axis_{stream}", pins, into=False)
+        yield Stream(into, stream, 0, samples * width, signed, tuple(_named(ends, "_o")))
+
+
+def _named(ends: list[tuple[str, str, int]], side: str) -> Iterator[tuple[str, str, int]]:
+    return ((kind, f"{port}{side}", lanes) for kind, port, lanes in ends)
+
+
+def _payload(
+    prefix: str, bits: int, width: int, ends: list[tuple[str, str, int]], *, driven: bool
+) -> tuple[Pin, ...]:
+    pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, driven)]
+    for kind, _, lanes in ends:
+        pins.append(Pin(f"{prefix}_t{kind}", 1 if kind == "last" else lanes * (width // 8), driven))
+    return tuple(pins)
+
+
+def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
+    """Return the first beat that is lost, doubled, changed or comes from nowhere."""
+    prefix = stream.pins.prefix
+    outside = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
+    at_pins = [(cycle, _beat_of_pins(stream, top, cycle)) for cycle in outside]
+    if stream.pins.into:
+        yield from _in_order(prefix, at_pins, list(_taken_inside(stream, core)), core["rst_i"])
+    else:
+        yield from _in_order(prefix, list(_offered_inside(stream, core)), at_pins, core["rst_i"])
+
+
+def _in_order(
+    prefix: str, sent: list[tuple[int, int]], came: list[tuple[int, int]], resets: list[int]
+) -> Iterator[Breach]:
+    """Return where what came is not what was sent; after a reset a few beats may be missing.
+
+    Beats may be alike: how many are missing is seen by those that follow.
+    """
+    place = 0
+    before = 0
+    for number, (cycle, beat) in enumerate(came):
+        reset = any(resets[before : cycle + 1])
+        skips = range(1 + (IN_FLIGHT if reset else 0))
+        following = _until_reset(came[number : number + _ALIKE], resets)
+        skipped = next(
+            (skip for skip in skips if _same(sent[place + skip :], following if reset else [(cycle, beat)])),
+            None,
+        )
+        if skipped is None:
+            expected = sent[place][1] if place < len(sent) else 0
+            yield Breach(f"{prefix}_tdata", cycle, expected, beat)
+            return
+        place += skipped + 1
+        before = cycle
+    if sent and len(sent) - place > IN_FLIGHT * (1 + sum(resets)):
+        yield Breach(f"beats of {prefix}", sent[place][0], len(sent), place)
+
+
+def _same(sent: list[tuple[int, int]], came: list[tuple[int, int]]) -> bool:
+    """Return whether the beats that came are the next that were sent, each not before it was."""
+    pairs = list(zip(sent, came, strict=False))
+    return len(pairs) == len(came) and all(
+        one == other and early <= late for (early, one), (late, other) in pairs
+    )
+
+
+def _until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
+    """Return the first of the beats, and those after it that come before another reset."""
+    found = beats[:1]
+    for cycle, beat in beats[1:]:
+        if any(resets[found[-1][0] + 1 : cycle + 1]):
+            break
+        found.append((cycle, beat))
+    return found
+
+
+def _taken_inside(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
+    valid, ready = core[f"{stream.port}_valid_i"], core[f"{stream.port}_ready_o"]
+    for cycle, reset in enumerate(core["rst_i"]):
+        if not reset and valid[cycle] >> stream.index & ready[cycle] >> stream.index & 1:
+            low = stream.index * stream.bits
+            data = core[f"{stream.port}_data_i"][cycle] >> low & (1 << stream.bits) - 1
+            yield cycle, _with_ends(stream, data, [core[port][cycle] for _, port, _ in stream.ends])
+
+
+def _offered_inside(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
+    """Return the beats of the datapath in the cycles in which they appear."""
+    valid, ready = core[f"{stream.port}_valid_o"], core[f"{stream.port}_ready_i"]
+    fresh = True
+    for cycle, reset in enumerate(core["rst_i"]):
+        if valid[cycle] and fresh:
+            ends = [core[port][cycle] for _, port, _ in stream.ends]
+            yield cycle, _with_ends(stream, core[f"{stream.port}_data_o"][cycle], ends)
+        fresh = bool(not valid[cycle] or ready[cycle] or reset)
+
+
+def _beat_of_pins(stream: Stream, top: Columns, cycle: int) -> int:
+    """Return a beat at the pins as the datapath has it; bits above its own are its sign, or 0."""
+    prefix = stream.pins.prefix
+    data, ends = top[f"{prefix}_tdata"][cycle], []
+    if stream.pins.into:
+        data &= (1 << stream.bits) - 1
+    else:
+        data = _narrowed(stream, data)
+    for kind, _, lanes in stream.ends:
+        pin = next(each for each in stream.pins.payload if each.name == f"{prefix}_t{kind}")
+        ends.append(_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
+    return _with_ends(stream, data, ends)
+
+
+def _narrowed(stream: Stream, data: int) -> int:
+    """Return the bits of the datapath, with a mark above them where those that fill the byte are wrong."""
+    kept = data & (1 << stream.bits) - 1
+    negative = stream.signed and kept >> (stream.bits - 1) & 1
+    whole = -(-stream.bits // 8) * 8
+    fill = ((1 << whole - stream.bits) - 1) if negative else 0
+    return kept if data >> stream.bits == fill else kept | 1 << whole + 64
+
+
+def _lanes(value: int, lanes: int, size: int, into: bool) -> int:
+    """Return a bit for every lane of so many bytes; of an output all of them must agree."""
+    found = 0
+    for lane in range(lanes):
+        bits = value >> lane * size & (1 << size) - 1
+        if not into and bits not in {0, (1 << size) - 1}:
+            return -1
+        found |= (bits & 1) << lane
+    return found
+
+
+def _with_ends(stream: Stream, data: int, ends: list[int]) -> int:
+    """Return data and ends as one number."""
+    low = -(-stream.bits // 8) * 8
+    for (_, _, lanes), value in zip(stream.ends, ends, strict=True):
+        data |= (value & (1 << lanes + 1) - 1) << low
+        low += lanes + 1
+    return data

@@ -1,0 +1,129 @@
+"""A delivered top, AXI4-Lite and stream ports included, held against the register map of the text by simulation."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fpga.count_action.model import Datapath
+from fpga.hdl.tools import BadOutput, find_tool
+from fpga.registers.register_list import Streams
+from fpga.registers.top import top_table
+from fpga.verify.accesses import Read, random_accesses
+from fpga.verify.bus_bench import (
+    bench_text,
+    logged_of_datapath,
+    logged_of_top,
+    memory_files,
+    random_datapath_text,
+)
+from fpga.verify.bus_record import (
+    Breach,
+    Columns,
+    Done,
+    errors,
+    handshakes,
+    read,
+    unanswered,
+    unstable,
+    written,
+)
+from fpga.verify.register_model import Words
+from fpga.verify.register_rules import (
+    ReadRules,
+    Record,
+    control_breaches,
+    level_breaches,
+    push_breaches,
+)
+from fpga.verify.stream_rules import Stream, stream_breaches, streams_of
+
+TOP_PROPERTIES = ("protocol", "writes", "control", "reads", "streams")
+"""Properties of a top: rules of the bus, effects of writes, of CONTROL, answers of reads, and beats."""
+_CYCLES_OF_ACCESS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TopResult:
+    """Findings about a top: the first breach of each property that has one."""
+
+    top: str
+    breaches: dict[str, Breach]
+    accesses: int
+    beats: int
+
+
+def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed: int = 0) -> TopResult:
+    """Simulate a top made of `sources`, without the file of the datapath. Raises HdlError."""
+    table = top_table(datapath, streams)
+    ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
+    writes, reads = random_accesses(table, seed)
+    waits = sum(each.wait_address for each in writes)
+    cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
+    files = {
+        **sources,
+        "random_datapath.sv": random_datapath_text(datapath),
+        "bench.sv": bench_text(table, [each.pins for each in ports], writes, reads, cycles),
+    }
+    with tempfile.TemporaryDirectory(prefix="top-") as name:
+        folder = Path(name)
+        for file, text in {**files, **memory_files(writes, reads)}.items():
+            (folder / Path(file).name).write_text(text, encoding="utf-8")
+        compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
+        find_tool("iverilog").run(compiled, folder=folder)
+        find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
+        top = _columns(folder / "top.log", logged_of_top(table, [each.pins for each in ports]))
+        inside = ["rst_i", *(port.name for port in logged_of_datapath(datapath))]
+        core = _columns(folder / "datapath.log", inside)
+    done = written(top, writes)
+    record = Record(table, top, core, Words.of(table, done))
+    found: dict[str, Breach] = {}
+    for title, breach in _breaches(record, ports, len(writes), len(reads), read(top, reads)):
+        found.setdefault(title, breach)
+    beats = sum(len(handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports)
+    return TopResult(table.name, found, len(done) + len(reads), beats)
+
+
+def _breaches(
+    record: Record, ports: tuple[Stream, ...], writes: int, reads: int, answered: list[tuple[Read, Done, int]]
+) -> Iterator[tuple[str, Breach]]:
+    top = record.top
+    rules = ReadRules(record)
+    protocol = [
+        *unanswered(top, writes, "b"),
+        *unanswered(top, reads, "r"),
+        *unstable(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
+        *unstable(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
+        *errors(top, "b"),
+        *errors(top, "r"),
+    ]
+    for each in ports:
+        prefix = each.pins.prefix
+        payload = [pin.name for pin in each.pins.payload]
+        protocol += unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
+        yield from (("streams", breach) for breach in stream_breaches(each, top, record.core))
+    yield from (("protocol", each) for each in protocol)
+    yield from (("writes", each) for each in level_breaches(record))
+    yield from (("control", each) for each in control_breaches(record))
+    yield from (("reads", each) for each in rules.breaches(answered))
+    yield from (("streams", each) for each in (*push_breaches(record), *rules.sink_breaches()))
+
+
+def _columns(path: Path, names: list[str]) -> Columns:
+    """Return the columns of what was written down. Raises BadOutput for a bit without a value after the reset."""
+    lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+    columns: dict[str, list[int]] = {name: [] for name in names}
+    for cycle, line in enumerate(lines):
+        for name, value in zip(names, line, strict=True):
+            known = value.replace("x", "0").replace("z", "0").replace("X", "0").replace("Z", "0")
+            if known != value and cycle > _RESET:
+                message = f"X or Z in cycle {cycle} at {name}. Reset must set every register."
+                raise BadOutput(message, name, cycle)
+            columns[name].append(int(known, 16))
+    return columns
+
+
+_RESET = 6
+"""Cycles of the bus reset, and some."""

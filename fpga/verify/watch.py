@@ -1,0 +1,82 @@
+"""A datapath inside a running cocotb simulation, compared with the language in every cycle; and random things for it.
+
+watch = Watch(dut.datapath, dut.aclk, datapath)
+...
+assert not watch.differences()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fpga.beats import Beats
+from fpga.count_action.model import Datapath, SignalKind
+from fpga.count_action.ports import ports_of
+from fpga.formal.replay import Difference, replay
+
+
+class Watch:
+    """Ports of an instance of the datapath, written down at every edge of its clock from the beginning on."""
+
+    def __init__(self, instance: Any, clock: Any, datapath: Datapath) -> None:
+        import cocotb
+
+        ports = ports_of(datapath)
+        names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
+        self._datapath = datapath
+        self._handles = {name: getattr(instance, name) for name in names}
+        self._series: dict[str, list[int]] = {name: [] for name in names}
+        cocotb.start_soon(self._follow(clock))
+
+    async def _follow(self, clock: Any) -> None:
+        from cocotb.triggers import RisingEdge
+
+        while True:
+            await RisingEdge(clock)
+            values = {name: handle.value for name, handle in self._handles.items()}
+            if not self._series["rst_i"] and not (values["rst_i"].is_resolvable and int(values["rst_i"])):
+                continue  # before the first reset nothing has a value
+            for name, value in values.items():
+                self._series[name].append(int(value) if value.is_resolvable else 0)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles since the first reset."""
+        return len(self._series["rst_i"])
+
+    @property
+    def fires(self) -> int:
+        """Fires of all counts."""
+        return sum(value.bit_count() for value in self._series["fire_o"])
+
+    def differences(self) -> tuple[Difference, ...]:
+        """Return the first difference of every element from what the language says."""
+        return replay(self._datapath, {name: tuple(values) for name, values in self._series.items()})
+
+
+def random_beats(datapath: Datapath, random: np.random.Generator, beats: int) -> Mapping[str, Beats]:
+    """Return random beats for every input stream; of several under a name not all take part in each."""
+    found = {}
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            low = -(1 << signal.width - 1) if signal.signed else 0
+            shape = (beats, signal.size, signal.lanes)
+            samples = random.integers(low, low + (1 << signal.width), shape)
+            valid = random.random((beats, signal.size)) < 0.8
+            found[signal.name] = Beats(samples, valid | (signal.size == 1))
+    return found
+
+
+def random_levels(datapath: Datapath, random: np.random.Generator) -> Mapping[tuple[str, int], int]:
+    """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
+    found = {}
+    for signal in datapath.inputs:
+        for index in range(signal.size if signal.kind is not SignalKind.STREAM else 0):
+            flag = signal.kind is SignalKind.FLAG
+            found[signal.name, index] = int(
+                random.random() < 0.7 if flag else random.integers(0, 1 << min(signal.width, 31))
+            )
+    return found

@@ -1,0 +1,101 @@
+"""Faults in delivered files: a piece of a file of a built folder replaced by another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+TEXT = """
+// Everything that has a property: two modules, a stream in, a sum and a stream out, flags, numbers.
+module gate {
+  inputs:  { stream x of 4 bits signed; flag on; flag restart; number level of 5 bits }
+  counts:  { n: sum x.valid over cycles while on; again: sum restart }
+  targets: { n: 3; one: 1 }
+  actions: {
+    on n: emit sum x.data width 6 as total;
+    on n: stream x.data as last;
+    on n: advance place modulo 3;
+    on n: store level as kept;
+    on again: clear n
+  }
+}
+module after {
+  counts:  { got: sum gate.total.valid over cycles }
+  targets: { got: 2 }
+  actions: { pulse done; on got: set seen }
+}
+"""
+NAME = "delivered"
+
+
+def _late(cycle: int) -> str:
+    """Return a register that says from a cycle after reset on that it is late."""
+    return (
+        f"  logic [6:0] age_q = '0;\n  always_ff @(posedge clk_i) age_q <= rst_i ? '0 :"
+        f" age_q == 7'd{cycle} ? age_q : age_q + 1'b1;\n  logic late;\n  assign late = age_q == 7'd{cycle};\n"
+    )
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A piece of a file replaced by another; with `late`, only from so many cycles after reset on."""
+
+    file: str
+    old: str
+    new: str
+    late: int = 0
+
+    def plant(self, folder: Path) -> None:
+        path = folder / self.file
+        text = path.read_text(encoding="utf-8")
+        assert text.count(self.old) == 1, f"{self.old!r} stands {text.count(self.old)} times in {self.file}"
+        text = text.replace(self.old, self.new)
+        if self.late:
+            head = text.index(");\n", text.index("module ")) + 3
+            text = text[:head] + _late(self.late) + text[head:]
+        path.write_text(text, encoding="utf-8")
+
+
+CORE, AXI, AXIS = f"{NAME}.sv", f"{NAME}_axi.sv", f"{NAME}_axis.sv"
+FAULTS = (
+    # The datapath as it was generated.
+    Fault(CORE, ".enable_i(on_i)", ".enable_i(1'b1)"),
+    Fault(CORE, ".commit_i,", ".commit_i(commit_i && !gate_stall),"),
+    Fault(CORE, ".data_i(x_data_i)", ".data_i(~x_data_i)"),
+    Fault(CORE, "assign x_ready_o = !gate_stall;", "assign x_ready_o = 1'b1;"),
+    Fault(CORE, "assign x_ready_o = !gate_stall;", "assign x_ready_o = !gate_stall || late;", late=45),
+    Fault(CORE, "assign x_ready_o = !gate_stall;", "assign x_ready_o = !gate_stall && !late;", late=20),
+    Fault(CORE, ".set_i(after_got_fire),\n    .clear_i(1'b1)", ".set_i(gate_n_fire),\n    .clear_i(1'b1)"),
+    Fault(CORE, ".shadow_i(target_shadow_i)", ".shadow_i({target_shadow_i[15:0], target_shadow_i[47:16]})"),
+    # Blocks.
+    Fault("count_action.sv", "(value == target)", "(value == target) && !late", late=45),
+    Fault("count_action.sv", "(increment_i != '0);", "(increment_i != '0) && !late;", late=20),
+    Fault("count_action.sv", "else if (saturates) count_q <= '1;", "else if (saturates) count_q <= '0;"),
+    Fault("count_action.sv", "(overshoot_q && !clear_status_i)", "1'b0"),
+    Fault("count_action.sv", "rst_i || clear_i || fire_o", "rst_i || (clear_i && !late) || fire_o", late=20),
+    Fault("count_action_beat.sv", "if (fire_i) data_q <= data_i;",
+          "if (fire_i) data_q <= late ? '0 : data_i;", late=45),
+    Fault("count_action_beat.sv", "valid_q <= fire_i || stalled_o;",
+          "valid_q <= fire_i || (stalled_o && !late);", late=20),
+    Fault("count_action_sum.sv", "else sum_q <= sum;", "else sum_q <= late ? sum + 1'b1 : sum;", late=45),
+    Fault("count_action_sum.sv", "if (rst_i || clear_i) sum_q", "if (rst_i) sum_q"),
+    Fault("count_action_targets.sv", "if (commit_i) target_q", "if (commit_i && !late) target_q", late=20),
+    Fault("count_action_store.sv", "number_q <= data_i", "number_q <= ~data_i"),
+    Fault("count_action_advance.sv", "number_q == Last ?", "number_q == Last && !late ?", late=45),
+    Fault("count_action_flag.sv", "set_i || (flag_q && !clear_i)", "(set_i && !late) || (flag_q && !clear_i)", late=45),
+    # Tops, their registers and the blocks behind them.
+    Fault(AXI, "assign dp_commit_i = CONTROL_o[0];", "assign dp_commit_i = CONTROL_o[1];"),
+    Fault(AXI, "assign OVERSHOOT_i = dp_overshoot_o;", "assign OVERSHOOT_i = dp_saturated_o;"),
+    Fault(AXIS, "assign dp_x_data_i = s_axis_x_tdata[3:0];", "assign dp_x_data_i = s_axis_x_tdata[4:1];"),
+    Fault("portal_sink.sv", "else if (pop && !push) level_q <= level_q - 1'b1;", ""),
+    Fault("portal_source.sv", "(valid_q & ~ready_i) | pushed",
+          "late ? pushed : (valid_q & ~ready_i) | pushed", late=45),
+    Fault("register_pulses.sv", "pulses_q + 1'b1", "pulses_q + 2'd2"),
+    Fault("axis_hold.sv", "kept_q <= valid_o && !ready_i;", "kept_q <= 1'b0;"),
+    # Files that are no hardware.
+    Fault(f"{NAME}.json", '"modulo": 3', '"modulo": 2'),
+    Fault(f"{NAME}_axi.h", "CONTROL_OFFSET 0x8u", "CONTROL_OFFSET 0xCu"),
+    Fault(f"{NAME}.rdl", "CONTROL @ 0x8;", "CONTROL @ 0xC;"),
+    Fault(f"{NAME}.ca", "advance place modulo 3", "advance place modulo 2"),
+)  # fmt: skip
+"""Faults of every kind; a fault in the text makes all files wrong."""
