@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "verify": (
         "verify",
-        "Hold the files of a built folder against the text that lies with them.",
+        "Hold the files in DIR against the text there: the datapath is proven, its tops are simulated.",
     ),
     "test": (
         "cosim",

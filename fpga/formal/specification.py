@@ -49,11 +49,8 @@ class Specification:
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their names in the proof."""
         chosen = [module for module in self.datapath.modules if self.only in {None, module.name}]
-        every = [
-            _targets(self.datapath),
-            *buffers_of(self.meaning),
-            *(each for module in chosen for each in self._of(module)),
-        ]
+        every = [_targets(self.datapath), *buffers_of(self.meaning)]
+        every += [each for module in chosen for each in self._of(module)]
         if self.claims is not None:
             every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
