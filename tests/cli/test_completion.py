@@ -55,7 +55,7 @@ def test_every_program_brings_its_completion(program):
 @pytest.mark.parametrize(
     ("program", "begin", "commands"),
     [
-        ("testbed", "s", ["stop", "simulate", "schedule", "switch", "sim"]),
+        ("testbed", "s", ["stop", "simulate", "schedule", "serve", "switch", "sim"]),
         ("lightning", "inf", ["infer"]),
         ("countaction", "pr", ["prove"]),
     ],
