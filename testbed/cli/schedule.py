@@ -77,6 +77,7 @@ def schedule(
     as_json: options.AsJson = False,
 ) -> int:
     """Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it."""
+    from testbed.cli.unfinished import with_unfinished
     from testbed.design.sharing import placement
     from testbed.design.sharing.cassini.circle import Rounding
     from testbed.design.sharing.cassini.schedule import Scheduler
@@ -96,7 +97,12 @@ def schedule(
     if asked.is_run:
         run_id, rows = schedule_run.run_schedule(lab_file, jobs, found, asked, runs_dir, spread=spread)
         document |= schedule_run.document_of(run_id, rows)
-    print_json(document) if as_json else _show(found, pictures, rows)
+    document, left = with_unfinished(document, [], runs_dir, lab)
+    if as_json:
+        print_json(document)
+    else:
+        _show(found, pictures, rows)
+        print_lines(left)
     return DONE
 
 

@@ -61,7 +61,10 @@ def test_bad_input_gets_one_message_and_exit_code_1(testbed_here, arguments, wor
 
 
 def test_the_patch_list_is_the_golden_one(testbed_here):
-    assert testbed_here("plan", LAB, "--patch-list", "--json").json == {"patch_list": GOLDEN, "unfinished": []}
+    assert testbed_here("plan", LAB, "--patch-list", "--json").json == {
+        "patch_list": GOLDEN,
+        "unfinished": [],
+    }
 
 
 def test_a_lab_file_with_a_port_used_twice_names_file_line_and_hint(testbed_here, tmp_path):

@@ -32,7 +32,16 @@ def test_the_document_has_placement_starts_links_candidates_and_predictions(test
 
     assert ran.code == 0
     found = ran.json
-    assert {"placement", "starts_ms", "links", "candidates", "predicted", "notes", "pictures"} == set(found)
+    assert {
+        "placement",
+        "starts_ms",
+        "links",
+        "candidates",
+        "predicted",
+        "notes",
+        "pictures",
+        "unfinished",
+    } == set(found)
     assert (found["placement"]["x"], len(found["placement"]["z"])) == (["a", "b"], 2)
     assert abs(found["starts_ms"]["x"] - found["starts_ms"]["y"]) == 150
     assert found["links"] == [

@@ -45,6 +45,7 @@ COMMANDS = {
     "env": "env LAB",
     "env: for a shell": "env LAB --shell",
     "drift": "drift LAB",
+    "schedule": "schedule JOBS --lab LAB",
     "nccl": "nccl LAB --sizes 1KiB:1KiB",
     "lease request": "lease request LAB host:a",
     "lease list": "lease list LAB",
@@ -56,6 +57,7 @@ COMMANDS = {
 }
 ELSEWHERE = {
     "demo": "runs for minutes: tests/cli/test_demo.py",
+    "reproduce": "runs jobs on the lab for minutes, as `schedule --run` does, which names them",
     "job": "needs a plan and hosts: its text is tested by itself",
     "sim up": "begins a lab, of which nothing is known yet",
 }
@@ -85,7 +87,11 @@ def run(lab_file, runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(discover_command, "_discover", lambda *_arguments: Discovered((), 0))
 
     def run(text, *options):
-        known = {"LAB": str(lab_file), "OUT": str(tmp_path / "out.yaml")}
+        jobs = tmp_path / "jobs.yaml"
+        jobs.write_text(
+            "jobs: [{name: one, period_ms: 10, bursts: [{start_ms: 0, length_ms: 2, gbps: 5}], workers: 2}]"
+        )
+        known = {"LAB": str(lab_file), "OUT": str(tmp_path / "out.yaml"), "JOBS": str(jobs)}
         words = [known.get(word) or (lease(run) if word == "LEASE" else word) for word in text.split()]
         run_app([*words, "--runs-dir", str(runs), *options])
         return capsys.readouterr()
