@@ -98,11 +98,7 @@ def schedule(
         run_id, rows = schedule_run.run_schedule(lab_file, jobs, found, asked, runs_dir, spread=spread)
         document |= schedule_run.document_of(run_id, rows)
     document, left = with_unfinished(document, [], runs_dir, lab)
-    if as_json:
-        print_json(document)
-    else:
-        _show(found, pictures, rows)
-        print_lines(left)
+    print_json(document) if as_json else _show(found, pictures, rows, left)
     return DONE
 
 
@@ -143,7 +139,7 @@ def schedule_json(found: Schedule) -> dict[str, Any]:
     }
 
 
-def _show(found: Schedule, pictures: list[Path], rows: list[MeasuredJob]) -> None:
+def _show(found: Schedule, pictures: list[Path], rows: list[MeasuredJob], left: list[str]) -> None:
     links = [
         (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
         for one in found.links
@@ -166,6 +162,7 @@ def _show(found: Schedule, pictures: list[Path], rows: list[MeasuredJob]) -> Non
     print_table("Iteration times, predicted", columns, jobs)
     print_lines([str(path) for path in pictures])
     schedule_run.show(rows)
+    print_lines(left)
 
 
 def _draw(scheduler: Scheduler, found: Schedule, out: Path, ending: str) -> list[Path]:
