@@ -12,6 +12,7 @@ import typer
 from testbed.cli import options, schedule_run
 from testbed.cli.completion import lab_files
 from testbed.cli.output import DONE, note_compilation, print_json, print_lines, print_table
+from testbed.cli.unfinished import with_unfinished
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule, Scheduler
@@ -77,7 +78,6 @@ def schedule(
     as_json: options.AsJson = False,
 ) -> int:
     """Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it."""
-    from testbed.cli.unfinished import with_unfinished
     from testbed.design.sharing import placement
     from testbed.design.sharing.cassini.circle import Rounding
     from testbed.design.sharing.cassini.schedule import Scheduler
@@ -87,12 +87,12 @@ def schedule(
     lab = load_bare_lab(lab_file)
     note_compilation("contention")
     jobs = read_jobs(jobs_file, Sources(lab.link.represents_gbps, partial(_measured_phases, runs_dir)))
-    links = _links(lab, spread=spread)
+    links, rounding = _links(lab, spread=spread), Rounding(quantum_ms, bins, most_ticks)
     request = placement.PlacementRequest(jobs, links, candidates, jobs_per_host)
-    scheduler = Scheduler(jobs, links, Rounding(quantum_ms, bins, most_ticks), time_limit_s, 8 * time_limit_s)
+    scheduler = Scheduler(jobs, links, rounding, time_limit_s, 8 * time_limit_s)
     found = scheduler.schedule(placement.candidates(host_scheduler, request))
     pictures = _draw(scheduler, found, out, picture) if out else []
-    document = schedule_json(found) | {"pictures": [str(path) for path in pictures]}
+    document = schedule_json(found, pictures)
     rows: list[MeasuredJob] = []
     if asked.is_run:
         run_id, rows = schedule_run.run_schedule(lab_file, jobs, found, asked, runs_dir, spread=spread)
@@ -117,7 +117,7 @@ def _links(lab: Lab, *, spread: bool) -> Any:
     return LabLinks(names, lab.link.represents_gbps, nics, spread)
 
 
-def schedule_json(found: Schedule) -> dict[str, Any]:
+def schedule_json(found: Schedule, pictures: list[Path]) -> dict[str, Any]:
     """Return a schedule as programs get it."""
     return {
         "placement": {job: list(hosts) for job, hosts in found.placement.items()},
@@ -136,6 +136,7 @@ def schedule_json(found: Schedule) -> dict[str, Any]:
         "candidates": [{"score": one.score, "dropped": one.dropped or None} for one in found.candidates],
         "predicted": [asdict(one) for one in found.predicted],
         "notes": list(found.notes),
+        "pictures": [str(path) for path in pictures],
     }
 
 
