@@ -16,7 +16,7 @@ def proof(prover):
 
 @pytest.fixture(scope="module")
 def failed(prover, mutants):
-    outcome = prover.run(mutants.sources(), "proof", cover=False, depth=4)
+    outcome = prover.run(mutants.sources(), "proof", cover=False, depth=6)  # a buffer is full after four cycles
     return {failure.name for failure in outcome.failures}
 
 

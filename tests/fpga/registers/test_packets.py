@@ -52,5 +52,5 @@ def test_the_ready_of_a_buffered_stream_comes_from_its_buffer_at_both_tops():
     assert "assign z_ready_o = !p_stall;" in core  # what is not marked keeps R7
     assert ".data_i({x_keep_i, x_last_i, x_data_i})" in core
     axis, axi = (lines(emit_top(datapath, each)) for each in (Streams.AXI_STREAM, Streams.REGISTERS))
-    assert "assign s_axis_x_tready = dp_x_ready_o" in axis
-    assert ".ready_i(dp_x_ready_o)" in axi
+    assert "assign s_axis_x_tready = dp_x_ready_o && !held" in axis  # both from registers
+    assert ".ready_i(dp_x_ready_o & {1{!held}})" in axi
