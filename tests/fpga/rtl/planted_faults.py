@@ -165,9 +165,9 @@ RTL_FAULTS = (
     RtlFault(
         "a commit comes a cycle late",
         "count_action_targets",
-        "  always_ff @(posedge clk_i) begin\n    if (rst_i) target_q <= Reset;\n    else if (commit_i)",
+        "  always_ff @(posedge clk_i) begin\n    if (commit_i) target_q",
         "  logic commit_q;\n  always_ff @(posedge clk_i) commit_q <= commit_i;\n\n"
-        "  always_ff @(posedge clk_i) begin\n    if (rst_i) target_q <= Reset;\n    else if (commit_q)",
+        "  always_ff @(posedge clk_i) begin\n    if (commit_q) target_q",
         "unit",
     ),
     RtlFault(
