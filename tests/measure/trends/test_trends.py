@@ -28,6 +28,7 @@ def test_a_regression_is_found_with_the_epoch_before_it(laboratory):
     ids = [laboratory.run(day, mbps=(90 if day < 7 else 60) + noise.gauss(0, 1)) for day in range(14)]
     laboratory.epoch(2, 1, "--method geometric")
     laboratory.epoch(6.5, 2, "--simplex")
+    laboratory.epoch(9, 3, "--method matchings")
     report = trends(laboratory)
 
     (change,) = report.regressions
