@@ -209,7 +209,7 @@ def test_a_journal_that_cannot_be_written_says_so(journal):
         with journal._engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA query_only=ON")
         with pytest.raises(
-            JournalError, match=r"journal\.sqlite cannot be written \(.*readonly.*\); free disk"
+            JournalError, match=r"journal\.sqlite cannot be written \(.*readonly.*\); make it writable"
         ):
             journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         journal.close()  # a new connection may write again

@@ -8,6 +8,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("sqlalchemy")
 
+from testbed.client.errors import ServiceUnreachable
 from testbed.errors import LeaseDenied, RefusedToMove, VerifyFailed
 from testbed.leases.model import parts_of
 
@@ -151,9 +152,11 @@ def test_a_real_lab_is_moved_only_by_its_name(lab_for, standing, circuits, tmp_p
 
 
 def test_options_that_cannot_be_are_refused(lab_for):
-    refused = {"lab_server": "http://lab"}, {"lab_board": "kit1"}, {"lab": None, "lab_server": "http://lab"}
+    refused = {"lab_board": "kit1"}, {"lab_server": "http://lab"}
     for options in refused:
         with pytest.raises(pytest.UsageError), lab_for(**options):
             pass
+    with pytest.raises(ServiceUnreachable), lab_for(lab=None, lab_server="http://127.0.0.1:1"):
+        pass
     with pytest.raises(pytest.UsageError, match="write testbed_hosts"), lab_for(pytest.mark.testbed_hosts(1)):
         pass

@@ -16,7 +16,9 @@ def proof(prover):
 
 @pytest.fixture(scope="module")
 def failed(prover, mutants):
-    outcome = prover.run(mutants.sources(), "proof", cover=False, depth=6)  # a buffer is full after four cycles
+    outcome = prover.run(
+        mutants.sources(), "proof", cover=False, depth=6
+    )  # a buffer is full after four cycles
     return {failure.name for failure in outcome.failures}
 
 
