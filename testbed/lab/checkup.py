@@ -26,7 +26,8 @@ link set p0 up
 link set p1 up
 """
 _TRAFFIC_SCRIPT = """
-qdisc add dev p0 root tbf rate 100mbit burst 128kb latency 50ms
+qdisc add dev p0 root handle 1: tbf rate 100mbit burst 128kb latency 50ms
+qdisc add dev p0 parent 1:1 handle 2: htb default 2
 qdisc add dev p1 clsact
 filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
 """
@@ -64,8 +65,8 @@ def check_machine() -> Iterator[Check]:
 
 
 def _check_kernel() -> Check:
-    """Make a namespace with a veth pair, a token bucket and a redirect, and remove it again."""
-    hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
+    """Make a namespace with a veth pair, token buckets and a redirect, and remove it again."""
+    hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_SCH_HTB, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
     namespace = f"lbdoctor-{uuid4().hex[:6]}"
     made = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
     if made.returncode:
@@ -78,7 +79,7 @@ def _check_kernel() -> Check:
                 return Check("kernel", ok=False, found=done.stderr.strip().splitlines()[0], hint=hint)
     finally:
         subprocess.run(["ip", "netns", "del", namespace], check=False)
-    return Check("kernel", ok=True, found=f"{platform.release()}: veth, tbf, u32, mirred")
+    return Check("kernel", ok=True, found=f"{platform.release()}: veth, tbf, htb, u32, mirred")
 
 
 def _check_labs() -> Iterator[Check]:

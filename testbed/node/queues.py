@@ -55,30 +55,59 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def restoring(nic: str, root: dict[str, Any]) -> list[str]:
-    """Return the command that makes a root queue again as `tc -j` shows it. Raises `Refused` for a kind we cannot.
+def restoring(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the commands that make queues again as `tc -j` shows them, root first.
 
-    >>> restoring("nic1", {"kind": "fq_codel", "handle": "0:", "options": {}})
-    ['tc', 'qdisc', 'del', 'dev', 'nic1', 'root']
-    >>> shown = {
-    ...     "kind": "tbf",
-    ...     "handle": "8001:",
-    ...     "options": {"rate": 12500000, "burst": 131062, "lat": 50000},
-    ... }
-    >>> " ".join(restoring("nic1", shown))
+    Raises `Refused` for a kind we cannot.
+
+    >>> restoring("nic1", [{"kind": "fq_codel", "handle": "0:", "root": True, "options": {}}])
+    [['tc', 'qdisc', 'del', 'dev', 'nic1', 'root']]
+    >>> bucket = {"rate": 12500000, "burst": 131062, "lat": 50000}
+    >>> shown = [{"kind": "tbf", "handle": "8001:", "root": True, "options": bucket}]
+    >>> " ".join(restoring("nic1", shown)[0])
     'tc qdisc replace dev nic1 root handle 8001: tbf rate 100000000bit burst 131072b latency 50000us'
     """
+    root = next(row for row in shown if row.get("root"))
+    inner = [row for row in shown if not row.get("root")]
     if root["handle"] == "0:":  # the kernel's own, which comes back by itself
-        return ["tc", "qdisc", "del", "dev", nic, "root"]
-    if root["kind"] == "tbf" and {"rate", "burst", "lat"} <= set(root["options"]):
+        return [["tc", "qdisc", "del", "dev", nic, "root"]]
+    if (
+        root["kind"] == "tbf"
+        and {"rate", "burst", "lat"} <= set(root["options"])
+        and (not inner or _is_short_first(inner))
+    ):
         options = root["options"]
         burst = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
         rate = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst}b"]
         place = ["dev", nic, "root", "handle", root["handle"]]
-        return ["tc", "qdisc", "replace", *place, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
+        bucket = ["tc", "qdisc", "replace", *place, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
+        return [bucket, *(_short_first(nic, root["handle"], inner) if inner else [])]
     raise Refused(
         f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be put back: remove it first"
     )
+
+
+def _is_short_first(inner: list[dict[str, Any]]) -> bool:
+    """Return True for the queues of simulated NICs, in which short packets pass the others."""
+    return [row["kind"] for row in inner] == ["htb", "bfifo", "bfifo"] and inner[0]["handle"] == "2:"
+
+
+def _short_first(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the commands that make these queues in a token bucket, as `LinkShape.queues` of the twins has them."""
+    limit = inner[1]["options"]["limit"]
+    lines = (
+        f"qdisc add dev {nic} parent {parent}1 handle 2: htb default 2",
+        *(
+            f"class add dev {nic} parent 2: classid 2:{number} htb rate 32gbit prio {number - 1} quantum 65536"
+            for number in (1, 2)
+        ),
+        *(
+            f"qdisc add dev {nic} parent 2:{number} handle {number + 2}: bfifo limit {limit}"
+            for number in (1, 2)
+        ),
+        f"filter add dev {nic} parent 2: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 2:1",
+    )
+    return [["tc", *line.split()] for line in lines]
 
 
 def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
@@ -108,10 +137,9 @@ def as_it_is(wanted: dict[str, Any]) -> dict[str, Any]:
     nics = {}
     for nic in wanted["nics"]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
-        root = next(row for row in rows if row.get("root"))
         (link,) = json.loads(run("ip", "-j", "-d", "link", "show", "dev", nic))
-        nics[nic] = {"root": root, "gso_max_segs": link["gso_max_segs"]}
-        restoring(nic, root)
+        nics[nic] = {"queues": rows, "gso_max_segs": link["gso_max_segs"]}
+        restoring(nic, rows)
     settings = {name: Path("/proc/sys/net", name).read_text().strip() for name in known(wanted["sysctls"])}
     return {"nics": nics, "sysctls": settings}
 
@@ -136,7 +164,7 @@ def put_back(before: dict[str, Any]) -> list[str]:
     failed = []
     for nic, was in before["nics"].items():
         segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(was["gso_max_segs"])]
-        for command in (restoring(nic, was["root"]), segments):
+        for command in (*restoring(nic, was["queues"]), segments):
             try:
                 run(*command)
             except Refused as error:

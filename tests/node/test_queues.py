@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from needs import needs
 
+from sim.twins.hosts.redirects import LinkShape
 from testbed.node import queues
 
 NODE = Path(queues.__file__).parent
@@ -19,7 +20,6 @@ WANTED = {
     "nics": {"nic1": {"rate_mbps": 100, "limit": 50, "shares": [0.75, 0.25]}},
     "sysctls": {"ipv4/tcp_slow_start_after_idle": 0, "ipv4/no_such_setting": 1},
 }
-BUCKET = "tbf rate 100000kbit burst 128kb latency 50000us"
 
 
 def test_a_class_for_each_share_with_a_queue_of_packets():
@@ -44,7 +44,7 @@ def test_a_queue_of_somebody_else_is_refused():
     with pytest.raises(
         queues.Refused, match="nic1 has the queue cake 8001:, which cannot be put back: remove it"
     ):
-        queues.restoring("nic1", {"kind": "cake", "handle": "8001:", "options": {}})
+        queues.restoring("nic1", [{"kind": "cake", "handle": "8001:", "root": True, "options": {}}])
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def namespace():
         f"ip netns add {name}",
         f"ip -n {name} link add nic1 type veth peer name far",
         f"ip -n {name} link set nic1 up",
-        f"tc -n {name} qdisc add dev nic1 root {BUCKET}",
+        *(f"tc -n {name} {line}" for line in LinkShape(100, 9000).queues("nic1")),
     ]
     for line in lines:
         subprocess.run(line.split(), check=True)
@@ -91,12 +91,16 @@ class Host:
             command = ["ip", "netns", "exec", self.namespace, *words]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-        (root,) = [
-            row for row in json.loads(shown("tc", "-j", "qdisc", "show", "dev", "nic1")) if row.get("root")
-        ]
+        root, *inner = json.loads(shown("tc", "-j", "qdisc", "show", "dev", "nic1"))
+        if root["kind"] == "tbf":
+            inner += [
+                shown("tc", "class", "show", "dev", "nic1"),
+                shown("tc", "filter", "show", "dev", "nic1", "parent", "2:"),
+            ]
+            assert "flowid 2:1" in inner[-1]
         (link,) = json.loads(shown("ip", "-j", "-d", "link", "show", "dev", "nic1"))
         idle = shown("cat", "/proc/sys/net/ipv4/tcp_slow_start_after_idle")
-        return root["kind"], root["handle"], root["options"], link["gso_max_segs"], idle
+        return root, inner, link["gso_max_segs"], idle
 
 
 @pytest.fixture
@@ -114,8 +118,8 @@ def test_what_was_there_is_put_back_when_the_input_or_the_process_ends(host, end
     before = host.settings()
     holder, said = host.hold()
     assert said == {"event": "set"}
-    assert host.settings()[0] == "htb"
-    assert host.settings()[3:] == (1, "0\n")
+    assert host.settings()[0]["kind"] == "htb"
+    assert host.settings()[2:] == (1, "0\n")
 
     if ending == "input":
         holder.stdin.close()

@@ -27,7 +27,9 @@ _FILTER = "ingress protocol all pref 1"
 class LinkShape:
     """Shape of the traffic on a NIC of the lab.
 
-    Token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`.
+    Token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`. Packets of less than 256 bytes pass those
+    that wait, as they do in `fq_codel`, which hosts have by default: acknowledgements that wait behind the data of the
+    other direction slow down connections whose own links are free.
     """
 
     rate_mbps: float
@@ -45,6 +47,26 @@ class LinkShape:
         return (
             f"tbf rate {round(self.rate_mbps * 1000)}kbit burst {self.burst_kb}kb"
             f" latency {round(self.latency_ms * 1000)}us"
+        )
+
+    @property
+    def queue_bytes(self) -> int:
+        """Bytes that wait at most: those of the latency, and of the burst."""
+        return round(self.rate_mbps * 1e3 / 8 * self.latency_ms) + self.burst_kb * 1024
+
+    def queues(self, nic: str) -> tuple[str, ...]:
+        """Return the commands of `tc` that shape a NIC. `testbed/node/queues.py` makes them again, see its tests."""
+        short, other = (f"class add dev {nic} parent 2: classid 2:{number} htb" for number in (1, 2))
+        return (
+            f"qdisc add dev {nic} root handle 1: {self.token_bucket}",
+            f"qdisc add dev {nic} parent 1:1 handle 2: htb default 2",
+            f"{short} rate 32gbit prio 0 quantum 65536",
+            f"{other} rate 32gbit prio 1 quantum 65536",
+            *(
+                f"qdisc add dev {nic} parent 2:{number} handle {number + 2}: bfifo limit {self.queue_bytes}"
+                for number in (1, 2)
+            ),
+            f"filter add dev {nic} parent 2: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 2:1",
         )
 
 

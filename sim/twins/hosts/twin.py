@@ -79,7 +79,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
         ],
         spec.namespace,
     )
-    batch("tc", [f"qdisc add dev {nic} root {shape.token_bucket}" for nic in spec.nics], spec.namespace)
+    batch("tc", [line for nic in spec.nics for line in shape.queues(nic)], spec.namespace)
 
 
 def sshd_config(spec: HostSpec) -> str:
