@@ -258,7 +258,7 @@ def planned_s(problem: Problem, best: Candidate) -> float:
 
 
 def finalists(seeds: int = 3) -> dict[str, Any]:
-    """Order strategies within a tenth of the best of a search again, on the routes of a plan, and with rings in rounds.
+    """Order strategies within a quarter of the best of a search again, on the routes of a plan, and with rings in rounds.
 
     `spearman` compares the search's times with those on the routes of a plan, `rounds_spearman` with these in rounds.
     """
@@ -271,7 +271,7 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         objective = annealer.objective(1)
         start = Candidate(objective.start(), 1, objective.finding(objective.start()))
         polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
-        known = annealer.simulator.fastest(0.1)
+        known = annealer.simulator.fastest(0.25)
         chosen = known[:: max(1, len(known) // FINALISTS)][:FINALISTS]
         table = [
             (taken_s, *ordered_again(problem, strategy, topology)) for taken_s, strategy, topology in chosen
