@@ -258,7 +258,7 @@ def planned_s(problem: Problem, best: Candidate) -> float:
 
 
 def finalists(seeds: int = 3) -> dict[str, Any]:
-    """Order strategies within a quarter of the best of a search again, on the routes of a plan, and with rings in rounds.
+    """Order strategies within a quarter of the best of a search again: on the routes of a plan, with rings in rounds.
 
     `spearman` compares the search's times with those on the routes of a plan, `rounds_spearman` with these in rounds.
     """
