@@ -16,7 +16,7 @@ from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import operations_of
 from testbed.service.context import Asked, Caller, answer, check_match, tag_of
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
-from testbed.service.errors import InvalidRequest, NotFound
+from testbed.service.errors import InvalidRequest, NotAllowed, NotFound
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView
 from testbed.service.looking import Limit, Name, current_document
@@ -33,7 +33,13 @@ Words = Annotated[str, Query(max_length=2000)]
 def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
     """Ask for a run of a command. It is carried out when those before it have ended."""
     request: Request = body
-    asked.who.check(request.role, "runs:write", request.lab)
+    try:
+        asked.who.check(request.role, "runs:write", request.lab)
+    except NotAllowed as error:
+        asked.record(
+            f"run {command_of(type(request))}", request.lab, why=request.why, outcome=f"refused: {error.code}"
+        )
+        raise
     asked.lab(request.lab)
     return _submitted(asked, request, idempotency_key)
 

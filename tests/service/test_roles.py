@@ -94,6 +94,16 @@ def test_every_change_that_is_refused_is_in_the_audit_log(service, ask, route):
     assert (entry["who"], entry["outcome"]) == ("anonymous", "refused: service.authentication")
 
 
+def test_a_command_that_is_refused_is_in_the_audit_log(service, ask, token_of):
+    body = {"command": "apply", "lab": "testbed12", "why": "a try"}
+
+    assert ask("POST", "/v1/runs", token_of("viewer"), json=body).status_code == 403
+
+    (entry,) = read_audit(address_in(service.runs_dir))
+    told = [entry[name] for name in ("who", "action", "lab", "why", "outcome")]
+    assert told == ["viewer", "run apply", "testbed12", "a try", "refused: service.role"]
+
+
 def test_scopes_and_labs_limit_a_token(ask, token_of):
     reader, other = token_of("admin", scopes=["runs:read"]), token_of("admin", labs=["elsewhere"])
 
