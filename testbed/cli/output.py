@@ -111,6 +111,9 @@ def describe_error(error: Exception) -> dict[str, Any]:
             described["differences"] = [difference.json() for difference in error.differences]
         return described | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
+        if getattr(error, "option_name", "") == "--server":
+            what = "no service carries this command out: it works here alone; leave out --server"
+            return {"code": "service.here", "who": "user", "message": what}
         return {"code": "usage", "who": "user", "message": error.format_message()}
     return {"code": "internal", "who": "ourselves", "message": f"{type(error).__name__}: {error}"}
 

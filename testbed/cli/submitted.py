@@ -15,7 +15,8 @@ from pathlib import Path
 from testbed.cli.output import DONE, ERROR, print_json, run_app
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
-from testbed.service.requests import Request, parse_request
+from testbed.service.request import Request
+from testbed.service.requests import parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import folder_of
 from testbed.storage.address import address_in, choose

@@ -146,7 +146,8 @@ def test_anybody_with_a_token_stops_a_lab_and_an_operator_lets_it_go(ask, token_
 
     stopped = ask("PUT", path, viewer, json={"reason": "hands in the rack"})
 
-    assert stopped.json() == {"lab": "testbed12", "stopped": True, "why": "hands in the rack", "running": []}
+    told = {"lab": "testbed12", "stopped": True, "why": "hands in the rack", "running": [], "unfinished": []}
+    assert stopped.json() == told
     assert ask("GET", "/v1/labs/testbed12").json()["stopped"] is True
     assert ask("DELETE", path, viewer).status_code == 403
     assert ask("DELETE", path, token_of("operator")).json()["was_stopped"] is True

@@ -11,7 +11,8 @@ skip_without("sqlalchemy")
 
 from testbed.service.access import ROLES
 from testbed.service.audit import read_audit
-from testbed.service.requests import REQUESTS, command_of
+from testbed.service.request import command_of
+from testbed.service.requests import REQUESTS
 from testbed.service.route_table import ROUTES
 from testbed.storage.address import address_in
 
