@@ -210,6 +210,12 @@ def run_app(arguments: Sequence[str]) -> int:
             from testbed.observe.json_log import log_as_asked
 
             log_as_asked()
+        if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get(
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+        ):
+            from testbed.observe.traces import trace_as_asked
+
+            trace_as_asked()
         result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED

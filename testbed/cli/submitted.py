@@ -13,6 +13,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from testbed.cli.output import DONE, ERROR, print_json, run_app
+from testbed.log_context import about
+from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
 from testbed.service.request import Request
@@ -32,7 +34,8 @@ def main(run_id: str, lab_file: Path, runs_dir: Path) -> None:
     if run is None:
         return
     out, messages = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(messages):
+    trace_as_asked()
+    with redirect_stdout(out), redirect_stderr(messages), about(run=run.id):
         try:
             code = carry_out(run, lab_file, runs_dir)
         except SystemExit as ended:  # of an option that the command does not know
