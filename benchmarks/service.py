@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -29,6 +29,7 @@ from testbed.client import connect_async
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.engine.planned import now
+from testbed.service.tokens import TokenStore
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
 from testbed.storage.schema import step_events
@@ -119,18 +120,19 @@ async def streams(url: str, runs: Path) -> dict[str, object]:
 
 async def reads(url: str) -> dict[str, object]:
     """Return how long reads of a lab's state take at `READS_PER_S`, by `READERS` connections in turn."""
-    context, begin, spent = ssl.create_default_context(), time.perf_counter() + 1, time.process_time()
+    context = ssl.create_default_context()
+    labs = [connect_async(url, verify=context).lab(NAME) for _ in range(READERS)]
+    for lab in labs:
+        await lab.state()
+    begin, spent = time.perf_counter() + 0.1, time.process_time()
 
     async def reader(which: int) -> list[float]:
         took = []
-        async with connect_async(url, verify=context) as client:
-            lab = client.lab(NAME)
-            await lab.state()
-            for at in range(which, READS_PER_S * READS_S, READERS):
-                due_s = begin + at / READS_PER_S
-                await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-                await lab.state()
-                took.append((time.perf_counter() - due_s) * 1e3)
+        for at in range(which, READS_PER_S * READS_S, READERS):
+            due_s = begin + at / READS_PER_S
+            await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+            await labs[which].state()
+            took.append((time.perf_counter() - due_s) * 1e3)
         return took
 
     every = await asyncio.gather(*(reader(which) for which in range(READERS)))
@@ -160,13 +162,14 @@ def quantiles(took: Sequence[float]) -> dict[str, float]:
 def commands(url: str, lab_file: Path, runs: Path) -> dict[str, object]:
     """Return how long `testbed plan` takes as a process, here and through the service, in turns."""
     ways = {"direct": [f"--runs-dir={runs}"], "through": [f"--server={url}"]}
+    environment = os.environ | {"LIGHTBED_TOKEN": token_of(runs)}
     took: dict[str, list[float]] = {way: [] for way in ways}
     answers = set()
     for _ in range(COMMANDS):
         for way, options in ways.items():
             words = [sys.executable, "-m", "testbed.cli", "plan", str(lab_file), "--json", *options]
             begin = time.perf_counter()
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
             took[way].append((time.perf_counter() - begin) * 1e3)
             answers.add((done.returncode, unchanging(json.loads(done.stdout))))
     medians = {f"{way}_ms_median": round(statistics.median(each)) for way, each in took.items()}
@@ -178,6 +181,14 @@ def commands(url: str, lab_file: Path, runs: Path) -> dict[str, object]:
         "different_answers": len(answers) - 1,
         "asked_different_answers": 0,
     }
+
+
+def token_of(runs: Path) -> str:
+    """Return a token of an operator."""
+    database = Database(address_in(runs))
+    _, text = TokenStore(database).create("ann", "operator", lifetime=timedelta(hours=1))
+    database.close()
+    return text
 
 
 def unchanging(document: Mapping[str, object]) -> str:
