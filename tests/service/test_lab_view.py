@@ -1,4 +1,4 @@
-"""What is told of a lab again: nobody waits for a look of somebody else, but for the one after a change."""
+"""Views of a lab: nobody waits for a look of somebody else, but for the one after a change."""
 
 from __future__ import annotations
 
