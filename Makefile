@@ -86,7 +86,7 @@ lock: ## resolve the requirements again (torch stays unlocked: see docs/decision
 	$(UV_COMPILE) --group installer --output-file requirements/installer.lock
 	$(UV_COMPILE) --group docs --output-file requirements/docs.lock
 	$(UV_COMPILE) --group clients --output-file requirements/clients.lock
-	$(UV_COMPILE) pyproject.toml --group dev --extra testbed --extra service --extra results --extra postgresql --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
+	$(UV_COMPILE) pyproject.toml --group dev --extra testbed --extra service --extra traces --extra results --extra postgresql --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
 		--override requirements/no-pynq.txt --output-file requirements/ci.lock
 	$(UV_COMPILE) pyproject.toml --group board --extra qick --extra pynq --output-file requirements/board.lock
 

@@ -7,8 +7,29 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Protocol
 
 logger = logging.getLogger("ocs_drivers.wire")
+
+
+class Listener(Protocol):
+    """Somebody who is told of every exchange, without passwords."""
+
+    def sent(self, device: str, text: str) -> None:
+        """Take note of a line that went to the device."""
+
+    def received(self, device: str) -> None:
+        """Take note that bytes came from the device."""
+
+
+_listener: Listener | None = None
+
+
+def listen(listener: Listener | None) -> None:
+    """Tell this listener of what is said on every wire; None ends it."""
+    global _listener  # noqa: PLW0603  one for the process, as loggers are
+    _listener = listener
+
 
 _TL1_PASSWORD = re.compile(r"(ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:)[^;]*", re.IGNORECASE)
 _URL_CREDENTIALS = re.compile(r"//.*@")
@@ -29,6 +50,8 @@ def sent(device: str, text: str) -> None:
     """Log a line that went to the device."""
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s > %s", device, redact(text.rstrip("\r\n")))
+    if _listener is not None:
+        _listener.sent(device, redact(text.rstrip("\r\n")))
 
 
 def received(device: str, data: bytes) -> None:
@@ -37,3 +60,5 @@ def received(device: str, data: bytes) -> None:
         for line in data.decode("ascii", "backslashreplace").splitlines():
             if line.strip():
                 logger.debug("%s < %s", device, redact(line))
+    if _listener is not None:
+        _listener.received(device)

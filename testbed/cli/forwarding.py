@@ -20,6 +20,9 @@ COMMANDS = frozenset(
         "confirm",
         "history",
         "journal",
+        "env",
+        "nccl",
+        "job",
     }
     | {"lease list", "lease request", "lease extend", "lease release", "lease break", "maintenance", "stop"}
 )
@@ -38,7 +41,7 @@ def forwarded(words: str, command: Any) -> None:
     defaults = {param.name: param.default for param in command.params}
 
     def ask(**given: Any) -> int:
-        if not _server.get():
+        if not _server.get() or given.get("import_file"):  # results of elsewhere are read here
             return here(**given)
         remote = import_module(
             "testbed.cli.remote"

@@ -111,6 +111,9 @@ def describe_error(error: Exception) -> dict[str, Any]:
             described["differences"] = [difference.json() for difference in error.differences]
         return described | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
+        if getattr(error, "option_name", "") == "--server":
+            what = "no service carries this command out: it works here alone; leave out --server"
+            return {"code": "service.here", "who": "user", "message": what}
         return {"code": "usage", "who": "user", "message": error.format_message()}
     return {"code": "internal", "who": "ourselves", "message": f"{type(error).__name__}: {error}"}
 
@@ -207,6 +210,12 @@ def run_app(arguments: Sequence[str]) -> int:
             from testbed.observe.json_log import log_as_asked
 
             log_as_asked()
+        if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get(
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+        ):
+            from testbed.observe.traces import trace_as_asked
+
+            trace_as_asked()
         result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from testbed.cli.output import CHANGES, DONE, ERROR, print_answer
 
@@ -42,9 +41,11 @@ def _told(run: Run) -> int:
 
 
 def _request(words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the lab and the fields of a request. Raises `typer.BadParameter` for an option that only works here."""
+    """Return the lab and the fields of a request. Raises `NotThroughService` for an option that works here alone."""
+    from testbed.client import NotThroughService
     from testbed.leases.choice import chosen
-    from testbed.service.requests import REQUESTS, command_of
+    from testbed.service.request import command_of
+    from testbed.service.requests import REQUESTS
 
     (model,) = [one for one in REQUESTS if command_of(one) == words]
     fields = set(model.model_fields)
@@ -54,8 +55,8 @@ def _request(words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) 
             if value not in (None, [], ()):
                 options[name] = _sent(name, value)
         elif name not in _OURS and value not in (None, False, [], ()) and value != defaults.get(name):
-            raise typer.BadParameter(
-                f"--{name.replace('_', '-')} cannot be given with --server: it names what is here"
+            raise NotThroughService(
+                f"{words} --{name.replace('_', '-')} works here alone: leave it out, or --server (LIGHTBED_SERVER)"
             )
     lab_file = given.get("lab_file")
     if words == "path":
@@ -72,6 +73,8 @@ def _sent(name: str, value: Any) -> Any:
         return value.read_text(encoding="utf-8")
     if name == "confirm_within":
         return f"{max(1, round(value))}s"
+    if name == "since":
+        return datetime.fromtimestamp(value, UTC).isoformat()
     return list(value) if isinstance(value, tuple) else value
 
 

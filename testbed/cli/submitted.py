@@ -13,9 +13,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from testbed.cli.output import DONE, ERROR, print_json, run_app
+from testbed.log_context import about
+from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
-from testbed.service.requests import Request, parse_request
+from testbed.service.request import Request
+from testbed.service.requests import parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import folder_of
 from testbed.storage.address import address_in, choose
@@ -31,7 +34,8 @@ def main(run_id: str, lab_file: Path, runs_dir: Path) -> None:
     if run is None:
         return
     out, messages = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(messages):
+    trace_as_asked()
+    with redirect_stdout(out), redirect_stderr(messages), about(run=run.id):
         try:
             code = carry_out(run, lab_file, runs_dir)
         except SystemExit as ended:  # of an option that the command does not know

@@ -11,7 +11,7 @@ The token is taken from LIGHTBED_TOKEN, and the URL from LIGHTBED_SERVER, where 
 
 from testbed.client.asynchronous import AsyncClient, AsyncLab, connect_async
 from testbed.client.documents import Event, Run
-from testbed.client.errors import ServiceRefused, ServiceUnreachable
+from testbed.client.errors import NotThroughService, ServiceRefused, ServiceUnreachable
 from testbed.client.synchronous import Client, Lab, connect
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Client",
     "Event",
     "Lab",
+    "NotThroughService",
     "Run",
     "ServiceRefused",
     "ServiceUnreachable",

@@ -1,4 +1,4 @@
-"""Errors of the client: the service refuses, with the code of its problem, or cannot be reached."""
+"""Errors of the client: the service refuses, cannot be reached, or is asked for what works here alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ class ServiceUnreachable(TestbedError):
 
     code = "service.unreachable"
     who: ClassVar[Who] = "device"
+
+
+class NotThroughService(TestbedError):
+    """A command or an option that works here alone."""
+
+    code = "service.here"
+    who: ClassVar[Who] = "user"
 
 
 class ServiceRefused(TestbedError):

@@ -24,7 +24,7 @@ from testbed.service.documents import Problem
 from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
 
-API_VERSION = "1.0.0"
+API_VERSION = "1.1.0"
 """Version of the interface: the second number grows with what is added, the first with what is not compatible."""
 log = logging.getLogger(__name__)
 
@@ -111,8 +111,8 @@ def described(app: FastAPI) -> dict[str, Any]:
 
 
 def _content(route: Route) -> dict[str, Any]:
-    if route.path == "/v1/events":
-        return {"text/event-stream": {"schema": {"type": "string"}}}
+    if route.content != "application/json":
+        return {route.content: {"schema": {"type": "string"}}}
     schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"} if route.answer else {"type": "object"}
     return {"application/json": {"schema": schema}}
 

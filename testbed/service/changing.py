@@ -14,13 +14,15 @@ from testbed.leases.model import Lease, parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import operations_of
+from testbed.operate.unfinished import unfinished_or_why_not
 from testbed.service.context import Asked, Caller, answer, check_match, tag_of
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
-from testbed.service.errors import InvalidRequest, NotFound
+from testbed.service.errors import InvalidRequest, NotAllowed, NotFound
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView
 from testbed.service.looking import Limit, Name, current_document
-from testbed.service.requests import AnyRequest, Apply, Request, command_of
+from testbed.service.request import Request, command_of
+from testbed.service.requests import AnyRequest, Apply
 from testbed.service.runs import Run
 from testbed.service.workers import interrupt
 from testbed.storage.owner import on_behalf_of
@@ -33,7 +35,13 @@ Words = Annotated[str, Query(max_length=2000)]
 def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
     """Ask for a run of a command. It is carried out when those before it have ended."""
     request: Request = body
-    asked.who.check(request.role, "runs:write", request.lab)
+    try:
+        asked.who.check(request.role, "runs:write", request.lab)
+    except NotAllowed as error:
+        asked.record(
+            f"run {command_of(type(request))}", request.lab, why=request.why, outcome=f"refused: {error.code}"
+        )
+        raise
     asked.lab(request.lab)
     return _submitted(asked, request, idempotency_key)
 
@@ -208,7 +216,8 @@ def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
     view.forget()
     asked.record("stop", lab, why=body.reason)
     running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
-    return answer({"lab": lab, "stopped": True, "why": body.reason, "running": running})
+    told = {"lab": lab, "stopped": True, "why": body.reason, "running": running}
+    return answer(told | _unfinished(asked, view))
 
 
 def release_stop(asked: Caller, lab: Name) -> Response:
@@ -217,7 +226,12 @@ def release_stop(asked: Caller, lab: Name) -> Response:
     asked.record("release stop", lab)
     was = EmergencyStop(asked.service.runs_dir, lab).release()
     view.forget()
-    return answer({"lab": lab, "stopped": False, "was_stopped": was})
+    return answer({"lab": lab, "stopped": False, "was_stopped": was} | _unfinished(asked, view))
+
+
+def _unfinished(asked: Asked, view: LabView) -> dict[str, Any]:
+    left = unfinished_or_why_not(asked.service.runs_dir, view.lab)
+    return {"unfinished": [one.json() for one in left]}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from testbed.service.audit import Entry, append
 from testbed.service.errors import MatchNeeded, NotFound, StateChanged
 from testbed.service.events import EventLog, Feed
 from testbed.service.labs import LabView, named_lab
+from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
 from testbed.service.tokens import TokenStore
 from testbed.service.workers import Workers
@@ -38,6 +39,7 @@ class Service:
     feed: Feed
     is_open: bool = True
     locks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    switch_metrics: dict[str, SwitchMetrics] = field(default_factory=lambda: defaultdict(SwitchMetrics))
 
     @property
     def log(self) -> EventLog:

@@ -39,13 +39,20 @@ class LabView:
     _lock: Lock = field(default_factory=Lock)
 
     def fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
-        """Return what `find` returns, or returned a moment ago."""
-        with self._lock:
+        """Return what `find` returns, or returned a moment ago. While somebody looks, others get what is known."""
+        at_s, found = self._told.get(what, (None, None))
+        if at_s is not None and time.monotonic() - at_s <= at_most_s:
+            return found
+        if not self._lock.acquire(blocking=at_s is None):
+            return found
+        try:
             at_s, found = self._told.get(what, (-1e9, None))
             if time.monotonic() - at_s > at_most_s:
                 found = find()
                 self._told[what] = (time.monotonic(), found)
             return found
+        finally:
+            self._lock.release()
 
     def forget(self) -> None:
         """Look again: something was changed."""

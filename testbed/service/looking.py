@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from starlette.responses import Response
 
+from testbed.observe.exposition import CONTENT_TYPE, exposition
+from testbed.observe.stored_metrics import stored_samples
 from testbed.operate.recovery.history import history_of
 from testbed.operate.recovery.records import operations_of
 from testbed.service.audit import read_audit, verify
@@ -38,6 +40,15 @@ def readiness(asked: Caller) -> Response:
             problem(503, "service.ready", "device", "; ".join(why), asked.request.url.path, labs=labs)
         )
     return answer({"status": "ok", "labs": labs})
+
+
+def metrics(asked: Caller) -> Response:
+    """Return metrics as Prometheus reads them: those of the database, and of the switches of the labs."""
+    service = asked.service
+    switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
+    samples = [*stored_samples(service.runs_dir), *switches]
+    text = exposition(one for one in samples if asked.who.sees(one.labels[0]))  # the first label is the lab
+    return Response(text, media_type=CONTENT_TYPE)
 
 
 def document(asked: Caller) -> Response:

@@ -1,71 +1,17 @@
-"""Requests for runs: a model for each command, which is all that a body may say, and the arguments that it becomes.
-
-Names of fields are those of the command's parameters. Files are given as text and written into the run's folder; a
-request cannot name a file of the service's machine.
-"""
+"""Requests for runs: a model for each command, which is all that a body may say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from testbed.design.topology.strides import Method
 from testbed.service.access import Role
+from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
 
-Hosts = Literal["auto", "kernel", "model"]
-Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
-"""Text without control characters."""
-Interval = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
-Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
-
-
-class Request(BaseModel):
-    """Fields of every request: the lab, why it is asked for, the lease under which to move."""
-
-    model_config = ConfigDict(extra="forbid")
-    role: ClassVar[Role] = "operator"
-    moves: ClassVar[bool] = False
-    positional: ClassVar[tuple[str, ...]] = ()
-    files: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[Mapping[str, str]] = {}
-    is_lab_last: ClassVar[bool] = False
-
-    lab: Line
-    why: Line = ""
-    text: Annotated[bool, Field(description="Lines for people in place of one JSON document.")] = False
-
-    def arguments(self, lab_file: Path, runs_dir: Path, folder: Path) -> list[str]:
-        """Return the arguments of the command; files are written to `folder`."""
-        options = [*self._options(folder), f"--runs-dir={runs_dir}"]
-        named = [str(one) for name in self.positional for one in _values(getattr(self, name))]
-        words = command_of(type(self)).split()
-        ends = [*named, str(lab_file)] if self.is_lab_last else [str(lab_file), *named]
-        return [*words, *options, *([] if self.text else ["--json"]), "--", *ends]
-
-    def _options(self, folder: Path) -> Iterator[str]:
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if name in _NOT_OPTIONS or name in self.positional or value in (None, False, "", []):
-                continue
-            option = self.options.get(name, f"--{name.replace('_', '-')}")
-            if name in self.files:
-                folder.mkdir(parents=True, exist_ok=True)
-                path = folder / f"{name}.json"
-                path.write_text(value, encoding="utf-8")
-                value = path
-            for one in _values(value):
-                yield option if one is True else f"{option}={one}"
-
-
-def _values(value: Any) -> list[Any]:
-    """Return what was given as a list; nothing where nothing was."""
-    return value if isinstance(value, list) else [] if value in (None, "") else [value]
-
-
-_NOT_OPTIONS = frozenset({"command", "lab", "why", "text"})
+Deadline = Annotated[float, Field(ge=1, le=86400)]
 
 
 class _Named(Request):
@@ -75,7 +21,7 @@ class _Named(Request):
     files: ClassVar[tuple[str, ...]] = ("plan_file",)
     simplex: bool = False
     method: Method | None = None
-    demand: list[Line] = []
+    demand: list[Line] = Field(default=[])
     plan_file: str | None = None
     epoch: Whole | None = None
 
@@ -97,8 +43,10 @@ class _Moving(Request):
 class Plan(_Named):
     """`testbed plan`: what would change."""
 
+    files: ClassVar[tuple[str, ...]] = ("plan_file", "change")
     command: Literal["plan"]
     take_over: bool = False
+    change: str | None = None
     patches: bool = False
     options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan", "patches": "--patch-list"}
 
@@ -112,6 +60,48 @@ class Apply(_Named, _WithHosts, _Moving):
     change: str | None = None
     expect: Line | None = None
     confirm_within: Interval | None = None
+
+
+class Environment(_Named):
+    """`testbed env`: variables and ranks with which programs use the links."""
+
+    role: ClassVar[Role] = "viewer"
+    command: Literal["env"]
+    as_shell: bool = False
+    options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan", "as_shell": "--shell"}
+
+
+class Measure(_Named, _WithHosts):
+    """`testbed nccl`: measure AllReduce on the circuits that stand."""
+
+    moves: ClassVar[bool] = True
+    command: Literal["nccl"]
+    program: Literal["auto", "gloo", "nccl", "nccl-tests"] = "auto"
+    interfaces: Line = ""
+    sizes: Line = ""
+    deadline_s: Deadline | None = None
+    options: ClassVar[Mapping[str, str]] = {
+        "plan_file": "--plan",
+        "program": "--with",
+        "interfaces": "--nccl-interfaces",
+        "deadline_s": "--deadline",
+    }
+
+
+class PlanJob(_Named, _WithHosts):
+    """`testbed job`: run the plan in force as a job."""
+
+    moves: ClassVar[bool] = True
+    command: Literal["job"]
+    iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
+    lasts_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
+    factor: Annotated[float, Field(ge=0, le=1e9)] | None = None
+    deadline_s: Deadline | None = None
+    options: ClassVar[Mapping[str, str]] = {
+        "plan_file": "--plan",
+        "lasts_s": "--lasts",
+        "deadline_s": "--deadline",
+    }
 
 
 class Verify(_Named, _WithHosts):
@@ -133,6 +123,7 @@ class Drift(_Named, _WithHosts):
     """`testbed drift`: read power and loss, and keep them."""
 
     command: Literal["drift"]
+    since: Line | None = None
 
 
 class Repair(_Named, _WithHosts, _Moving):
@@ -194,12 +185,12 @@ class LeaseRequest(Request):
     """`testbed lease request`: ask for parts of the lab."""
 
     command: Literal["lease request"]
-    resources: list[Line] = []
+    resources: list[Line] = Field(default=[])
     ttl: Interval | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     at: Line = ""
     wait: Annotated[float, Field(ge=0, le=3600)] = 0.0
-    allow: list[Line] = []
+    allow: list[Line] = Field(default=[])
     note: Line = ""
     positional: ClassVar[tuple[str, ...]] = ("resources",)
 
@@ -245,6 +236,7 @@ class Maintenance(Request):
 
 REQUESTS: tuple[type[Request], ...] = (
     *(Plan, Apply, Verify, FollowPath, Drift, Repair, Resume, Rollback, Confirm, History, Journal),
+    *(Environment, Measure, PlanJob),
     *(LeaseList, LeaseRequest, LeaseExtend, LeaseRelease, LeaseBreak, Maintenance),
 )
 """All commands that can be asked for."""
@@ -252,17 +244,13 @@ _Operating = (
     Plan | Apply | Verify | FollowPath | Drift | Repair | Resume | Rollback | Confirm | History | Journal
 )
 _Leasing = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
-AnyRequest = Annotated[_Operating | _Leasing, Field(discriminator="command")]
+_Using = Environment | Measure | PlanJob
+AnyRequest = Annotated[_Operating | _Using | _Leasing, Field(discriminator="command")]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
 
 
-def command_of(request: type[Request]) -> str:
-    """Return the words of the command that a model is for."""
-    return str(request.model_fields["command"].annotation.__args__[0])  # type: ignore[union-attr]
-
-
 MOVING = tuple(command_of(one) for one in REQUESTS if one.moves)
-"""Commands that move the lab: they follow one another."""
+"""Commands that move the lab, or load its links: they follow one another."""
 LOOKING = tuple(command_of(one) for one in REQUESTS if not one.moves)
 
 

@@ -26,6 +26,7 @@ class Route:
     answer: type[BaseModel] | None
     status: int = 200
     problems: tuple[int, ...] = ()
+    content: str = "application/json"
 
     @property
     def is_looking(self) -> bool:
@@ -45,6 +46,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", _L.health, None, "", _D.Health),
     Route("GET", "/readyz", _L.readiness, None, "", _D.Health, problems=(503,)),
     Route("GET", "/openapi.json", _L.document, None, "", None),
+    Route("GET", "/metrics", _L.metrics, "viewer", _READ, None, content="text/plain"),
     Route("GET", "/v1/labs", _L.labs, "viewer", _READ, _D.LabList),
     Route("GET", _LAB, _L.lab, "viewer", _READ, _D.LabDocument, problems=(404,)),
     Route("GET", f"{_LAB}/hosts", _L.hosts, "viewer", _READ, _D.HostList, problems=(404,)),
@@ -107,7 +109,16 @@ ROUTES: tuple[Route, ...] = (
         *("POST", "/v1/runs/{run}/cancel", _C.cancel_run, "operator", "runs:write", _D.RunDocument, 202),
         problems=(404, 409),
     ),
-    Route("GET", "/v1/events", _C.events, "viewer", "runs:read", None, problems=(404,)),
+    Route(
+        "GET",
+        "/v1/events",
+        _C.events,
+        "viewer",
+        "runs:read",
+        None,
+        problems=(404,),
+        content="text/event-stream",
+    ),
     Route("GET", "/v1/results", _L.results, "viewer", "runs:read", _D.ResultList),
     Route("GET", "/v1/audit", _L.audit, "admin", "audit:read", _D.AuditDocument),
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+import uvloop
 
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
@@ -91,7 +92,8 @@ def serve(
         scheme = "https" if listener.certificate else "http"
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
         url = f"{scheme}://{host}:{listening.getsockname()[1]}"
-        asyncio.run(_Server(config, lambda: ready(url)).serve(sockets=[listening]))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_Server(config, lambda: ready(url)).serve(sockets=[listening]))
     service.database.close()
 
 

@@ -20,6 +20,7 @@ skip_without("sqlalchemy")
 import httpx
 
 from testbed.lab.inventory import load_lab, render_lab
+from testbed.service import labs
 from testbed.service.application import build_app
 from testbed.service.gate import Gate
 from testbed.service.server import make_service
@@ -29,8 +30,9 @@ TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 
 @pytest.fixture
-def service(tmp_path):
+def service(tmp_path, monkeypatch):
     """Make a service of one lab that is down; its workers and its feed are not started."""
+    monkeypatch.setattr(labs, "_why_down", lambda lab: f"no simulated lab '{lab.name}' is up")
     service = make_service([TESTBED12], tmp_path / "runs")
     yield service
     service.database.close()

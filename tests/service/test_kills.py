@@ -1,4 +1,4 @@
-"""A job of 24 moves of a patch panel: its service is killed in the middle, and its own process at its writes."""
+"""A job of 24 moves of a patch panel: its service is killed in the middle, and its process at its writes, or both."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ KILLER = """
 import os, signal, sys
 told = os.environ.get("LIGHTBED_TEST_KILL", "")
 if told and "testbed.cli.submitted" in sys.orig_argv:
-    number, when, marker = told.split(" ")
+    number, when, killed, marker = told.split(" ")
     if not os.path.exists(marker):
         from contextlib import contextmanager
         from testbed.storage.database import Database
         transaction, count = Database.transaction, [0]
 
         def die():
+            if killed == "both":
+                os.kill(os.getppid(), signal.SIGKILL)  # the service, which started this process
             open(marker, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -142,16 +144,22 @@ def test_a_service_that_is_killed_in_a_job_of_24_moves(shared):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("killed", ["run", "both"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", WRITES)
-def test_a_run_whose_process_is_killed_is_finished(shared, tmp_path, number, when):
+def test_a_run_whose_process_is_killed_is_finished(shared, tmp_path, number, when, killed):
+    """The process of the run dies at one of 20 points, alone or with its service, which is started again."""
     marker = tmp_path / "killed"
-    process = shared(f"{number} {when} {marker}")
+    process = shared(f"{number} {when} {killed} {marker}")
     with connect(process.url, process.token("operator"), retry_s=200) as client:
         name = client.labs()[0]["name"]
 
         def act():
-            return client.wait(client.submit(name, "apply", hosts="model", simplex=bool(number % 2)))
+            run = client.submit(name, "apply", hosts="model", simplex=bool(number % 2))
+            if killed == "both":
+                process.lives[-1].wait(timeout=200)
+                process.start()
+            return client.wait(run)
 
         seen, run = followed(process, process.token("viewer"), act)
         assert marker.exists()

@@ -11,7 +11,8 @@ skip_without("sqlalchemy")
 
 from testbed.service.access import ROLES
 from testbed.service.audit import read_audit
-from testbed.service.requests import REQUESTS, command_of
+from testbed.service.request import command_of
+from testbed.service.requests import REQUESTS
 from testbed.service.route_table import ROUTES
 from testbed.storage.address import address_in
 
@@ -92,6 +93,16 @@ def test_every_change_that_is_refused_is_in_the_audit_log(service, ask, route):
 
     (entry,) = read_audit(address_in(service.runs_dir))
     assert (entry["who"], entry["outcome"]) == ("anonymous", "refused: service.authentication")
+
+
+def test_a_command_that_is_refused_is_in_the_audit_log(service, ask, token_of):
+    body = {"command": "apply", "lab": "testbed12", "why": "a try"}
+
+    assert ask("POST", "/v1/runs", token_of("viewer"), json=body).status_code == 403
+
+    (entry,) = read_audit(address_in(service.runs_dir))
+    told = [entry[name] for name in ("who", "action", "lab", "why", "outcome")]
+    assert told == ["viewer", "run apply", "testbed12", "a try", "refused: service.role"]
 
 
 def test_scopes_and_labs_limit_a_token(ask, token_of):

@@ -1,0 +1,53 @@
+"""Metrics of the service: those of its database, and of the switches of its labs, as `testbed metrics` prints them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from threading import Lock
+
+from ocs_drivers.errors import OcsError
+from testbed.errors import TestbedError
+from testbed.lab.simulated.lifecycle import find_running
+from testbed.observe.device_metrics import device_samples
+from testbed.observe.exposition import Sample
+from testbed.service.labs import LabView
+from testbed.service.requests import MOVING
+
+log = logging.getLogger(__name__)
+READ_AGAIN_S = 10.0
+"""Switches are read at most so often, however many ask."""
+
+
+@dataclass
+class SwitchMetrics:
+    """The last samples of the switches of one lab. They are not read while a run moves the lab."""
+
+    _samples: tuple[Sample, ...] = ()
+    _at_s: float = -1e9
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, view: LabView) -> tuple[Sample, ...]:
+        """Return the samples of a lab."""
+        with self._lock:
+            if time.monotonic() - self._at_s > READ_AGAIN_S and not _moves(view):
+                self._samples = tuple(_read(view))
+                self._at_s = time.monotonic()
+            return self._samples
+
+
+def _moves(view: LabView) -> bool:
+    return any(run.command in MOVING for run in view.runs.list(lab=view.lab.name, state="running"))
+
+
+def _read(view: LabView) -> Collection[Sample]:
+    """Read the switches; where that fails as a whole they are down, and the log says why."""
+    reason = view.why_down() if view.lab.simulated else ""
+    if not reason:
+        try:
+            return device_samples(find_running(view.lab))
+        except (TestbedError, OcsError) as error:
+            log.warning("no metrics of the switches of lab %s: %s", view.lab.name, error)
+    return [Sample("testbed_switch_up", (view.lab.name, switch.name), 0.0) for switch in view.lab.switches]
