@@ -108,20 +108,24 @@ def spread(labels, count):
     return [labels[at * last // (count - 1)] for at in range(count)]
 
 
-def survive_all(scene, labels):
-    """Kill at each of these points; return the number that was reached, in at most three attempts each."""
-    return sum(any(scene.survive(label) for _ in range(3)) for label in labels)
+def not_survived(scene, labels):
+    """Kill at each of these points; return those that were not reached in ten attempts.
+
+    Threads of several switches take turns as the machine lets them, so that a point may be missing from a run.
+    """
+    return [label for label in labels if not any(scene.survive(label) for _ in range(10))]
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_an_operation_that_is_killed_at_a_point_of_it_is_finished(scene, capsys, name):
     here = scene(name)
     begin = time.monotonic()
-    survived = survive_all(here, spread(here.labels, POINTS_IN_SHORT))
+    missing = not_survived(here, spread(here.labels, POINTS_IN_SHORT))
     each_s = (time.monotonic() - begin) / POINTS_IN_SHORT
     with capsys.disabled():
+        survived = POINTS_IN_SHORT - len(missing)
         print(f"\n{name}: survived {survived} of {POINTS_IN_SHORT} kill points, {each_s:.2f} s each")
-    assert survived == POINTS_IN_SHORT
+    assert missing == []
 
 
 @pytest.mark.long
@@ -129,10 +133,11 @@ def test_an_operation_that_is_killed_at_a_point_of_it_is_finished(scene, capsys,
 @pytest.mark.parametrize("name", SCENES)
 def test_every_point_of_an_operation_is_survived(scene, capsys, name):
     here = scene(name)
-    survived, total = survive_all(here, here.labels), len(here.labels)
+    missing, total = not_survived(here, here.labels), len(here.labels)
     with capsys.disabled():
+        survived = total - len(missing)
         print(f"\n{name}: survived {survived} of {total} kill points: {dict(here.ends)}")
-    assert survived == total
+    assert missing == []
 
 
 @pytest.mark.long
