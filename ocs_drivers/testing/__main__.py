@@ -21,7 +21,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sign-with", metavar="KEY", help="OpenSSH private key to sign the record with")
     options, rest = parser.parse_known_args(arguments)
     command = [str(Path(__file__).with_name("test_conformance.py")), "-p", "ocs_drivers.testing.plugin"]
-    command += ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=", "-q", "--import-mode=importlib"]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=",
+        "-o",
+        "filterwarnings=",
+        "-q",
+        "--import-mode=importlib",
+    ]
     command += ["--switch", options.address, "--free-ports", options.free_ports]
     command += ["--switch-timeout", options.timeout]
     for option, value in (
