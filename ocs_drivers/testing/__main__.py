@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,16 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sign-with", metavar="KEY", help="OpenSSH private key to sign the record with")
     options, rest = parser.parse_known_args(arguments)
     command = [str(Path(__file__).with_name("test_conformance.py")), "-p", "ocs_drivers.testing.plugin"]
-    command += [
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "addopts=",
-        "-o",
-        "filterwarnings=",
-        "-q",
-        "--import-mode=importlib",
-    ]
+    folder = str(Path(__file__).parent)  # no settings of a project around this environment
+    command += ["-c", os.devnull, "--rootdir", folder]
+    command += ["-p", "no:cacheprovider", "-q", "--import-mode=importlib"]
     command += ["--switch", options.address, "--free-ports", options.free_ports]
     command += ["--switch-timeout", options.timeout]
     for option, value in (
