@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from datetime import UTC, datetime
-from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lightbed.errors import LightbedError
 from lightbed.wording import counted
 from testbed.cli import options
-from testbed.cli.intervals import parse_interval
-from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, report_error
+from testbed.cli.intervals import at_intervals, parse_interval
+from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,19 +62,13 @@ def drift(
     as_json: options.AsJson = False,
 ) -> int:
     """Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost."""
-    if every is None:
+
+    def once() -> int:
         meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
         print_answer(*_answer(meant, report), as_json=as_json)
         return DONE if report.ok and not meant.left else CHANGES
-    while True:
-        began_s = time.monotonic()
-        try:
-            meant, report = _read_once(lab_file, named, hosts, runs_dir, since)
-            print_answer(*_answer(meant, report), as_json=as_json)
-        except LightbedError as error:  # a switch or host that is off for a while does not end the watch
-            report_error(error, as_json=as_json)
-        sys.stdout.flush()
-        sleep(max(0.0, every - (time.monotonic() - began_s)))
+
+    return at_intervals(every, once, as_json=as_json)
 
 
 def _read_once(

@@ -7,24 +7,17 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
+from typer import Context
+
 COMMANDS = frozenset(
     {
-        "plan",
-        "apply",
-        "verify",
-        "path",
-        "drift",
-        "repair",
-        "resume",
-        "rollback",
-        "confirm",
-        "history",
-        "journal",
-        "env",
-        "nccl",
-        "job",
+        *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback", "confirm"),
+        *("history", "journal", "env", "nccl", "job", "maintenance", "stop"),
+        *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit", "doctor"),
+        *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),
+        *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
+        *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }
-    | {"lease list", "lease request", "lease extend", "lease release", "lease break", "maintenance", "stop"}
 )
 """Commands that a service carries out. Those that need no lab work here as ever."""
 _server: ContextVar[str] = ContextVar("server", default="")
@@ -38,14 +31,26 @@ def choose(url: str) -> None:
 def forwarded(words: str, command: Any) -> None:
     """Let a command ask the service where one was chosen."""
     here: Callable[..., int] = command.callback
+    invoke: Callable[[Context], Any] = command.invoke
     defaults = {param.name: param.default for param in command.params}
+    invoked: list[Context] = []
+
+    def note(context: Context) -> Any:
+        invoked[:] = [context]
+        return invoke(context)
 
     def ask(**given: Any) -> int:
-        if not _server.get() or given.get("import_file"):  # results of elsewhere are read here
+        (context,) = invoked
+        is_of_another = (
+            context.invoked_subcommand is not None
+        )  # of a group that does something by itself, too
+        if (
+            not _server.get() or is_of_another or given.get("import_file")
+        ):  # results of elsewhere are read here
             return here(**given)
         remote = import_module(
             "testbed.cli.remote"
         )  # it is loaded where it is used, and prints as commands do
-        return int(remote.carry_out(_server.get(), words, given, defaults))
+        return int(remote.carry_out(_server.get(), words, given, defaults, context.obj))
 
-    command.callback = ask
+    command.invoke, command.callback = note, ask

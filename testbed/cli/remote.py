@@ -1,70 +1,146 @@
 """Commands through a service: `--server URL` or LIGHTBED_SERVER, with the token in LIGHTBED_TOKEN.
 
-A command becomes a run there; what that printed is printed here, and its exit code is ours.
+A command becomes a run there; what that printed is printed here, the files that it wrote are written here, and its exit
+code is ours.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from testbed.cli.intervals import at_intervals
 from testbed.cli.output import CHANGES, DONE, ERROR, print_answer
 
 if TYPE_CHECKING:
-    from testbed.client import Run
+    from testbed.cli.switch_device import Wanted
+    from testbed.client import Client
+    from testbed.service.request import Request
 
-_OURS = frozenset({"lab_file", "as_json", "runs_dir", "words", "lease"})
+_HERE = frozenset(
+    {"lab_file", "as_json", "runs_dir", "words", "lease", "bare", "labs", "narrow", "force", "every"}
+)
+"""Parameters that say what is asked for and how it is told, or that are carried out here."""
+_OF_EVERY_REQUEST = frozenset({"lab", "labs", "text", "why"})
 
 
-def carry_out(server: str, words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
-    """Ask a service for a run, wait for its end, and print what it printed; return its exit code."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request: command, lab, fields; and the files of the run that become files here."""
+
+    words: str
+    lab: str
+    fields: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+
+def carry_out(
+    server: str,
+    words: str,
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    switch: Wanted | None = None,
+) -> int:
+    """Ask a service for a run, wait for its end, and print what it printed; return its exit code.
+
+    Raises `NotThroughService` for an option that works here alone.
+    """
     from testbed.client import connect
 
     if words == "stop":
         return _stop(server, given)
-    lab, options = _request(words, given, defaults)
     with connect(server) as client:
-        run = client.wait(client.submit(lab, words, text=not given.get("as_json"), **options))
-    return _told(run)
+        asked = _request(client, words, given, defaults, switch)
+        return at_intervals(given.get("every"), lambda: _done(client, asked), as_json=given["as_json"])
 
 
-def _told(run: Run) -> int:
+def _done(client: Client, asked: _Asked) -> int:
+    run = client.wait(client.submit(asked.lab, asked.words, **asked.fields))
+    output = run.output
+    for name, path in asked.files.items():
+        output = output.replace(f"{run.id}/{name}", str(path))
+        if run.exit_code in (DONE, CHANGES):
+            _write(path, client.file(run.id, name))
     sys.stderr.write(run.messages)
-    sys.stdout.write(run.output)
+    sys.stdout.write(output)
     sys.stdout.flush()
     if run.state == "cancelled":
         print(f"error: run {run.id} was cancelled", file=sys.stderr)
     return ERROR if run.exit_code is None else run.exit_code
 
 
-def _request(words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the lab and the fields of a request. Raises `NotThroughService` for an option that works here alone."""
-    from testbed.client import NotThroughService
+def _write(path: Path, content: bytes) -> None:
+    from testbed.lab.wired_file import write_new_file
+
+    write_new_file(path, content.decode(), replace=True)
+
+
+def _request(
+    client: Client, words: str, given: Mapping[str, Any], defaults: Mapping[str, Any], switch: Wanted | None
+) -> _Asked:
+    """Return what is asked for. Raises `NotThroughService` for an option that works here alone."""
     from testbed.leases.choice import chosen
+
+    words = f"{words} --narrow" if given.get("narrow") else words
+    model = _model_of(words)
+    files = _files(model, words, given)
+    options = _options(model, words, given, defaults) | {name: True for name in model.writes if files}
+    options["text"] = not given.get("as_json")
+    if model.moves and "lease" in model.model_fields and chosen():
+        options["lease"] = chosen()
+    if words == "metrics":
+        options["labs"] = [lab_name(path) for path in given["labs"] or ()]
+    if words == "path":
+        *labs, options["source"], options["target"] = given["words"]
+        given = {**given, "lab_file": Path(labs[0]) if labs else given["lab_file"]}
+    lab = given.get("lab") or lab_name(given.get("lab_file") or given.get("bare") or Path())
+    if switch is not None:
+        lab, options["switch"] = _switch_named(client, switch.address)
+        options |= {"timeout_s": switch.timeout_s, "answer_s": switch.answer_s}
+    return _Asked(words, lab, options, files)
+
+
+def _model_of(words: str) -> type[Request]:
     from testbed.service.request import command_of
     from testbed.service.requests import REQUESTS
 
     (model,) = [one for one in REQUESTS if command_of(one) == words]
-    fields = set(model.model_fields)
+    return model
+
+
+def _options(
+    model: type[Request], words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    from testbed.client import NotThroughService
+
     options: dict[str, Any] = {}
     for name, value in given.items():
-        if name in fields and name not in {"lab", "text", "why"}:
-            if value not in (None, [], ()):
-                options[name] = _sent(name, value)
-        elif name not in _OURS and value not in (None, False, [], ()) and value != defaults.get(name):
+        if name in _OF_EVERY_REQUEST or name in model.writes or value in (None, [], ()):
+            continue
+        if name in model.model_fields:
+            options[name] = _sent(name, value)
+        elif name not in _HERE and value is not False and value != defaults.get(name):
             raise NotThroughService(
                 f"{words} --{name.replace('_', '-')} works here alone: leave it out, or --server (LIGHTBED_SERVER)"
             )
-    lab_file = given.get("lab_file")
-    if words == "path":
-        *labs, options["source"], options["target"] = given["words"]
-        lab_file = Path(labs[0]) if labs else lab_file
-    if "lease" in fields and chosen() and words in {"apply", "repair", "resume", "rollback"}:
-        options["lease"] = chosen()
-    return lab_name(lab_file or Path()), options
+    return options
+
+
+def _files(model: type[Request], words: str, given: Mapping[str, Any]) -> dict[str, Path]:
+    """Return where files of the run are written here. Raises `LabFileError` for one that is not to be replaced."""
+    from testbed.lab.wired_file import exists_already
+
+    files = {name: given[field] for field, name in model.writes.items() if given.get(field)}
+    if words == "report" and not files:
+        files = {"report.html": Path(f"report-{given['run_id']}.html")}
+    for path in files.values():
+        if path.exists() and not given.get("force", True):
+            raise exists_already(path)
+    return files
 
 
 def _sent(name: str, value: Any) -> Any:
@@ -79,12 +155,31 @@ def _sent(name: str, value: Any) -> Any:
 
 
 def lab_name(lab_file: Path) -> str:
-    """Return the name of a lab: that in its file, or what was given where there is no such file."""
+    """Return the name of a lab: that in its file, or what was given where there is no such file; empty for none."""
+    if lab_file == Path():
+        return ""
     if not lab_file.exists():
         return str(lab_file)
-    from testbed.lab.inventory import load_lab
+    from testbed.lab.inventory import load_bare_lab
 
-    return load_lab(lab_file).name
+    return load_bare_lab(lab_file).name
+
+
+def _switch_named(client: Client, text: str) -> tuple[str, str]:
+    """Return the lab and the name of a switch, given as its address, `NAME` or `LAB/NAME`."""
+    from testbed.client import NotThroughService
+
+    switches = [
+        (lab["name"], one["name"], one["address"])
+        for lab in client.labs()
+        for one in client.lab(lab["name"]).look("switches")["switches"]
+    ]
+    found = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{lab}/{name}" for lab, name in found or [one[:2] for one in switches])
+    which = "is a switch of several labs" if found else "is no switch of the service's labs"
+    raise NotThroughService(f"{text!r} {which}; name one of {there}, or leave out --server (LIGHTBED_SERVER)")
 
 
 def _stop(server: str, given: Mapping[str, Any]) -> int:

@@ -68,7 +68,7 @@ def runs(
 
 def _check_nothing_given(context: typer.Context) -> None:
     """Raise `typer.BadParameter` for options before the word of a command, which would be lost."""
-    for name in ("runs_dir", "as_csv", "as_json"):
+    for name in ("runs_dir", "as_csv", "as_json", "server", "database"):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(
@@ -209,6 +209,10 @@ def trend(
 
 def report(
     run_id: Run,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write it here, not beside the run's results."),
+    ] = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -217,7 +221,7 @@ def report(
     from testbed.measure.results.store import RunStore
 
     stored = RunStore(runs_dir).load(run_id)
-    path = stored.summary.directory / "report.html"
+    path = out or stored.summary.directory / "report.html"
     write_report(stored, path)
     count = len(stored.timings)
     document = _summary_json(stored.summary) | {"report": str(path), "timings": count}

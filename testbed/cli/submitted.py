@@ -1,4 +1,4 @@
-"""Process of a run of the service: `python -m testbed.cli.submitted RUN LAB RUNS`, started by the service alone.
+"""Process of a run: `python -m testbed.cli.submitted RUN RUNS LAB=FILE...`, started by the service alone.
 
 It takes the run, carries its command out as the command line does, and writes what that printed. One that was begun
 before by a process that is gone goes on with the operation of then; what had sent nothing is begun again.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -25,8 +26,8 @@ from testbed.storage.address import address_in, choose
 from testbed.storage.database import Database
 
 
-def main(run_id: str, lab_file: Path, runs_dir: Path) -> None:
-    """Carry a run out; nothing is done for one that has ended or that another process has."""
+def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
+    """Carry a run out, of these labs; nothing is done for one that has ended or that another process has."""
     choose(os.environ.get("LIGHTBED_DATABASE", ""))
     database = Database(address_in(runs_dir), keep_open=False)
     store = RunStore(database)
@@ -37,17 +38,23 @@ def main(run_id: str, lab_file: Path, runs_dir: Path) -> None:
     trace_as_asked()
     with redirect_stdout(out), redirect_stderr(messages), about(run=run.id):
         try:
-            code = carry_out(run, lab_file, runs_dir)
+            code = carry_out(run, lab_files, runs_dir)
         except SystemExit as ended:  # of an option that the command does not know
             code = ended.code if isinstance(ended.code, int) else ERROR
         except Exception as error:  # noqa: BLE001 - whatever it was, the run has to end
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
             code = ERROR
-    store.finish(run_id, code, out.getvalue(), messages.getvalue())
+    told = (_named_by_run(text.getvalue(), run, runs_dir) for text in (out, messages))
+    store.finish(run_id, code, *told)
     database.close()
 
 
-def carry_out(run: Run, lab_file: Path, runs_dir: Path) -> int:
+def _named_by_run(text: str, run: Run, runs_dir: Path) -> str:
+    """Return a text in which files of the run are named by it: nobody else knows its folder."""
+    return text.replace(f"{folder_of(runs_dir, run.id)}/", f"{run.id}/")
+
+
+def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     """Do what a run asks for, or go on with it; return the exit code."""
     request = parse_request(run.request)
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
@@ -57,8 +64,8 @@ def carry_out(run: Run, lab_file: Path, runs_dir: Path) -> int:
         if any(one.state == "verified" for one in epochs):
             return _report(begun, runs_dir)
         if epochs or any(step.row["intent_at"] for step in begun.steps):
-            return _resume(request, begun, lab_file, runs_dir, lease)
-    return run_app(request.arguments(lab_file, runs_dir, folder_of(runs_dir, run.id)))
+            return _resume(request, begun, lab_files[run.lab], runs_dir, lease)
+    return run_app(request.arguments(lab_files, runs_dir, folder_of(runs_dir, run.id)))
 
 
 def begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
@@ -96,4 +103,5 @@ def _report(begun: OperationRecord, runs_dir: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    named = (text.partition("=") for text in sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]), {lab: Path(path) for lab, _, path in named})

@@ -68,6 +68,10 @@ class AsyncClient:
         """Return a run."""
         return await self.call(calls.run(run_id))
 
+    async def file(self, run_id: str, name: str) -> bytes:
+        """Return a file that the command of a run wrote: `change.json`, `lab.yaml` or `report.html`."""
+        return await self.call(calls.run_file(run_id, name))
+
     async def runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
         """Return runs, the newest first."""
         return await self.call(calls.runs(lab, state, limit))

@@ -31,6 +31,7 @@ class Call(Generic[T]):
     params: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_document: bool = True
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `httpx.Client.request`."""
@@ -42,7 +43,7 @@ class Call(Generic[T]):
         """Return what the answer is. Raises `ServiceRefused` and `ServiceUnreachable`."""
         check(response)
         try:
-            return self.parse(response.json())
+            return self.parse(response.json() if self.is_document else response.content)
         except (ValueError, KeyError, TypeError) as error:
             what = (
                 f"{response.url.copy_with(query=None)} answered what this release does not know ({error!r})"
@@ -98,6 +99,12 @@ def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any
 def run(run_id: str) -> Call[Run]:
     """Look at a run."""
     return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.of)
+
+
+def run_file(run_id: str, name: str) -> Call[bytes]:
+    """Fetch a file that the command of a run wrote."""
+    path = f"/v1/runs/{quote(run_id, safe='')}/files/{quote(name, safe='')}"
+    return Call("GET", path, bytes, is_document=False)
 
 
 def runs(lab: str, state: str, limit: int) -> Call[list[Run]]:

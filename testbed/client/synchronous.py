@@ -67,6 +67,10 @@ class Client:
         """Return a run."""
         return self.call(calls.run(run_id))
 
+    def file(self, run_id: str, name: str) -> bytes:
+        """Return a file that the command of a run wrote: `change.json`, `lab.yaml` or `report.html`."""
+        return self.call(calls.run_file(run_id, name))
+
     def runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
         """Return runs, the newest first."""
         return self.call(calls.runs(lab, state, limit))

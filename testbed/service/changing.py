@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import Body, Header, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from testbed.leases.model import Lease, parts_of
 from testbed.leases.store import LeaseStore
@@ -22,9 +22,9 @@ from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView
 from testbed.service.looking import Limit, Name, current_document
 from testbed.service.request import Request, command_of
-from testbed.service.requests import AnyRequest, Apply
+from testbed.service.requests import AnyRequest, Apply, parse_request
 from testbed.service.runs import Run
-from testbed.service.workers import interrupt
+from testbed.service.workers import folder_of, interrupt
 from testbed.storage.owner import on_behalf_of
 
 Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
@@ -35,14 +35,18 @@ Words = Annotated[str, Query(max_length=2000)]
 def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
     """Ask for a run of a command. It is carried out when those before it have ended."""
     request: Request = body
+    labs = request.labs_meant()
     try:
-        asked.who.check(request.role, "runs:write", request.lab)
+        asked.who.check(request.role, "runs:write")
+        for lab in labs or ("",):  # what is about everything is for tokens that see every lab
+            asked.who.check_lab(lab)
     except NotAllowed as error:
         asked.record(
             f"run {command_of(type(request))}", request.lab, why=request.why, outcome=f"refused: {error.code}"
         )
         raise
-    asked.lab(request.lab)
+    for lab in labs:
+        request.check(asked.lab(lab).lab)
     return _submitted(asked, request, idempotency_key)
 
 
@@ -79,6 +83,16 @@ def runs(
 def run(asked: Caller, run: Name) -> Response:
     """Return a run and what came of it."""
     return answer(_run(asked, run).json())
+
+
+def run_file(asked: Caller, run: Name, file: Name) -> Response:
+    """Return a file that the command of a run wrote."""
+    found = _run(asked, run)
+    written = parse_request(found.request).writes.values()
+    path = folder_of(asked.service.runs_dir, found.id) / file
+    if file not in written or not path.is_file():
+        raise NotFound(f"run {run!r} ({found.command}) has written no file {file!r}")
+    return FileResponse(path, media_type="application/octet-stream")
 
 
 def _run(asked: Asked, run_id: str) -> Run:

@@ -1,18 +1,21 @@
 """A request for a run as a model, and the arguments of the command that it becomes.
 
-Names of fields are those of the command's parameters. Files are given as text and written into the run's folder; a
-request cannot name a file of the service's machine.
+Names of fields are those of the command's parameters. Files are given as text and written into the run's folder, and
+files that a command writes are written there: a request cannot name a file of the service's machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.service.access import Role
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
 
 Hosts = Literal["auto", "kernel", "model"]
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
@@ -22,49 +25,70 @@ Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class Request(BaseModel):
-    """Fields of every request: the lab, why it is asked for, the lease under which to move."""
+    """Fields of every request: the lab, why it is asked for, the lease under which to move.
+
+    `files` are fields whose text the command reads from a file; `writes` names, by field, a file that it writes.
+    """
 
     model_config = ConfigDict(extra="forbid")
     role: ClassVar[Role] = "operator"
     moves: ClassVar[bool] = False
     positional: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
+    writes: ClassVar[Mapping[str, str]] = {}
     options: ClassVar[Mapping[str, str]] = {}
     is_lab_last: ClassVar[bool] = False
+    names_lab_file: ClassVar[bool] = True
+    has_runs_dir: ClassVar[bool] = True
 
     lab: Line
     why: Line = ""
     text: Annotated[bool, Field(description="Lines for people in place of one JSON document.")] = False
 
-    def arguments(self, lab_file: Path, runs_dir: Path, folder: Path) -> list[str]:
-        """Return the arguments of the command; files are written to `folder`."""
-        options = [*self._options(folder), f"--runs-dir={runs_dir}"]
-        named = [str(one) for name in self.positional for one in _values(getattr(self, name))]
-        words = command_of(type(self)).split()
-        ends = [*named, str(lab_file)] if self.is_lab_last else [str(lab_file), *named]
-        return [*words, *options, *([] if self.text else ["--json"]), "--", *ends]
+    def labs_meant(self) -> tuple[str, ...]:
+        """Return the labs that it is about; none for what is about all that the service holds."""
+        return (self.lab,) if self.lab else ()
 
-    def _options(self, folder: Path) -> Iterator[str]:
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if name in _NOT_OPTIONS or name in self.positional or not (_values(value) and value is not False):
+    def check(self, lab: Lab) -> None:
+        """Raise `InvalidRequest` for what is about other devices than those of its lab."""
+
+    def arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
+        """Return the arguments of the command; files are written to `folder`."""
+        given = {name: self._values(name, folder) for name in type(self).model_fields}
+        named = [str(one) for name in self.positional for one in given[name]]
+        labs = [str(lab_files[name]) for name in self.labs_meant() if self.names_lab_file]
+        ends = [*named, *labs] if self.is_lab_last else [*labs, *named]
+        options = [*self._options(given), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
+        return [*self.words(lab_files), *options, *([] if self.text else ["--json"]), "--", *ends]
+
+    def words(self, lab_files: Mapping[str, Path]) -> list[str]:
+        """Return the words with which the command begins."""
+        return command_of(type(self)).split()
+
+    def _options(self, given: Mapping[str, list[Any]]) -> Iterator[str]:
+        for name, values in given.items():
+            if name in self.positional or (name in _NOT_OPTIONS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
-            if name in self.files:
-                folder.mkdir(parents=True, exist_ok=True)
-                path = folder / f"{name}.json"
-                path.write_text(value, encoding="utf-8")
-                value = path
-            for one in _values(value):
-                yield option if one is True else f"{option}={one}"
+            yield from (option if one is True else f"{option}={one}" for one in values)
+
+    def _values(self, name: str, folder: Path) -> list[Any]:
+        """Return what was given for a field as a list: the path of a file; nothing where nothing was."""
+        value = getattr(self, name)
+        if value in (None, "", False):
+            return []
+        if name in self.writes:
+            (folder / self.writes[name]).unlink(missing_ok=True)  # of an attempt before this one
+            return [folder / self.writes[name]]
+        if name in self.files:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{name}.json"
+            path.write_text(value, encoding="utf-8")
+            return [path]
+        return value if isinstance(value, list) else [value]
 
 
-def _values(value: Any) -> list[Any]:
-    """Return what was given as a list; nothing where nothing was."""
-    return value if isinstance(value, list) else [] if value in (None, "") else [value]
-
-
-_NOT_OPTIONS = frozenset({"command", "lab", "why", "text"})
+_NOT_OPTIONS = frozenset({"command", "lab", "why", "text", "labs", "switch"})
 
 
 def command_of(request: type[Request]) -> str:

@@ -1,15 +1,36 @@
-"""Requests for runs: a model for each command, which is all that a body may say."""
+"""Requests for runs: a model for each command, which is all that a body may say, and the table of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
 from testbed.design.topology.strides import Method
 from testbed.service.access import Role
 from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
+from testbed.service.requests_of_results import (
+    AuditLines,
+    Doctor,
+    Metrics,
+    Report,
+    ResultList,
+    RunsCompare,
+    RunsQuery,
+    RunsTrend,
+)
+from testbed.service.requests_of_switches import (
+    SwitchApply,
+    SwitchConnect,
+    SwitchDisconnect,
+    SwitchHome,
+    SwitchIdentity,
+    SwitchPorts,
+    SwitchPower,
+    SwitchRead,
+    SwitchShutter,
+)
 
 Deadline = Annotated[float, Field(ge=1, le=86400)]
 
@@ -48,7 +69,9 @@ class Plan(_Named):
     take_over: bool = False
     change: str | None = None
     patches: bool = False
+    out: bool = False
     options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan", "patches": "--patch-list"}
+    writes: ClassVar[Mapping[str, str]] = {"out": "change.json"}
 
 
 class Apply(_Named, _WithHosts, _Moving):
@@ -108,6 +131,22 @@ class Verify(_Named, _WithHosts):
     """`testbed verify`: compare the lab with the plan."""
 
     command: Literal["verify"]
+
+
+class VerifyNarrow(_Named, _WithHosts, _Moving):
+    """`testbed verify --narrow`: the same, and take circuits down for a moment to find where light is lost."""
+
+    command: Literal["verify --narrow"]
+
+
+class Discover(_Moving):
+    """`testbed discover`: find the ports of the NICs of the lab, and write its lab file anew."""
+
+    command: Literal["discover"]
+    output: Literal[True] = True
+    settle_s: Annotated[float, Field(ge=0, le=600)] | None = None
+    options: ClassVar[Mapping[str, str]] = {"settle_s": "--settle"}
+    writes: ClassVar[Mapping[str, str]] = {"output": "lab.yaml"}
 
 
 class FollowPath(_Named, _WithHosts):
@@ -234,18 +273,16 @@ class Maintenance(Request):
     is_lab_last: ClassVar[bool] = True
 
 
-REQUESTS: tuple[type[Request], ...] = (
-    *(Plan, Apply, Verify, FollowPath, Drift, Repair, Resume, Rollback, Confirm, History, Journal),
-    *(Environment, Measure, PlanJob),
-    *(LeaseList, LeaseRequest, LeaseExtend, LeaseRelease, LeaseBreak, Maintenance),
-)
+_OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | Repair | Resume | Rollback
+_OfEpochs = Confirm | History | Journal | Environment | Measure | PlanJob
+_OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
+_OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines | Doctor
+_Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
+_OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
+_Any = _OfLab | _OfEpochs | _OfLeases | _OfResults | _OfSwitches
+AnyRequest = Annotated[_Any, Field(discriminator="command")]
+REQUESTS: tuple[type[Request], ...] = get_args(_Any)
 """All commands that can be asked for."""
-_Operating = (
-    Plan | Apply | Verify | FollowPath | Drift | Repair | Resume | Rollback | Confirm | History | Journal
-)
-_Leasing = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
-_Using = Environment | Measure | PlanJob
-AnyRequest = Annotated[_Operating | _Using | _Leasing, Field(discriminator="command")]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
 
 

@@ -106,6 +106,11 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/v1/runs/{run}", _C.run, "viewer", "runs:read", _D.RunDocument, problems=(404,)),
     Route(
+        *("GET", "/v1/runs/{run}/files/{file}", _C.run_file, "viewer", "runs:read", None),
+        problems=(404,),
+        content="application/octet-stream",
+    ),
+    Route(
         *("POST", "/v1/runs/{run}/cancel", _C.cancel_run, "operator", "runs:write", _D.RunDocument, 202),
         problems=(404, 409),
     ),

@@ -68,7 +68,7 @@ def make_service(lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = T
     store = RunStore(database)
     files = {lab.name: lab.path.absolute() for lab in labs}
     url = str(address) if is_server(address) else ""
-    workers = Workers(store, tuple(names), lambda run: start_process(run, files[run.lab], runs_dir, url))
+    workers = Workers(store, (*names, ""), lambda run: start_process(run, files, runs_dir, url))
     views = tuple(LabView(lab, runs_dir, address, store) for lab in labs)
     feed = Feed(EventLog(database))
     return Service(database, runs_dir, views, store, TokenStore(database), workers, feed, is_open)

@@ -32,7 +32,10 @@ log = logging.getLogger(__name__)
 
 
 class Workers:
-    """The threads that carry runs out. `carry` starts one run and returns the exit code of its process."""
+    """The threads that carry runs out, those of each lab; the lab "" stands for runs that are of no lab.
+
+    `carry` starts one run and returns the exit code of its process.
+    """
 
     def __init__(self, store: RunStore, labs: tuple[str, ...], carry: Carry) -> None:
         self._store, self._carry = store, carry
@@ -119,8 +122,9 @@ def folder_of(runs_dir: Path, run_id: str) -> Path:
     return runs_dir / _SPOOL / run_id
 
 
-def start_process(run: Run, lab_file: Path, runs_dir: Path, database: str) -> int:
+def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, database: str) -> int:
     """Carry a run out in a process of its own session, wait for its end, and return its exit code."""
+    labs = [f"{name}={path}" for name, path in lab_files.items()]
     environment: Mapping[str, str] = {
         **{name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON},
         ON_BEHALF_OF: run.who,
@@ -129,7 +133,7 @@ def start_process(run: Run, lab_file: Path, runs_dir: Path, database: str) -> in
     }
     folder = folder_of(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, "-m", "testbed.cli.submitted", run.id, str(lab_file), str(runs_dir)]
+    words = [sys.executable, "-m", "testbed.cli.submitted", run.id, str(runs_dir), *labs]
     with (folder / "process.log").open("ab") as log:
         done = subprocess.run(
             words,

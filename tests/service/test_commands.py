@@ -15,6 +15,8 @@ skip_without("sqlalchemy")
 
 from testbed.cli.forwarding import COMMANDS
 from testbed.cli.output import run_app
+from testbed.lab.inventory import load_lab
+from testbed.operate.changes.file import read_change
 from testbed.service.request import command_of
 from testbed.service.requests import REQUESTS
 
@@ -37,6 +39,25 @@ LOOKING = [
     ["journal", "LAB"],
     ["journal", "LAB", "none"],
     ["lease", "list", "LAB", "--ended"],
+    ["plan", "LAB", "--out", "OUT"],
+    ["discover", "LAB", "--output", "OUT", "--force"],
+    ["runs"],
+    ["runs", "query", "select count(*) as n from runs"],
+    ["runs", "query", "no SQL"],
+    ["runs", "compare", "last", "last"],
+    ["runs", "trend"],
+    ["runs", "trend", "--lab", "NAME", "--quantity", "power"],
+    ["report", "last", "--out", "OUT"],
+    ["metrics"],
+    ["metrics", "LAB"],
+    ["audit", "--verify"],
+    ["doctor"],
+    ["doctor", "LAB"],
+    ["switch", "ADDRESS", "identity"],
+    ["switch", "ADDRESS", "ports"],
+    ["switch", "ADDRESS", "read"],
+    ["switch", "ADDRESS", "power", "1", "2"],
+    ["switch", "ADDRESS", "power", "none"],
 ]
 """Commands that change nothing, on the lab as it stands: here and there one after the other."""
 MOVING = [
@@ -56,6 +77,17 @@ MOVING = [
     ([], ["maintenance", "on", "LAB", "--reason", "a fan"]),
     ([["maintenance", "on", "LAB", "--reason", "a fan"]], ["maintenance", "off", "LAB"]),
     ([], ["stop", "LAB", "--why", "hands"]),
+    (RING, ["verify", "LAB", "--narrow", *MODEL]),
+    ([*RING, ["nccl", "LAB", "--sizes", "1KiB", *MODEL]], ["runs", "query", "from runs select distinct lab"]),
+    ([*RING, ["nccl", "LAB", "--sizes", "1KiB", *MODEL]], ["report", "last", "--out", "OUT"]),
+    ([*RING, ["nccl", "LAB", "--sizes", "1KiB", *MODEL]], ["runs", "compare", "last", "last"]),
+    (RING, ["switch", "ADDRESS", "connect", "1:100", "--replace"]),
+    ([], ["switch", "ADDRESS", "connect", "1:2"]),
+    (RING, ["switch", "ADDRESS", "disconnect", "1"]),
+    ([], ["switch", "ADDRESS", "apply", "1:49", "2:50", "--dry-run"]),
+    ([], ["switch", "ADDRESS", "apply", "--file", "PAIRS", "--scope", "1"]),
+    ([], ["switch", "ADDRESS", "shutter", "close", "1"]),
+    ([], ["switch", "ADDRESS", "home"]),
     ([["stop", "LAB"]], ["stop", "LAB", "--release"]),
 ]
 """Commands that change something, each with what comes before it, done again before the second way."""
@@ -82,10 +114,12 @@ def runs_dir(running):
 @pytest.fixture
 def ask(running, up, capsys, monkeypatch, tmp_path):
     """Provide a function that runs a command line, here or through the service; what it came to, without its times."""
-    change = tmp_path / "change.json"
+    change, pairs = tmp_path / "change.json", tmp_path / "pairs"
+    pairs.write_text("1:60  # a pair\n", encoding="utf-8")
 
     def one(words, server=""):
-        files = {"LAB": str(up[1]), "CHANGE": str(change)}
+        files = {"LAB": str(up[1]), "CHANGE": str(change), "OUT": str(tmp_path / "out"), "PAIRS": str(pairs)}
+        files |= {"NAME": load_lab(up[1]).name, "ADDRESS": load_lab(up[1]).switches[0].address}
         if "LEASE" in words:
             leases = json.loads(run(["lease", "list", files["LAB"]])[1])["leases"]
             files["LEASE"] = leases[-1]["id"] if leases else "none"
@@ -132,6 +166,9 @@ SOON = {
     "env LAB",
     "journal LAB none",
     "lease list LAB --ended",
+    "plan LAB --out OUT",
+    "runs",
+    "switch ADDRESS read",
 }
 SOON |= {
     "apply LAB --epoch 77 --hosts model",
@@ -166,31 +203,83 @@ def test_a_command_that_moves_is_the_same_through_the_service(running, ask, stan
     assert came_to[0] == came_to[1]
 
 
-def test_every_command_that_a_service_carries_out_is_in_the_tables():
-    run = {" ".join(words[:2]) if words[0] == "lease" else words[0] for words in LOOKING}
-    run |= {" ".join(words[:2]) if words[0] == "lease" else words[0] for _, words in MOVING}
+def through(running, monkeypatch, words, role="operator"):
+    """Run a command line through the service; return its exit code."""
+    with monkeypatch.context() as patched:
+        patched.setenv("LIGHTBED_SERVER", running.url)
+        patched.setenv("LIGHTBED_TOKEN", running.token(role))
+        return run_app([*map(str, words)])
 
-    assert run == COMMANDS
-    assert {command_of(one) for one in REQUESTS} | {"stop"} == COMMANDS
+
+def test_a_file_that_a_command_writes_is_written_here(running, up, stands, monkeypatch, tmp_path, capsys):
+    change = tmp_path / "new" / "change.json"
+
+    assert through(running, monkeypatch, ["plan", up[1], "--simplex", "--out", change]) == 2
+    assert read_change(change).intent.lab == load_lab(up[1]).name
+    assert str(running.runs) not in capsys.readouterr().out
+
+
+def test_a_file_is_not_replaced_without_force(running, up, monkeypatch, tmp_path, capsys):
+    there = tmp_path / "lab.yaml"
+    there.write_text("mine", encoding="utf-8")
+
+    assert through(running, monkeypatch, ["discover", up[1], "-o", there, "--json"]) == 1
+    assert "exists" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert there.read_text(encoding="utf-8") == "mine"
+
+
+def test_readings_through_the_service_go_on_until_interrupted(running, up, stands, monkeypatch, capsys):
+    waits = []
+
+    def two_waits(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("testbed.cli.intervals.sleep", two_waits)
+    words = ["drift", up[1], *MODEL, "--every", "5m", "--json"]
+
+    assert through(running, monkeypatch, words) == 130
+    assert [json.loads(line)["ok"] for line in capsys.readouterr().out.splitlines()] == [True, True]
+
+
+@pytest.mark.parametrize("named", ["ocs1", "NAME/ocs1"])
+def test_a_switch_is_named_as_in_its_lab(running, up, monkeypatch, capsys, named):
+    lab = load_lab(up[1])
+    switch = named.replace("NAME", lab.name).replace("ocs1", lab.switches[0].name)
+
+    assert through(running, monkeypatch, ["switch", switch, "identity", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["address"] == lab.switches[0].address
+
+
+def test_a_switch_of_elsewhere_is_none_of_the_service(running, monkeypatch, capsys):
+    words = ["switch", "polatis+scpi://127.0.0.1:9", "read", "--json"]
+
+    assert through(running, monkeypatch, words) == 1
+    assert "is no switch of the service's labs" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def command_in(words):
+    """Return the command of a command line: of groups with the second word, of a switch with the third."""
+    if words[0] == "switch":
+        return f"switch {words[2]}"
+    is_group = words[0] == "lease" or (words[0] == "runs" and len(words) > 1)
+    return " ".join(words[:2]) if is_group else words[0]
+
+
+def test_every_command_that_a_service_carries_out_is_in_the_tables():
+    assert {command_in(words) for words in [*LOOKING, *(words for _, words in MOVING)]} == COMMANDS
+    assert {command_of(one) for one in REQUESTS} - {"verify --narrow"} | {"stop"} == COMMANDS
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["discover", "lab.yaml"],
-        ["runs"],
-        ["runs", "query", "select 1"],
-        ["report", "last"],
-        ["metrics"],
-        ["audit"],
-        ["doctor"],
-        ["switch", "sim://x", "read"],
         ["sim", "status"],
         ["schedule", "jobs.yaml"],
         ["topology"],
-        ["verify", "lab.yaml", "--narrow"],
-        ["plan", "lab.yaml", "--out", "x.json"],
-        ["drift", "lab.yaml", "--every", "5m"],
+        ["backup", "x.tar"],
+        ["switch", "sim://x", "watch"],
     ],
     ids=" ".join,
 )

@@ -14,9 +14,18 @@ from testbed.service.audit import read_audit
 from testbed.service.request import command_of
 from testbed.service.requests import REQUESTS
 from testbed.service.route_table import ROUTES
+from testbed.service.workers import folder_of
 from testbed.storage.address import address_in
 
-NAMES = {"lab": "testbed12", "host": "a", "switch": "ocs1", "epoch": "1", "lease": "none", "run": "none"}
+NAMES = {
+    "lab": "testbed12",
+    "host": "a",
+    "switch": "ocs1",
+    "epoch": "1",
+    "lease": "none",
+    "run": "none",
+    "file": "none",
+}
 BODIES = {
     "submit_run": {"command": "history", "lab": "testbed12"},
     "request_lease": {"resources": ["host:a"]},
@@ -67,7 +76,8 @@ def test_a_command_needs_its_role(ask, token_of, request_model):
         "reason": "a test",
         "to": "on",
     }
-    body |= {"source": "a", "target": "b"}
+    body |= {"source": "a", "target": "b", "statement": "select 1", "run_id": "last", "switch": "ocs1"}
+    body |= {"a": "last", "b": "last", "pairs": ["1:49"], "inputs": ["1"], "what": "open", "named": ["1"]}
     body = {name: value for name, value in body.items() if name in request_model.model_fields}
 
     told = {role: ask("POST", "/v1/runs", token_of(role), json=body).status_code for role in ROLES}
@@ -112,5 +122,37 @@ def test_scopes_and_labs_limit_a_token(ask, token_of):
     assert ask("GET", "/v1/audit", reader).status_code == 403
     assert ask("GET", "/v1/labs/testbed12", other).status_code == 403
     assert ask("GET", "/v1/labs", other).json() == {"labs": []}
-    body = {"command": "plan", "lab": "testbed12"}
-    assert ask("POST", "/v1/runs", other, json=body).status_code == 403
+    for body in ({"command": "plan", "lab": "testbed12"}, {"command": "runs"}, {"command": "runs query"}):
+        body |= {"statement": "from runs"} if body["command"] == "runs query" else {}
+        assert ask("POST", "/v1/runs", other, json=body).status_code == 403
+
+
+def test_metrics_of_a_lab_need_a_token_for_it(ask, token_of):
+    other, ours = token_of("viewer", labs=["elsewhere"]), token_of("viewer", labs=["testbed12"])
+    body = {"command": "metrics", "labs": ["testbed12"]}
+
+    assert [ask("POST", "/v1/runs", token, json=body).status_code for token in (other, ours)] == [403, 202]
+
+
+def test_a_switch_that_a_lab_does_not_have_is_refused(ask, token_of):
+    body = {"command": "switch read", "lab": "testbed12", "switch": "elsewhere"}
+    told = ask("POST", "/v1/runs", token_of("operator"), json=body)
+
+    assert (told.status_code, told.json()["code"]) == (422, "service.request")
+    assert "it has ocs1" in told.json()["detail"]
+
+
+@pytest.mark.parametrize("file", ["change.json", "lab.yaml", "process.log", "..%2F..%2Flightbed.sqlite"])
+def test_only_files_that_a_command_wrote_are_there_to_fetch(service, ask, token_of, file):
+    body = {"command": "plan", "lab": "testbed12", "out": True}
+    run = ask("POST", "/v1/runs", token_of("operator"), json=body).json()["id"]
+    folder = folder_of(service.runs_dir, run)
+    folder.mkdir(parents=True)
+    for name in ("change.json", "process.log"):
+        (folder / name).write_text("written", encoding="utf-8")
+
+    told = ask("GET", f"/v1/runs/{run}/files/{file}", token_of("viewer"))
+
+    assert told.status_code == (200 if file == "change.json" else 404)
+    other = ask("GET", f"/v1/runs/{run}/files/{file}", token_of("viewer", labs=["elsewhere"]))
+    assert other.status_code in (403, 404)
