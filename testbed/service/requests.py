@@ -140,7 +140,7 @@ class VerifyNarrow(_Named, _WithHosts, _Moving):
 
 
 class Discover(_Moving):
-    """`testbed discover`: find the ports of the NICs of the lab, and write its lab file anew."""
+    """`testbed discover`: find the ports of the NICs of the lab, and write its lab file with them."""
 
     command: Literal["discover"]
     output: Literal[True] = True

@@ -122,8 +122,8 @@ def test_scopes_and_labs_limit_a_token(ask, token_of):
     assert ask("GET", "/v1/audit", reader).status_code == 403
     assert ask("GET", "/v1/labs/testbed12", other).status_code == 403
     assert ask("GET", "/v1/labs", other).json() == {"labs": []}
-    for body in ({"command": "plan", "lab": "testbed12"}, {"command": "runs"}, {"command": "runs query"}):
-        body |= {"statement": "from runs"} if body["command"] == "runs query" else {}
+    of_everything = {"command": "runs query", "statement": "from runs"}
+    for body in ({"command": "plan", "lab": "testbed12"}, {"command": "runs"}, of_everything):
         assert ask("POST", "/v1/runs", other, json=body).status_code == 403
 
 
