@@ -80,7 +80,7 @@ def host_job(
 
     def run(scale: float) -> tuple[Execution, tuple[int, ...]]:
         tasks, hosts = on_hosts(scaled_graph(graph, scale, scale * stretch), rings_over(routes.topology))
-        return simulate(tasks, fabric, latency=latency), hosts
+        return simulate(tasks, fabric, latency=latency, in_proportion=True), hosts
 
     if factor is None:
         whole_s = run(1.0)[0].iteration_s

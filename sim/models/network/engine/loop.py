@@ -24,6 +24,7 @@ from sim.models.network.engine.program import (
     Routes,
     State,
 )
+from sim.models.network.engine.proportional import share_in_proportion
 from sim.models.network.engine.rows import note_flows, note_rates, trace_is_full
 from sim.models.network.engine.timers import set_timer, take_timer
 
@@ -69,7 +70,7 @@ def run(
         if number[DONE] == program.task_s.size:
             return FINISHED
         if number[DIRTY]:
-            share(state, near, capacity)
+            _share(state, near, capacity)
             if tracing:
                 note_rates(routes, state)
             flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
@@ -86,6 +87,15 @@ def run(
         if flow_s > clock[0] + TICK_S:
             continue
         _end_flows(program, routes, state, near)
+
+
+@compiled
+def _share(state: State, near: Neighbours, capacity: Floats) -> None:
+    """Work out rates again: in proportion where there are prices for it, else max-min fair."""
+    if near.price.size:
+        share_in_proportion(state, near, capacity)
+    else:
+        share(state, near, capacity)
 
 
 @compiled

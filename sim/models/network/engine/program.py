@@ -166,6 +166,8 @@ class Neighbours(NamedTuple):
     """(links,) the level worked out"""
     heap: Integers
     heap_level: Floats
+    price: Floats
+    """(links,) waits of `proportional`; empty where rates are max-min fair"""
 
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
@@ -226,7 +228,9 @@ def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
     return number, ready
 
 
-def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbours:
+def fresh_neighbours(
+    routes: Routes, never_full: NDArray[np.bool_], *, in_proportion: bool = False
+) -> Neighbours:
     """Return neighbours with no flow on any link yet; `never_full` is (links,)."""
     kept = ~never_full[routes.links]
     first, on_routes = np.concatenate([[0], np.cumsum(kept)])[routes.first], routes.links[kept]
@@ -259,6 +263,7 @@ def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbour
         full_at=np.zeros(links),
         heap=integers(links),
         heap_level=np.zeros(links),
+        price=np.zeros(links if in_proportion else 0),
     )
 
 

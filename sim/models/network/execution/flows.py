@@ -6,14 +6,22 @@ each link of its path. Times are 64-bit floats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.engine.program import FLOWS, Program, Routes, fresh_neighbours, fresh_state
+from sim.models.network.engine.program import (
+    FLOWS,
+    Neighbours,
+    Program,
+    Routes,
+    State,
+    fresh_neighbours,
+    fresh_state,
+)
 from sim.models.network.execution.simulation import Change, Execution, simulate
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import NO_LATENCY, Latency
@@ -89,18 +97,42 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """
     from sim.models.network.engine import loop
 
+    return _rates(paths, capacity, loop.share, in_proportion=False)
+
+
+def proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
+    """Proportionally fair rates of flows over links, the same way: those that maximise the sum of their logarithms.
+
+    >>> proportional_rates([(0,), (0, 1), (1,)], np.array([3.0, 3.0])).round(5).tolist()
+    [2.0, 1.0, 2.0]
+    """
+    from sim.models.network.engine.proportional import share_in_proportion
+
+    return _rates(paths, capacity, share_in_proportion, in_proportion=True)
+
+
+def _rates(
+    paths: Sequence[Sequence[int]],
+    capacity: Floats,
+    share: Callable[[State, Neighbours, Floats], None],
+    *,
+    in_proportion: bool,
+) -> Floats:
+    """Return the rates of flows that all begin at once."""
+    from sim.models.network.engine import loop
+
     for path in paths:
         if len(set(path)) != len(path) or not set(path) <= set(range(capacity.size)):
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
     first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     routes = Routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
     state = fresh_state(_nothing(len(paths)), capacity.size)
-    near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool))
+    near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
     on_links = np.flatnonzero(np.diff(first))
     state.number[FLOWS] = on_links.size
     state.flows[: on_links.size] = on_links
     loop.join(state, near, 0)
-    loop.share(state, near, np.asarray(capacity, dtype=np.float64))
+    share(state, near, np.asarray(capacity, dtype=np.float64))
     rates = np.full(len(paths), np.inf)
     rates[on_links] = state.flow_rate[on_links]
     return rates

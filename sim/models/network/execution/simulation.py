@@ -104,18 +104,27 @@ def simulate(
     trace: bool = False,
     rounding: float = 0.0,
     parts: int = 1,
+    in_proportion: bool = False,
 ) -> Execution:
     """Simulate one iteration on a fabric whose links may change at given times.
 
     Flows that are on their way when a link dies wait until it lives again. With a `rounding` of 0.01 a flow may
     keep its rate up to 1 % longer than its bytes need, so that flows of like durations end at the same time and
     there is less to work out; 0 is exact. Messages in several `parts` are spread over as many of the fabric's
-    `alternatives`, where it has them. Raises `Stalled` when a dead link that is needed never lives again,
+    `alternatives`, where it has them. Rates are max-min fair or, `in_proportion`, those of equal windows over FIFO
+    queues: see `engine.proportional`. Raises `Stalled` when a dead link that is needed never lives again,
     `ValueError` for a graph that does not fit, and for a rounding that is no share of 1.
     """
     lowered = lower(graph, fabric, latency or Latency(), allreduce, parts=parts)
     never_full = fabric.never_full & (not changes)
-    run = Run(lowered, fabric.capacity_bps / 8, never_full, trace=trace, rounding=rounding)
+    run = Run(
+        lowered,
+        fabric.capacity_bps / 8,
+        never_full,
+        trace=trace,
+        rounding=rounding,
+        in_proportion=in_proportion,
+    )
     for change in sorted(changes):
         if not 0 <= change.link < fabric.links:
             raise ValueError(f"{fabric.name} has links 0..{fabric.links - 1}, not {change.link}")
@@ -141,6 +150,7 @@ class Run:
         *,
         trace: bool = False,
         rounding: float = 0.0,
+        in_proportion: bool = False,
     ) -> None:
         if not 0 <= rounding < 1:
             raise ValueError(f"rounding is {rounding}: it is a share of a flow's duration, from 0 to below 1")
@@ -149,7 +159,8 @@ class Run:
         self.routes: Routes = lowered.routes
         rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
         self.state: State = fresh_state(lowered.program, capacity.size, trace_rows=rows, rounding=rounding)
-        self._near = fresh_neighbours(lowered.routes, never_full)
+        self._near = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
+        self._in_proportion = in_proportion
         self._never_full = never_full
         self._tracing = trace
         self._flows: list[Floats] = []
@@ -179,7 +190,7 @@ class Run:
         self.routes = routes
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] -= size_bytes
-        self._near = fresh_neighbours(routes, self._never_full)
+        self._near = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._near, 0)
 
     def moving(self) -> tuple[Integers, Floats]:

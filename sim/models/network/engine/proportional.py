@@ -1,0 +1,140 @@
+"""Proportionally fair rates: what flows with equal windows get over links with FIFO queues.
+
+A sender that keeps W bytes on their way gets W over its round trip, and the round trip of a busy network is the sum of
+the waits in its queues. So rates are x_i = 1 / sum of q_l over the links of flow i, where q_l is the wait at link l in
+units of 1 / W, and a link with q_l > 0 is full: the rates that maximise sum log x_i (Kelly, Maulloo and Tan, 1998; of
+windows: Mo and Walrand, 2000). Max-min fair rates, of `shares`, are those of queues of their own for each flow.
+
+Waits are found link after link, each so that the link is just full while the others stay: coordinate ascent of the
+dual. The waits of the last change are where the next begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightbed.compiled import compiled
+from sim.models.network.engine.ends import end_s
+from sim.models.network.engine.program import (
+    DIRTY,
+    FLOWS,
+    JOINED,
+    SHARES,
+    Floats,
+    Integers,
+    Neighbours,
+    State,
+)
+
+ACCURATE = 1e-9
+"""Turns end when no wait changes by more than this part of the longest."""
+_TURNS, _STEPS = 1000, 60
+_GRID = 2.0**-24
+"""Rates are multiples of this part of the power of two above them, so that equal flows end together."""
+
+
+@compiled
+def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> None:
+    """Give all flows their rates, and work out when they end."""
+    number = state.number
+    number[SHARES] += 1
+    for place in range(number[DIRTY]):
+        state.dirty_mark[state.dirty[place]] = 0
+    number[DIRTY] = near.size[JOINED] = 0
+    moving = state.flows[: number[FLOWS]]
+    count = _flows_on_links(near, moving)
+    wait, price = near.share, near.price
+    for link in range(capacity.size):
+        if count[link] == 0:
+            price[link] = 0.0
+        elif capacity[link] > 0 and price[link] == np.inf:
+            price[link] = 0.0  # it was dead
+        elif capacity[link] <= 0:
+            price[link] = np.inf
+    for message in moving:
+        wait[message] = price[near.links[near.first[message] : near.first[message + 1]]].sum()
+    for _ in range(_TURNS):
+        changed = 0.0
+        for link in range(capacity.size):
+            if count[link] and capacity[link] > 0:
+                changed = max(changed, _fill_link(near, link, count[link], capacity[link]))
+        if changed <= ACCURATE:
+            break
+    _set_rates(state, near, moving)
+
+
+@compiled
+def _flows_on_links(near: Neighbours, moving: Integers) -> Integers:
+    """Return how many flows each link has, and list them from the link's `start` on in `near.held`."""
+    count = near.free_count
+    count[:] = 0
+    for message in moving:
+        for entry in range(near.first[message], near.first[message + 1]):
+            link = near.links[entry]
+            near.held[near.start[link] + count[link]] = message
+            count[link] += 1
+    return count
+
+
+@compiled
+def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> float:
+    """Set the wait at a link so that it is full, or 0; return by which part of the longest wait it changed.
+
+    The load falls with the wait and is convex, so Newton's steps from below never pass the root.
+    """
+    wait, begin, before = near.share, near.start[link], near.price[link]
+    least, load = np.inf, 0.0
+    for place in range(begin, begin + count):
+        message = near.held[place]
+        wait[message] -= before
+        if wait[message] < 1e-14 * before:
+            wait[message] = 0.0  # it waits here alone
+        least = min(least, wait[message])
+        load += 1.0 / wait[message] if wait[message] > 0 else np.inf
+    found = 0.0
+    if load > capacity:
+        found = max(1.0 / capacity - least, 0.0)  # so much is needed for the flow that waits least elsewhere
+        for _ in range(_STEPS):
+            load = slope = 0.0
+            for place in range(begin, begin + count):
+                rate = 1.0 / (wait[near.held[place]] + found)
+                load += rate
+                slope += rate * rate
+            step = (load - capacity) / slope
+            found += step
+            if step <= 1e-13 * found:
+                break
+    longest = 0.0
+    for place in range(begin, begin + count):
+        message = near.held[place]
+        wait[message] += found
+        if wait[message] < np.inf:
+            longest = max(longest, wait[message])
+    near.price[link] = found
+    return abs(found - before) / longest if longest > 0 else 0.0
+
+
+@compiled
+def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
+    """Set the rates from now on."""
+    rate, left, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
+    for place in range(moving.size):
+        message = moving[place]
+        new = np.inf
+        if near.first[message] < near.first[message + 1]:
+            new = _on_grid(1.0 / near.share[message])
+        if new != rate[message]:
+            left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
+            since_s[message] = now
+            rate[message] = new
+            begin_s = state.flow_begin_s[message]
+            state.flow_until_s[place] = end_s(now, left[message], new, begin_s, state.rounding[0])
+
+
+@compiled
+def _on_grid(rate: float) -> float:
+    """Return a rate as a multiple of a small part of the power of two above it."""
+    if rate <= 0:
+        return 0.0
+    step = 2.0 ** np.ceil(np.log2(rate)) * _GRID
+    return float(np.round(rate / step) * step)
