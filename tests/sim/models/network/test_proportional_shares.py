@@ -21,7 +21,7 @@ def test_a_flow_over_many_links_has_its_part_of_all_of_them(hops):
 
 
 def test_rates_are_feasible_and_none_can_be_better():
-    """At the optimum no rates y within the capacities have sum (y - x) / x above 0: a linear programme looks for them."""
+    """No rates y within the capacities have sum (y - x) / x above 0: a linear programme looks for them."""
     linprog = pytest.importorskip("scipy.optimize").linprog
     random, shared = np.random.default_rng(5), 0
     for _ in range(200):
