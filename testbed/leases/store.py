@@ -24,6 +24,7 @@ from testbed.storage.schema import maintenance
 
 DEFAULT_TTL_S = 3600.0
 IMPLICIT_TTL_S = 60.0
+LEAST_TTL_S = 1.0
 
 
 def this_owner() -> str:
@@ -65,8 +66,10 @@ class LeaseStore:
     ) -> Lease:
         """Ask for parts, all or nothing, and return the request: granted at once where nobody is before it.
 
-        With `starts_s` they are reserved from then on; what overlaps another reservation is refused.
+        With `starts_s` they are reserved from then on; what overlaps another reservation is refused, and so is a lease
+        that would have ended before its holder has heard of it.
         """
+        _check_ttl(ttl_s)
         with self._changing() as change:
             lease = self._new(
                 change, resources, parts, ttl_s, priority=priority, allowed=tuple(allowed), note=note
@@ -99,6 +102,7 @@ class LeaseStore:
 
     def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
         """Let a lease last so long from now, or as long as it was asked for: a heartbeat."""
+        _check_ttl(ttl_s)
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             return change.put(
@@ -263,3 +267,8 @@ def process_of(lease: Lease) -> str:
     """Return the process that moves something under a lease, or asked for it, for people."""
     owner = (lease.operation or lease.process).split(" ")
     return f"process {owner[0]}" + (f" on {owner[2]}" if len(owner) > 2 else "")
+
+
+def _check_ttl(ttl_s: float | None) -> None:
+    if ttl_s is not None and ttl_s < LEAST_TTL_S:
+        raise LeaseDenied(f"a lease lasts {LEAST_TTL_S:g} s at least, and {ttl_s:g} s were asked for")

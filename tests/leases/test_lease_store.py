@@ -66,6 +66,17 @@ def test_leases_survive_a_restart_and_end_by_their_time(stores, clock):
         again.get(lease.id)
 
 
+@pytest.mark.parametrize("ttl_s", [0.0, 2e-119, 0.9])
+def test_a_lease_that_would_have_ended_at_once_is_refused(stores, ttl_s):
+    lease = stores().request(["host:a"], A, ttl_s=1)
+    for ask in (
+        lambda: stores().request(["host:b"], B, ttl_s=ttl_s),
+        lambda: stores().extend(lease.id, ttl_s),
+    ):
+        with pytest.raises(LeaseDenied, match="lasts 1 s at least"):
+            ask()
+
+
 def test_an_operation_in_flight_is_drained(stores, clock):
     store = stores()
     lease = store.request(["host:a"], A, ttl_s=60)
