@@ -3,7 +3,8 @@
 On links for pairs other strategies are fast than on rings, and which is better shows at the end alone. So whole groups
 of operators are laid out first, which takes little and hardly depends on chance. From the fastest of these strategies
 descents begin for each number of links, the best of each is annealed and cut into many microbatches, and the best of
-all is annealed with what is left of the budget.
+all is annealed with what is left of the budget: first uncut, where a simulation takes least and the order of
+strategies is much the same, then as it is.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _RIVALS = 2
 """Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
 _RUN = 0.12
 """Part of the budget for each run with the descent after it, at most."""
+_UNCUT = 0.8
+"""Part of what is left at the end for the run without microbatches."""
 _REST = 0.4
 """Part of the budget that is left for all that follows the first descents."""
 
@@ -46,6 +49,9 @@ def polish(
         for rival in _best_by_links(found)[:_RIVALS]:
             found.extend(_annealed(annealer, rival, chance, part))
         found.append(annealer.recount(min(found, key=seconds_of), end))
+        found.append(
+            _annealed_uncut(annealer, min(found, key=seconds_of), chance, (end - annealer.work) * _UNCUT)
+        )
         best = min(found, key=seconds_of).candidate
         found.append(annealer.run(best, chance, end - annealer.work, Cooling(), (best.microbatches,)))
     return tuple(sorted(found, key=seconds_of))
@@ -87,6 +93,15 @@ def _annealed(
     few = annealer.on_faster_links(annealer.descend(best.candidate, chance, part // 2))
     pipelined = few.candidate._replace(microbatches=annealer.nearest_count(_MANY))
     return few, annealer.descend(pipelined, chance, part)
+
+
+def _annealed_uncut(annealer: Annealer, best: Timed, chance: np.random.Generator, part: float) -> Timed:
+    """Return what a run with as few microbatches as may be makes of it, with as many as it had."""
+    fewest = annealer.nearest_count(1)
+    uncut = best.candidate._replace(microbatches=fewest)
+    found = annealer.run(uncut, chance, int(part), Cooling(), (fewest,)).candidate
+    again = found._replace(microbatches=best.candidate.microbatches)
+    return Timed(annealer.seconds(again), again)
 
 
 def _best_by_links(found: Sequence[Timed]) -> list[Timed]:
