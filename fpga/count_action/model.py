@@ -275,9 +275,17 @@ class Datapath:
 
     @cached_property
     def digest(self) -> int:
-        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`, without the claims."""
-        built = replace(self, modules=tuple(replace(module, claims=()) for module in self.modules))
+        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`.
+
+        Left out is what no hardware comes of: claims, and the `wins` of a set, which states the rule (R9).
+        """
+        built = replace(self, modules=tuple(map(_hardware, self.modules)))
         return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
+
+
+def _hardware(module: Module) -> Module:
+    actions = (replace(each, wins=each.wins and each.kind is not ActionKind.SET) for each in module.actions)
+    return replace(module, claims=(), actions=tuple(actions))
 
 
 def is_value(ref: Ref) -> bool:
