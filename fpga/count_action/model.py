@@ -192,7 +192,7 @@ class Action:
     with_index: bool = field(default=False, metadata=ADDED)
     """Of EMIT: the beat has the index of the largest or smallest sample, too."""
     wins: bool = field(default=False, metadata=ADDED)
-    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9). Of SET: that it becomes 1 is meant."""
+    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9). Of SET: it is meant to be 1."""
     part_of: str = field(default="", metadata=ADDED)
     """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18); or the count (R19)."""
     merges: bool = field(default=False, metadata=ADDED)
