@@ -192,7 +192,7 @@ class Action:
     with_index: bool = field(default=False, metadata=ADDED)
     """Of EMIT: the beat has the index of the largest or smallest sample, too."""
     wins: bool = field(default=False, metadata=ADDED)
-    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9)."""
+    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9). Of SET: it is meant to be 1."""
     part_of: str = field(default="", metadata=ADDED)
     """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18); or the count (R19)."""
     merges: bool = field(default=False, metadata=ADDED)
@@ -275,9 +275,17 @@ class Datapath:
 
     @cached_property
     def digest(self) -> int:
-        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`, without the claims."""
-        built = replace(self, modules=tuple(replace(module, claims=()) for module in self.modules))
+        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`.
+
+        Left out is what no hardware comes of: claims, and the `wins` of a set, which states the rule (R9).
+        """
+        built = replace(self, modules=tuple(map(_hardware, self.modules)))
         return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
+
+
+def _hardware(module: Module) -> Module:
+    actions = (replace(each, wins=each.wins and each.kind is not ActionKind.SET) for each in module.actions)
+    return replace(module, claims=(), actions=tuple(actions))
 
 
 def is_value(ref: Ref) -> bool:

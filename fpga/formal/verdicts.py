@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED, properties_of
 from fpga.formal.replay import Difference, causes, part_of, replay, target_differences
-from fpga.formal.search import Found
+from fpga.formal.search import Found, simulated_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects, targets_check
 from fpga.formal.waves import read_vcd
@@ -98,7 +98,7 @@ def _result(specification: Specification, found: Found, traces: _Traces, module:
             failed = Result(module, name, Verdict.FAILED, part, failure.cycle)
             shown = traces.shown(failure, subject)
             if shown is None:
-                return failed
+                return traces.simulated(failed)
             return replace(failed, element=shown.element, expected=shown.expected, seen=shown.seen)
     undecided = any(subject in subjects(specification, assertion) for assertion in found.open)
     for each in found.differences if undecided or found.timed_out else causes(found.differences):
@@ -113,23 +113,42 @@ def _result(specification: Specification, found: Found, traces: _Traces, module:
     return Result(module, name, Verdict.PROVEN if proven else Verdict.OPEN)
 
 
+def _best(known: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
+    """Return the element that shows a failure best: of its module and property, else of its module, else any."""
+    same = [each for each in known if (each.module, each.property) == subject]
+    near = [each for each in known if each.module == subject[0]]
+    return next(iter([*same, *near, *known]), None)
+
+
 class _Traces:
     """Counterexamples, each compared once with what the language says."""
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
         self._seen: dict[str, tuple[Difference, ...]] = {}
+        self._simulated: tuple[Difference, ...] | None = None
 
     def shown(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
-        """Return the element that shows a failure best: of its module and property, else of its module, else any."""
+        """Return the element of its trace that shows a failure best."""
         if not failure.trace:
             return None
         if failure.trace not in self._seen:
             self._seen[failure.trace] = self._differences(failure.trace)
-        known = [each for each in self._seen[failure.trace] if each.cycle <= failure.cycle]
-        same = [each for each in known if (each.module, each.property) == subject]
-        near = [each for each in known if each.module == subject[0]]
-        return next(iter([*same, *near, *known]), None)
+        return _best([each for each in self._seen[failure.trace] if each.cycle <= failure.cycle], subject)
+
+    def simulated(self, failed: Result) -> Result:
+        """Return a failure whose trace shows it at no port, with an element of a run that does, where there is one.
+
+        A solver begins in the cycle of reset, and stops as soon as a register is wrong that no port shows yet.
+        """
+        if self._simulated is None:
+            self._simulated = simulated_differences(self._specification)
+        shown = _best(self._simulated, (failed.module, failed.property))
+        if shown is None:
+            return failed
+        return replace(
+            failed, cycle=shown.cycle, element=shown.element, expected=shown.expected, seen=shown.seen
+        )
 
     def _differences(self, trace: str) -> tuple[Difference, ...]:
         specification = self._specification

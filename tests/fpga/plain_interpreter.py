@@ -334,7 +334,8 @@ class Plain:
             return (self.driven[key] + 1) % action.modulo
         is_set = any(each.kind is ActionKind.SET for _, each in fired)
         is_cleared = any(each.kind is ActionKind.CLEAR_FLAG for _, each in fired)
-        return int(is_set and not (is_cleared and any(each.wins for _, each in mine)))
+        clear_wins = any(each.wins for _, each in mine if each.kind is ActionKind.CLEAR_FLAG)
+        return int(is_set and not (is_cleared and clear_wins))
 
     def counted(self, module, action):
         """Return the samples that are counted in this cycle."""

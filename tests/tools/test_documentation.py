@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools.documentation import interface
+from tools.documentation.resources import resources_table
 
 ROOT = Path(__file__).parents[2]
 NOT_IN_THE_TABLE = re.compile(r"decisions/(0.*|template)\.md|reproductions/topoopt/.*")
@@ -21,6 +22,15 @@ def test_the_page_of_the_public_interface_lists_what_packages_export():
         page.partition("\n\n| package")[2]
         == "\n".join(interface.interface_table())[len("| package") :] + "\n"
     )
+
+
+def test_the_page_of_resources_has_every_module_as_it_was_last_accepted():
+    page = (ROOT / "docs" / "reference" / "resources.md").read_text(encoding="utf-8")
+    table = "\n".join(resources_table())
+
+    assert f"\n\n{table}\n\n" in page
+    assert "`preamble_finder`" in table
+    assert "`photonic_mac_control`" in table
 
 
 def test_public_names_exist():

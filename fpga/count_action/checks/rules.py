@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.checks.choices import choice_problems
+from fpga.count_action.checks.flags import contradicting_winners
 from fpga.count_action.diagnostics import Diagnostic, note, quoted
 from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
 from fpga.count_action.model import (
@@ -39,6 +40,7 @@ def broken_rules(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         yield from _reach(graph, module, count)
     yield from _never_counting(graph)
+    yield from contradicting_winners(graph)
 
 
 # ----------------------------------------------------------------------------------- drivers (R9)

@@ -184,6 +184,7 @@ class _Resolver:
             with_index=action.with_index,
             part_of=action.part_of,
             merges=action.verb == "merge",
+            wins=action.wins,
             at=action.at,
         )
 

@@ -76,8 +76,8 @@ class ActionBuilder(FormulaBuilder):
     def _pulse(self, at: Location, name: Label) -> VerbText:
         return VerbText("pulse", at, name)
 
-    def _set(self, at: Location, name: Label) -> VerbText:
-        return VerbText("set", at, name)
+    def _set(self, at: Location, name: Label, wins: Location | None) -> VerbText:
+        return VerbText("set", at, name, wins=wins is not None)
 
     def _clear(self, at: Location, cleared: Reference, wins: Location | None) -> VerbText:
         return VerbText("clear", at, cleared=cleared, wins=wins is not None)

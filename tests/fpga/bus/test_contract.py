@@ -55,6 +55,16 @@ def test_axi_stream_on_icarus(told_in_icarus):
     ]
 
 
+@pytest.mark.hdl
+def test_random_pauses_and_resets_break_no_rule_of_axi(told_in_icarus):
+    seen = told_in_icarus(Streams.AXI_STREAM, "restless")
+    assert seen["violations"] == []
+    assert seen["resets"] == 12
+    assert min(seen["moved"].values()) >= 40, seen
+    assert min(seen["waited"].values()) >= 20, seen
+    assert seen["total"] == [4 * n + 3 for n in range(20)]
+
+
 class Mmio:
     """A `pynq.MMIO` as a driver sees it, around another bus."""
 

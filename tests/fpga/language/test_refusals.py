@@ -13,6 +13,7 @@ from libraries import skip_without
 skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import CountActionError, Diagnostic, load, parse_text
+from fpga.count_action.language.unparse import unparse
 
 M = "module m { "
 STREAM_TWICE = "module m { counts: { sum x.valid over cycles } targets: { 1 } actions: { stream x.data; stream x.data } }"
@@ -278,3 +279,38 @@ def test_absurdly_many_things_are_refused_quickly(refused, tmp_path):
     assert "more than 65536 terms" in refused(text)[0].message
     (tmp_path / "many.ca").write_text(text)
     assert timed_refusal(tmp_path / "many.ca")[0] <= 2.0
+
+
+FLAG = "module m { counts: { a: sum on; b: sum off } targets: { 1 } actions: { on a: set f; on b: clear f } }"
+
+
+def test_a_flag_whose_set_and_clear_meet_is_a_warning():
+    (warning,) = parse_text(FLAG, "t.ca").warnings
+    assert warning.message == (
+        "flag `f` is set and cleared when `a` and `b` fire in one cycle, and is 1 then: the clear is lost (R9)"
+    )
+    assert warning.hint == "Write `set f wins` if that is meant, `clear f wins` if not."
+    assert parse_text(FLAG.replace("set f", "set f wins"), "t.ca").warnings == ()
+    assert parse_text(FLAG.replace("clear f", "clear f wins"), "t.ca").warnings == ()
+
+
+def test_a_set_and_a_clear_that_never_meet_are_no_warning():
+    assert (
+        parse_text(FLAG.replace("on; b: sum off", "on while g; b: sum off while not g"), "t.ca").warnings
+        == ()
+    )
+
+
+def test_a_winning_set_is_the_same_hardware_and_is_written_back():
+    said, silent = (
+        parse_text(FLAG.replace("set f", each), "t.ca").datapath for each in ("set f wins", "set f")
+    )
+    assert said.digest == silent.digest
+    assert "set f wins" in unparse(said)
+    assert parse_text(unparse(said), "t.ca").datapath == said
+
+
+def test_set_and_clear_cannot_both_win():
+    text = FLAG.replace("set f", "set f wins").replace("clear f", "clear f wins")
+    with pytest.raises(CountActionError, match="both the set and the clear of flag `f` win"):
+        parse_text(text, "t.ca")

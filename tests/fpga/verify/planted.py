@@ -93,7 +93,7 @@ FAULTS = (
     Fault("register_pulses.sv", "pulses_q + 1'b1", "pulses_q + 2'd2"),
     Fault("axis_hold.sv", "kept_q <= valid_o && !ready_i;", "kept_q <= 1'b0;"),
     # Files that are no hardware.
-    Fault(f"{NAME}.json", '"modulo": 3', '"modulo": 2'),
+    Fault(f"{NAME}.json", '"modulo":3', '"modulo":2'),
     Fault(f"{NAME}_axi.h", "CONTROL_OFFSET 0x8u", "CONTROL_OFFSET 0xCu"),
     Fault(f"{NAME}.rdl", "CONTROL @ 0x8;", "CONTROL @ 0xC;"),
     Fault(f"{NAME}.ca", "advance place modulo 3", "advance place modulo 2"),

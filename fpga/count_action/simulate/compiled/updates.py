@@ -171,7 +171,7 @@ class Updates:
         else:
             sets = [fire for action, fire in drivers if action.kind is ActionKind.SET]
             clears = [fire for action, fire in drivers if action.kind is ActionKind.CLEAR_FLAG]
-            if any(action.wins for action, _ in drivers):
+            if any(action.wins and action.kind is ActionKind.CLEAR_FLAG for action, _ in drivers):
                 yield f"{name} = ({any_of([*sets, name])}) & (({any_of(clears)}) ^ 1)"
             else:
                 yield f"{name} = {any_of([*sets, f'{name} & (({any_of(clears)}) ^ 1)'])}"

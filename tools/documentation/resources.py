@@ -1,0 +1,17 @@
+"""The table of resources of all library modules, from the numbers that a test in `make test-long` holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fpga.hdl.synthesis import BASELINE
+
+
+def resources_table() -> Iterator[str]:
+    """Return the lines of the table in `docs/reference/resources.md`: modules of the library, then blocks."""
+    cells = json.loads(BASELINE.read_text(encoding="ascii"))
+    yield "| module | look-up tables | flip-flops |"
+    yield "|---|---|---|"
+    for name in sorted(cells, key=lambda each: (each.startswith("count_action"), each)):
+        yield f"| `{name}` | {cells[name]['lut']} | {cells[name]['ff']} |"
