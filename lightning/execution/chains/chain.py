@@ -76,6 +76,11 @@ class Chain:
         law = NoiseLaw.WITHOUT if noise is None else noise.law
         self._lanes = lane_weights(links.layers) if takes_lanes(links.layers, law) else None
 
+    @property
+    def takes_lanes(self) -> bool:
+        """True where batches are computed with images as lanes, see `kernels.lanes`."""
+        return self._lanes is not None
+
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
         """Write the scores of one input, contiguous bytes, into `out` (outputs,) float32. Checks nothing."""
         self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
@@ -94,7 +99,8 @@ class Chain:
         else:
             from lightning.execution.kernels.lanes import answers_in_lanes
 
-            answers_in_lanes(raw, keys, *self._lanes, *self.arrays, out, counted)
+            many: Callable[..., None] = answers_in_lanes
+            many(raw, keys, *self._lanes, *self.arrays, out, counted)
         if self.tail:
             out[:] = self._finished(out)
 

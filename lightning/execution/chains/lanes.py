@@ -13,6 +13,8 @@ from lightning.execution.kernels.laws import NoiseLaw
 
 FEWEST = 32
 """Images from which lanes are faster: a vector is computed whole, however few images it holds."""
+SPARSE_BELOW = 0.25
+"""Part of a chain's weights that are not 0, below which lanes are faster than image after image."""
 _FOUR = 4
 
 
@@ -25,8 +27,14 @@ class LaneWeights(NamedTuple):
 
 
 def takes_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
-    """Return whether no activation is negative, and no noise needs the light of each image."""
-    return law != NoiseLaw.VARYING and not any(layer.signed for layer in layers)
+    """Return whether lanes give the same numbers, faster.
+
+    No activation may be negative, and no noise may need the light of each image.
+    """
+    if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
+        return False
+    lit = sum(np.count_nonzero(layer.weights) for layer in layers)
+    return bool(lit < SPARSE_BELOW * sum(layer.weights.size for layer in layers))
 
 
 def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:

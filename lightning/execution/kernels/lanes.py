@@ -46,6 +46,17 @@ def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part
 
 
 @compiled()
+def look_up_lanes(
+    raw: Array, looked_up: Array, signed: Any, activations: Array, sent: Array, counters: Array
+) -> None:
+    """Write the activations of bytes (images, terms) to `sent` (terms, lanes)."""
+    for lane in range(len(raw)):
+        look_up(raw[lane], looked_up, signed, activations, counters)
+        for term in range(raw.shape[1]):
+            sent[term, lane] = activations[term]
+
+
+@compiled()
 def add_rows(sent: Array, magnitudes: Array, terms: Array, begins: Array, sums: Array) -> None:
     """Write the sums (rows, lanes) of one layer."""
     part = np.empty(LANES, np.uint16)
@@ -93,10 +104,7 @@ def answers_in_lanes(
     lit = activations[:0], values[:0], pointers[:0], places[:0]
     for start in range(0, len(raw), LANES):
         lanes = min(LANES, len(raw) - start)
-        for lane in range(lanes):
-            look_up(raw[start + lane], looked_up, table[0, SIGNED], activations, counters)
-            for term in range(table[0, TERMS]):
-                sent[term, lane] = activations[term]
+        look_up_lanes(raw[start : start + lanes], looked_up, table[0, SIGNED], activations, sent, counters)
         for layer in range(len(table)):
             first, rows = table[layer, FIRST_ROW], table[layer, ROWS]
             add_rows(sent, magnitudes, terms, begins[first : first + rows], sums)
@@ -105,7 +113,16 @@ def answers_in_lanes(
                 for row in range(rows):
                     found[row] = sums[row, lane]
                 finish(
-                    found[:rows], keys[image], layer, lit, numbers, seed, rules, activations, out[image], counters
+                    found[:rows],
+                    keys[image],
+                    layer,
+                    lit,
+                    numbers,
+                    seed,
+                    rules,
+                    activations,
+                    out[image],
+                    counters,
                 )
                 for row in range(rows):
                     sent[row, lane] = activations[row]
