@@ -112,7 +112,7 @@ LONG_MODULES = {
 
 LONG_FUNCTIONS = {
     "lightning/serving/packets/packet_kernel.py:answer_round": "machine code: one loop over packets",
-    "lightning/execution/kernels/chain.py:answers": "machine code: one loop over layers",
+    "lightning/execution/kernels/lanes.py:answers_in_lanes": "machine code: one loop over layers",
     "lightning/execution/kernels/readouts.py:read_into": "machine code: one loop over readouts",
     "testbed/design/search/recurrence.py:finish_s": "machine code: one recurrence",
     "testbed/design/search/planner.py:optimise": "the search, step after step; half of it is what it takes and gives",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
+from lightning.execution.chains.lanes import FEWEST, lane_weights, takes_lanes
 from lightning.execution.chains.links import Links, links_of
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
@@ -72,6 +73,13 @@ class Chain:
             np.uint64(seed),
             _rules(model, quirks or Quirks()),
         )
+        law = NoiseLaw.WITHOUT if noise is None else noise.law
+        self._lanes = lane_weights(links.layers) if takes_lanes(links.layers, law) else None
+
+    @property
+    def takes_lanes(self) -> bool:
+        """True where batches are computed with images as lanes, see `kernels.lanes`."""
+        return self._lanes is not None
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
         """Write the scores of one input, contiguous bytes, into `out` (outputs,) float32. Checks nothing."""
@@ -86,7 +94,13 @@ class Chain:
     ) -> None:
         """Write the scores (images, outputs) of bytes (images, inputs); add to `counters`, named in `COUNTERS`."""
         counted = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
-        self.kernel(raw, keys, *self.arrays, out, counted)
+        if self._lanes is None or len(raw) < FEWEST:
+            self.kernel(raw, keys, *self.arrays, out, counted)
+        else:
+            from lightning.execution.kernels.lanes import answers_in_lanes
+
+            many: Callable[..., None] = answers_in_lanes
+            many(raw, keys, *self._lanes, *self.arrays, out, counted)
         if self.tail:
             out[:] = self._finished(out)
 
@@ -95,6 +109,11 @@ class Chain:
         out = np.empty(self.outputs, np.float32)
         self.answer_one(np.zeros(self.inputs, np.uint8), 0, out)
         self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, out)
+        self.answer_many(
+            np.zeros((FEWEST, self.inputs), np.uint8),
+            np.zeros(FEWEST, np.uint64),
+            np.empty((FEWEST, self.outputs), np.float32),
+        )
 
     def _finished(self, scores: Floats) -> Floats:
         tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}

@@ -159,6 +159,43 @@ def quantise(
         activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))
 
 
+@compiled()
+def finish(
+    found: Array,
+    key: Any,
+    layer: Any,
+    lit: Any,
+    numbers: Any,
+    seed: Any,
+    rules: Any,
+    activations: Array,
+    out: Array,
+    counters: Array,
+) -> None:
+    """Make of one image's sums the activations of the layer after, or the scores `out`.
+
+    `lit`: activations, weights, pointers and places, read by noise that grows with light only.
+    """
+    table, steps, biases, scales, means, spreads, noise = numbers
+    first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
+    if noise[0] != WITHOUT:
+        sent, weights, starts, rows_of = lit
+        known = means[first:last], spreads[first:last], noise
+        disturb(sent, weights, starts, rows_of, found, known, seed, key, np.uint64(layer))
+    if rules & WRAPS:
+        wrap(found, counters)
+    bias, scale = biases[first:last], scales[first:last]
+    if layer + 1 == len(table):
+        if rules & LAST_NORMALISED:
+            normalise(found, rules & PERFECT)
+        give(found, bias, scale, table[layer, RECTIFIED], out)
+    elif rules & PUBLISHED:
+        rectify_and_send(found, rules & PERFECT, activations)
+    else:
+        after = table[layer + 1, SIGNED], steps[layer + 1]
+        quantise(found, bias, scale, table[layer, RECTIFIED], after, activations, counters)
+
+
 @compiled(
     f"void({_BYTES}, {_KEYS}, int16[:, ::1], int64[:, ::1], float32[::1], int16[::1], int64[::1], uint32[::1],"
     " int32[::1], float32[::1], float64[::1], float64[::1], float64[::1], uint64, int64, float32[:, ::1],"
@@ -187,26 +224,13 @@ def answers(
     widest = max(table[:, ROWS].max(), table[:, TERMS].max())
     activations = np.empty(widest, np.int16)
     sums = np.empty(widest, np.int32)
+    numbers = table, steps, biases, scales, means, spreads, noise
     for image in range(len(raw)):
         look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
-            first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
-            found, sent = sums[: last - first], activations[: table[layer, TERMS]]
+            found, sent = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
             weights, starts, rows_of = weights_of(table[layer], values, pointers, places)
             found[:] = 0
             add_products(sent, weights, starts, rows_of, found)
-            if noise[0] != WITHOUT:
-                known = means[first:last], spreads[first:last], noise
-                disturb(sent, weights, starts, rows_of, found, known, seed, keys[image], np.uint64(layer))
-            if rules & WRAPS:
-                wrap(found, counters)
-            bias, scale = biases[first:last], scales[first:last]
-            if layer + 1 == len(table):
-                if rules & LAST_NORMALISED:
-                    normalise(found, rules & PERFECT)
-                give(found, bias, scale, table[layer, RECTIFIED], out[image])
-            elif rules & PUBLISHED:
-                rectify_and_send(found, rules & PERFECT, activations)
-            else:
-                after = table[layer + 1, SIGNED], steps[layer + 1]
-                quantise(found, bias, scale, table[layer, RECTIFIED], after, activations, counters)
+            lit = sent, weights, starts, rows_of
+            finish(found, keys[image], layer, lit, numbers, seed, rules, activations, out[image], counters)
