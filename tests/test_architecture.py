@@ -263,6 +263,7 @@ WIRES = {
     "sim/twins/frontends/http_server.py": {"h11"},
     "sim/twins/wire/ssh_server.py": {"asyncssh"},
     "testbed/design/evaluation/comparison_plot.py": {"matplotlib"},
+    "testbed/design/circuits/wavelengths.py": {"scipy"},
     "testbed/design/search/bound.py": {"scipy"},
     "testbed/design/search/chains/worker_pool.py": {"distributed"},
     "testbed/design/workloads/imports/onnx_model.py": {"onnx"},

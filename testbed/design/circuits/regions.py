@@ -1,0 +1,85 @@
+"""Circuits within a region of servers for the traffic of its experts (MixNet): greedy, and the best by trying all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
+    """Return the circuits between servers, symmetric, at most `ports` at each server.
+
+    The pair with most traffic for each circuit gets the next one. By default that is its traffic over one more than
+    the circuits it has; with `published_divisor` the remaining traffic is divided by 100 times the circuits, as in the
+    published simulator, so that parallel circuits come after all comparable pairs.
+
+    >>> greedy_circuits(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
+    [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
+    """
+    demand = _symmetric(traffic)
+    remaining = demand.copy()
+    circuits = np.zeros(demand.shape, dtype=np.int64)
+    free = np.full(len(demand), ports)
+    while remaining.max(initial=0) > 0:
+        one, other = np.unravel_index(int(np.argmax(remaining)), remaining.shape)
+        circuits[one, other] = circuits[other, one] = circuits[one, other] + 1
+        free[[one, other]] -= 1
+        count = circuits[one, other]
+        left = (
+            remaining[one, other] / (count * 100) if published_divisor else demand[one, other] / (count + 1)
+        )
+        remaining[one, other] = remaining[other, one] = left
+        full = free == 0
+        remaining[full] = 0
+        remaining[:, full] = 0
+    return circuits
+
+
+def best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
+    """Return the circuits with the least time of `exchange_seconds`, by trying all: for regions of about 4 servers."""
+    size = len(traffic)
+    return min(
+        every_allocation(size, ports),
+        key=lambda found: exchange_seconds(traffic, found, rate_bps, packet_bps),
+    )
+
+
+def every_allocation(size: int, ports: int) -> Iterator[Integers]:
+    """Yield every symmetric matrix of circuits with at most `ports` at each server."""
+    pairs = [(one, other) for one in range(size) for other in range(one + 1, size)]
+
+    def choose(place: int, circuits: Integers) -> Iterator[Integers]:
+        if place == len(pairs):
+            yield circuits.copy()
+            return
+        one, other = pairs[place]
+        most = ports - int(max(circuits[one].sum(), circuits[other].sum()))
+        for count in range(most + 1):
+            circuits[one, other] = circuits[other, one] = count
+            yield from choose(place + 1, circuits)
+        circuits[one, other] = circuits[other, one] = 0
+
+    yield from choose(0, np.zeros((size, size), dtype=np.int64))
+
+
+def exchange_seconds(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
+    """Return the time of an all-to-all of `traffic` bytes: pairs with circuits use them, all others the packet part.
+
+    A circuit carries `rate_bps` each way; the packet part is `packet_bps` out of and into every server.
+    """
+    by_packets = np.where(circuits > 0, 0, traffic)
+    np.fill_diagonal(by_packets, 0)
+    on_circuits = np.divide(traffic, circuits * rate_bps, out=np.zeros(traffic.shape), where=circuits > 0)
+    busiest = max(by_packets.sum(axis=0).max(initial=0), by_packets.sum(axis=1).max(initial=0))
+    return 8 * max(float(on_circuits.max(initial=0)), float(busiest) / packet_bps)
+
+
+def _symmetric(traffic: Floats) -> Floats:
+    demand = np.asarray(traffic + traffic.T, dtype=np.float64)
+    np.fill_diagonal(demand, 0)
+    return demand

@@ -1,0 +1,192 @@
+"""Wavelengths on a ring in two directions (SiP-Ring): as much as possible for the pair that gets least of its demand.
+
+Each direction has half of the wavelengths. A wavelength is used again on arcs that share no segment, so what counts is
+the number of circuits over each segment. The linear programme bounds every allocation; `allocate` rounds its solution,
+`allocate_exactly` solves for integers, which only small rings bear. Symmetric demands get symmetric circuits: what goes
+clockwise from s to d comes back counterclockwise from d to s. Needs scipy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Wavelengths:
+    """Circuits of an allocation, (2, n, n): clockwise and counterclockwise, from row to column."""
+
+    circuits: Floats
+    share: float
+    """the least circuits for a demand of 1"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Programme:
+    """One column for each arc: the demands that it serves, and the segments that it crosses."""
+
+    serves: csr_array
+    crosses: csr_array
+    demands: Floats
+    half: int
+    places: tuple[tuple[tuple[int, int, int], ...], ...]
+    """the entries of `circuits` that each column stands for"""
+    nodes: int
+
+
+def bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
+    """Return the solution of the linear programme, which no allocation in whole circuits exceeds.
+
+    Eight nodes that each send to the next one share 32 circuits clockwise, and all of 32 counterclockwise:
+
+    >>> round(bound(np.roll(np.eye(8), 1, axis=1), 64).share, 3)
+    36.571
+    """
+    programme = _programme(demands, waves, max_distance)
+    return _wavelengths(programme, _solve(programme, integral=False))
+
+
+def allocate_exactly(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
+    """Return the best whole circuits; the time grows fast beyond 16 nodes.
+
+    >>> allocate_exactly(np.roll(np.eye(8), 1, axis=1), 64).share
+    36.0
+    """
+    programme = _programme(demands, waves, max_distance)
+    return _wavelengths(programme, np.round(_solve(programme, integral=True)))
+
+
+def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
+    """Return whole circuits by rounding the bound down and then serving whoever has least while segments have room."""
+    programme = _programme(demands, waves, max_distance)
+    chosen = np.floor(_solve(programme, integral=False) + 1e-6)
+    _fill(programme, chosen)
+    return _wavelengths(programme, chosen)
+
+
+def _programme(demands: Floats, waves: int, max_distance: int | None) -> _Programme:
+    nodes = len(demands)
+    if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
+        raise ValueError("demands must be a square of numbers from 0, with 0 from a node to itself")
+    if waves < 2 or waves % 2:
+        raise ValueError(f"{waves} wavelengths: an even number is needed, half for each direction")
+    longest = nodes - 1 if max_distance is None else max_distance
+    symmetric = bool((demands == demands.T).all())
+    arcs = _arcs(demands, longest, symmetric)
+    return _assemble(demands, waves // 2, arcs, symmetric=symmetric)
+
+
+def _arcs(demands: Floats, longest: int, symmetric: bool) -> list[tuple[int, int, int]]:
+    """Return direction, source and target of every arc, only clockwise ones if the others mirror them."""
+    nodes = len(demands)
+    return [
+        (turn, int(source), int(target))
+        for source, target in np.argwhere(demands > 0)
+        for turn, length in enumerate(((target - source) % nodes, (source - target) % nodes))
+        if length <= longest and not (symmetric and turn)
+    ]
+
+
+def _assemble(demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, symmetric: bool) -> _Programme:
+    from scipy.sparse import csr_array
+
+    nodes = len(demands)
+    number: dict[tuple[int, int], int] = {}
+    wanted: list[float] = []
+    for source, target in np.argwhere(demands > 0).tolist():
+        key = _pair(source, target, symmetric)
+        if key not in number:
+            number[key] = len(wanted)
+            wanted.append(float(demands[source, target]))
+    rows = [number[_pair(source, target, symmetric)] for _, source, target in arcs]
+    missing = set(range(len(wanted))) - set(rows)
+    if missing:
+        raise ValueError(
+            f"{len(missing)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
+        )
+    segments = [_segments(arc, nodes) for arc in arcs]
+    columns = np.repeat(np.arange(len(arcs)), [len(listed) for listed in segments])
+    crossed = np.concatenate(segments) if segments else np.zeros(0, np.int64)
+    return _Programme(
+        csr_array((np.ones(len(arcs)), (rows, np.arange(len(arcs)))), shape=(len(wanted), len(arcs))),
+        csr_array((np.ones(crossed.size), (crossed, columns)), shape=(2 * nodes, len(arcs))),
+        np.array(wanted),
+        half,
+        tuple(
+            ((turn, source, target), (1 - turn, target, source)) if symmetric else ((turn, source, target),)
+            for turn, source, target in arcs
+        ),
+        nodes,
+    )
+
+
+def _pair(source: int, target: int, symmetric: bool) -> tuple[int, int]:
+    return (min(source, target), max(source, target)) if symmetric else (source, target)
+
+
+def _segments(arc: tuple[int, int, int], nodes: int) -> Integers:
+    """Return the segments of an arc: i from node i to the next one, nodes + i the same counterclockwise."""
+    turn, source, target = arc
+    first, last = (target, source) if turn else (source, target)
+    return turn * nodes + (first + np.arange((last - first) % nodes)) % nodes
+
+
+def _solve(programme: _Programme, *, integral: bool) -> Floats:
+    """Return circuits for each arc that make the least share of a demand as large as can be."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, hstack
+
+    arcs = programme.crosses.shape[1]
+    if not arcs:
+        return np.zeros(0)
+    goal = -np.eye(1, arcs + 1, arcs)[0]
+    served = hstack([programme.serves, csr_array(-programme.demands[:, None])], format="csr")
+    room = hstack([programme.crosses, csr_array((programme.crosses.shape[0], 1))], format="csr")
+    done = milp(
+        goal,
+        constraints=[LinearConstraint(served, 0, np.inf), LinearConstraint(room, -np.inf, programme.half)],
+        integrality=np.append(np.full(arcs, int(integral)), 0),
+        bounds=Bounds(0, np.inf),
+    )
+    if done.x is None:
+        raise RuntimeError(f"no wavelengths were found, the solver says: {done.message}")
+    return np.asarray(done.x[:arcs])
+
+
+def _fill(programme: _Programme, chosen: Floats) -> None:
+    """Add circuits in place, one at a time to the pair with the least share that has an arc with room."""
+    room = programme.half - programme.crosses @ chosen
+    by_arc = programme.crosses.tocsc()
+    has = programme.serves @ chosen
+    share = has / programme.demands
+    while np.isfinite(share).any():
+        pair = int(np.argmin(share))
+        arcs = programme.serves.indices[programme.serves.indptr[pair] : programme.serves.indptr[pair + 1]]
+        crossed = [by_arc.indices[by_arc.indptr[arc] : by_arc.indptr[arc + 1]] for arc in arcs]
+        open_arcs = [place for place, links in enumerate(crossed) if (room[links] >= 1 - 1e-6).all()]
+        if not open_arcs:
+            share[pair] = np.inf
+            continue
+        place = min(open_arcs, key=lambda candidate: len(crossed[candidate]))
+        chosen[arcs[place]] += 1
+        room[crossed[place]] -= 1
+        has[pair] += 1
+        share[pair] = has[pair] / programme.demands[pair]
+
+
+def _wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
+    circuits = np.zeros((2, programme.nodes, programme.nodes))
+    for count, places in zip(chosen, programme.places, strict=True):
+        for place in places:
+            circuits[place] += count
+    shares = (programme.serves @ chosen) / programme.demands
+    return Wavelengths(circuits, float(shares.min(initial=np.inf)) if shares.size else 0.0)
