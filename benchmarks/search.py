@@ -260,6 +260,8 @@ def planned_s(problem: Problem, best: Candidate) -> float:
 def finalists(seeds: int = 3) -> dict[str, Any]:
     """Order strategies within a quarter of the best of a search again: on the routes of a plan, with rings in rounds.
 
+    They are one of each equal part of that range of times: most of what a search knows is within a thousandth of its
+    best, where an order means nothing.
     `spearman` compares the search's times with those on the routes of a plan, `rounds_spearman` with these in rounds.
     """
     from scipy.stats import spearmanr
@@ -272,7 +274,7 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         start = Candidate(objective.start(), 1, objective.finding(objective.start()))
         polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
         known = annealer.simulator.fastest(0.25)
-        chosen = known[:: max(1, len(known) // FINALISTS)][:FINALISTS]
+        chosen = evenly_slower(known, FINALISTS)
         table = [
             (taken_s, *ordered_again(problem, strategy, topology)) for taken_s, strategy, topology in chosen
         ]
@@ -283,6 +285,17 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
             "rounds_spearman": round(float(spearmanr(searched, rounds).statistic), 3),
         }  # fmt: skip
     return rows
+
+
+def evenly_slower(
+    known: list[tuple[float, Strategy, Topology]], count: int
+) -> list[tuple[float, Strategy, Topology]]:
+    """Return the fastest of each of `count` equal parts of the range of times; a part may have none."""
+    first, last = known[0][0], known[-1][0]
+    parts: dict[int, tuple[float, Strategy, Topology]] = {}
+    for one in known:
+        parts.setdefault(min(int((one[0] - first) / (last - first) * count), count - 1), one)
+    return list(parts.values())
 
 
 def ordered_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
