@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from testbed.design.search.annealing import Annealer, Candidate, Cooling
+from testbed.design.search import polishing
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
@@ -54,3 +55,16 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
     for seed in range(2):
         end = annealer.run(begin, np.random.default_rng(seed), 8_000, Cooling(first=0.5, last=0.1))
         assert links_for_pairs(end) == degree
+
+
+def test_what_is_annealed_uncut_counts_as_it_is_cut(annealer, start):
+    """The run simulates one batch; what it found is timed with the microbatches that the plan has."""
+    cut = start._replace(microbatches=4)
+
+    found = polishing._annealed_uncut(
+        annealer, Timed(annealer.seconds(cut), cut), np.random.default_rng(1), 30_000
+    )
+
+    assert found.candidate.microbatches == 4
+    assert found.seconds == annealer.seconds(found.candidate)
+    assert found.candidate.point != start.point
