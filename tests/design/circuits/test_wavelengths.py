@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import skip_without
+
+skip_without("scipy")
 
 from testbed.design.circuits.wavelengths import allocate, allocate_exactly, bound
 
