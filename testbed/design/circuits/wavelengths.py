@@ -44,10 +44,7 @@ class _Programme:
 
 
 def bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return the solution of the linear programme, which no allocation in whole circuits exceeds.
-
-    Eight nodes that each send to the next one share 32 circuits clockwise, and all of 32 counterclockwise:
-    """
+    """Return the solution of the linear programme, which no allocation in whole circuits exceeds."""
     programme = _programme(demands, waves, max_distance)
     return _wavelengths(programme, _solve(programme, integral=False))
 
