@@ -40,17 +40,12 @@ def forwarded(words: str, command: Any) -> None:
         return invoke(context)
 
     def ask(**given: Any) -> int:
+        """Carry it out here, or let the service; results of elsewhere, and commands of a group, are not its own."""
         (context,) = invoked
-        is_of_another = (
-            context.invoked_subcommand is not None
-        )  # of a group that does something by itself, too
-        if (
-            not _server.get() or is_of_another or given.get("import_file")
-        ):  # results of elsewhere are read here
+        is_anothers = context.invoked_subcommand is not None or bool(given.get("import_file"))
+        if not _server.get() or is_anothers:
             return here(**given)
-        remote = import_module(
-            "testbed.cli.remote"
-        )  # it is loaded where it is used, and prints as commands do
+        remote = import_module("testbed.cli.remote")
         return int(remote.carry_out(_server.get(), words, given, defaults, context.obj))
 
     command.invoke, command.callback = note, ask

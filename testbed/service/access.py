@@ -31,12 +31,16 @@ class Identity:
 
     def check(self, role: Role, scope: str, lab: str = "") -> None:
         """Raise `NotAllowed` unless role, scopes and labs allow it."""
-        if not self.has(role):
-            raise NotAllowed(f"this needs the role {role}, and {self.name} is {self.role}; ask an admin")
+        self.check_role(role)
         if self.scopes and scope not in self.scopes:
             raise NotAllowed(f"this token of {self.name} is limited to {', '.join(sorted(self.scopes))}")
         if lab:
             self.check_lab(lab)
+
+    def check_role(self, role: Role) -> None:
+        """Raise `NotAllowed` for a lower role."""
+        if not self.has(role):
+            raise NotAllowed(f"this needs the role {role}, and {self.name} is {self.role}; ask an admin")
 
     def check_lab(self, lab: str) -> None:
         """Raise `NotAllowed` for a lab that the token is not for."""

@@ -37,7 +37,7 @@ def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_k
     request: Request = body
     labs = request.labs_meant()
     try:
-        asked.who.check(request.role, "runs:write")
+        asked.who.check(request.role, request.needs_scope)
         for lab in labs or ("",):  # what is about everything is for tokens that see every lab
             asked.who.check_lab(lab)
     except NotAllowed as error:
@@ -98,6 +98,7 @@ def run_file(asked: Caller, run: Name, file: Name) -> Response:
 def _run(asked: Asked, run_id: str) -> Run:
     found = asked.service.runs.get(run_id)
     asked.who.check_lab(found.lab)
+    asked.who.check_role(parse_request(found.request).readers)
     return found
 
 

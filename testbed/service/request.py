@@ -27,11 +27,14 @@ Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
 class Request(BaseModel):
     """Fields of every request: the lab, why it is asked for, the lease under which to move.
 
-    `files` are fields whose text the command reads from a file; `writes` names, by field, a file that it writes.
+    `role` is the lowest that may ask, with a token of the scope `needs_scope`; `readers` are those who see what came
+    of it. `files` are fields whose text the command reads from a file; `writes` names, by field, a file that it writes.
     """
 
     model_config = ConfigDict(extra="forbid")
     role: ClassVar[Role] = "operator"
+    needs_scope: ClassVar[str] = "runs:write"
+    readers: ClassVar[Role] = "viewer"
     moves: ClassVar[bool] = False
     positional: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
@@ -41,7 +44,7 @@ class Request(BaseModel):
     names_lab_file: ClassVar[bool] = True
     has_runs_dir: ClassVar[bool] = True
 
-    lab: Line
+    lab: Annotated[Line, Field(min_length=1)]
     why: Line = ""
     text: Annotated[bool, Field(description="Lines for people in place of one JSON document.")] = False
 
@@ -75,7 +78,7 @@ class Request(BaseModel):
     def _values(self, name: str, folder: Path) -> list[Any]:
         """Return what was given for a field as a list: the path of a file; nothing where nothing was."""
         value = getattr(self, name)
-        if value in (None, "", False):
+        if value is None or value is False or value == "":
             return []
         if name in self.writes:
             (folder / self.writes[name]).unlink(missing_ok=True)  # of an attempt before this one

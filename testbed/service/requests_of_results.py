@@ -87,6 +87,8 @@ class AuditLines(_Stored):
     """`testbed audit`: who did what through the service."""
 
     role: ClassVar[Role] = "admin"
+    needs_scope: ClassVar[str] = "audit:read"
+    readers: ClassVar[Role] = "admin"
     command: Literal["audit"]
     verify: bool = False
     last: Whole | None = None

@@ -156,3 +156,20 @@ def test_only_files_that_a_command_wrote_are_there_to_fetch(service, ask, token_
     assert told.status_code == (200 if file == "change.json" else 404)
     other = ask("GET", f"/v1/runs/{run}/files/{file}", token_of("viewer", labs=["elsewhere"]))
     assert other.status_code in (403, 404)
+
+
+def test_what_an_audit_tells_is_for_admins_with_its_scope(ask, token_of):
+    body = {"command": "audit"}
+    run = ask("POST", "/v1/runs", token_of("admin"), json=body).json()["id"]
+
+    told = {role: ask("GET", f"/v1/runs/{run}", token_of(role)).status_code for role in ROLES}
+
+    assert told == {"viewer": 403, "operator": 403, "developer": 403, "admin": 200}
+    narrow = token_of("admin", scopes=["runs:read", "runs:write"])
+    assert ask("POST", "/v1/runs", narrow, json=body).status_code == 403
+
+
+def test_a_command_of_a_lab_needs_its_name(ask, token_of):
+    told = ask("POST", "/v1/runs", token_of("admin"), json={"command": "apply", "lab": ""})
+
+    assert told.status_code == 422
