@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from testbed.cli.output import DONE, ERROR, print_json, run_app
+from lightbed.errors import LightbedError
+from testbed.cli.output import DONE, ERROR, print_json, report_error, run_app
 from testbed.log_context import about
 from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents
@@ -65,7 +66,12 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
             return _report(begun, runs_dir)
         if epochs or any(step.row["intent_at"] for step in begun.steps):
             return _resume(request, begun, lab_files[run.lab], runs_dir, lease)
-    return run_app(request.arguments(lab_files, runs_dir, folder_of(runs_dir, run.id)))
+    try:
+        words = request.arguments(lab_files, runs_dir, folder_of(runs_dir, run.id))
+    except LightbedError as error:  # the lab of a switch is down
+        report_error(error, as_json=not request.text)
+        return ERROR
+    return run_app(words)
 
 
 def begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from libraries import skip_without
 
-skip_without("pydantic")
+skip_without("fastapi")
+skip_without("sqlalchemy")
 
 from testbed.service.requests import parse_request
 
+ROOT = Path(__file__).resolve().parents[2]
 FILES = {"lab": Path("/labs/lab.yaml"), "other": Path("/labs/other.yaml")}
 
 
@@ -39,3 +41,24 @@ def test_a_request_is_a_command_line(body, words, tmp_path):
 
     told = " ".join(arguments).replace(str(tmp_path), "RUN").replace("--runs-dir=/runs", "RUNS")
     assert told.replace("/labs/lab.yaml", "LAB") == words
+
+
+@pytest.mark.process
+def test_a_switch_of_a_lab_that_is_down_is_an_error_like_others(service, tmp_path):
+    """Its address is that of the lab as it runs, so that it is looked for before the command begins."""
+    from testbed.cli import submitted
+    from testbed.service.access import Identity
+
+    lab_file = tmp_path / "lab.yaml"
+    text = (ROOT / "labs" / "testbed12.yaml").read_text(encoding="utf-8")
+    lab_file.write_text(text.replace("name: testbed12", "name: nowhere-up"), encoding="utf-8")
+    request = json.dumps({"command": "switch read", "lab": "nowhere-up", "switch": "ocs1"})
+    run, _ = service.runs.submit(Identity("ann", "operator"), "nowhere-up", "switch read", request)
+
+    submitted.main(run.id, service.runs_dir, {"nowhere-up": lab_file})
+
+    ended = service.runs.get(run.id)
+    assert (ended.state, ended.exit_code) == ("failed", 1)
+    error = json.loads(ended.output)["error"]
+    assert error["code"] != "internal"
+    assert "nowhere-up" in error["message"]
