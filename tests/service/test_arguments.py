@@ -11,6 +11,7 @@ from libraries import skip_without
 skip_without("fastapi")
 skip_without("sqlalchemy")
 
+from testbed.errors import LabStartError
 from testbed.service.requests import parse_request
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,22 +44,25 @@ def test_a_request_is_a_command_line(body, words, tmp_path):
     assert told.replace("/labs/lab.yaml", "LAB") == words
 
 
-@pytest.mark.process
-def test_a_switch_of_a_lab_that_is_down_is_an_error_like_others(service, tmp_path):
-    """Its address is that of the lab as it runs, so that it is looked for before the command begins."""
+def test_a_switch_whose_lab_cannot_be_told_is_an_error_like_others(service, monkeypatch):
+    """Its address is that of the lab as it runs, which is looked for before the command begins."""
     from testbed.cli import submitted
+    from testbed.lab.simulated import lifecycle
     from testbed.service.access import Identity
 
-    lab_file = tmp_path / "lab.yaml"
-    text = (ROOT / "labs" / "testbed12.yaml").read_text(encoding="utf-8")
-    lab_file.write_text(text.replace("name: testbed12", "name: nowhere-up"), encoding="utf-8")
-    request = json.dumps({"command": "switch read", "lab": "nowhere-up", "switch": "ocs1"})
-    run, _ = service.runs.submit(Identity("ann", "operator"), "nowhere-up", "switch read", request)
+    def twice(_lab):
+        raise LabStartError("lab 'testbed12' runs 2 times")
 
-    submitted.main(run.id, service.runs_dir, {"nowhere-up": lab_file})
+    monkeypatch.setattr(lifecycle, "find_running", twice)
+    request = json.dumps({"command": "switch read", "lab": "testbed12", "switch": "ocs1"})
+    run, _ = service.runs.submit(Identity("ann", "operator"), "testbed12", "switch read", request)
+
+    submitted.main(run.id, service.runs_dir, {"testbed12": ROOT / "labs" / "testbed12.yaml"})
 
     ended = service.runs.get(run.id)
     assert (ended.state, ended.exit_code) == ("failed", 1)
-    error = json.loads(ended.output)["error"]
-    assert error["code"] != "internal"
-    assert "nowhere-up" in error["message"]
+    assert json.loads(ended.output)["error"] == {
+        "code": LabStartError.code,
+        "who": LabStartError.who,
+        "message": "lab 'testbed12' runs 2 times",
+    }
