@@ -85,7 +85,9 @@ def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, w
     head = proof.counterexample[0].split()
     assert head[0] == "cycle"
     first = min(each.cycle for each in proof.results if each.cycle is not None)
-    assert int(head[-1]) == first  # the table ends with the cycle that fails
+    assert (
+        int(head[-1]) <= first
+    )  # the cycle that fails; no port may show it before a later one of another run
     assert proof.trace.startswith("$")
 
 
