@@ -1,0 +1,108 @@
+"""What the suite costs, from build/test-times.json: `make test` ends with the lanes, `make test-times` prints all.
+
+    python -m tools.test_times lanes              the table of lanes
+    python -m tools.test_times all [FILE]         lanes, the slowest files, tests and fixtures, and their shares
+    python -m tools.test_times run LANE COMMAND   run a command, and record it as a lane
+    python -m tools.test_times clear              forget all lanes
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from typing import Any
+
+TIMES = Path(__file__).resolve().parents[1] / "build" / "test-times.json"
+
+Spent = tuple[float, float]
+"""Wall and processor time in s."""
+
+
+def read_lanes(path: Path = TIMES) -> dict[str, Any]:
+    """Return the entries of the lanes; none if nothing was recorded."""
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def format_lanes(lanes: dict[str, Any]) -> list[str]:
+    """Return the table of the lanes, with their sum."""
+    rows = [(name, lane["tests"], lane["wall_s"], lane["processor_s"]) for name, lane in lanes.items()]
+    rows.append(("all", *(sum(row[column] for row in rows) for column in (1, 2, 3))))
+    lines = [f"{'lane':<12}{'tests':>8}{'wall':>10}{'processor':>12}"]
+    return lines + [f"{name:<12}{tests:>8}{wall:>8.0f} s{spent:>10.0f} s" for name, tests, wall, spent in rows]
+
+
+def format_slowest(title: str, spent: dict[str, Spent], rows: int) -> list[str]:
+    """Return the entries with the most processor time, and the share of the total that they make up so far."""
+    total_s = sum(processor for _, processor in spent.values()) or 1.0
+    lines = ["", f"{title}: {len(spent)}, {total_s:.0f} s of processor time", "  processor      wall  so far"]
+    so_far_s = 0.0
+    for name, (wall, processor) in sorted(spent.items(), key=lambda item: -item[1][1])[:rows]:
+        so_far_s += processor
+        lines.append(f"{processor:>9.1f} s{wall:>8.1f} s{so_far_s / total_s:>7.0%}  {name}")
+    return lines
+
+
+def add_up(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
+    """Return the sum of the times under each name."""
+    sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for name, (wall, processor) in pairs:
+        sums[name][0] += wall
+        sums[name][1] += processor
+    return {name: (wall, processor) for name, (wall, processor) in sums.items()}
+
+
+def format_all(lanes: dict[str, Any], rows: int = 25) -> list[str]:
+    """Return the lanes, and of each that ran tests its slowest rooms, files, tests and fixtures."""
+    lines = format_lanes(lanes)
+    for name, lane in lanes.items():
+        each = lane.get("each", {})
+        if not each:
+            continue
+        lines += ["", f"=== {name}"]
+        rooms = add_up(("/".join(test.partition("::")[0].split("/")[1:2]), spent) for test, spent in each.items())
+        lines += format_slowest("rooms", rooms, rows)
+        lines += format_slowest("files", add_up((test.partition("::")[0], s) for test, s in each.items()), rows)
+        lines += format_slowest("tests", add_up((test.partition("[")[0], s) for test, s in each.items()), rows)
+        fixtures = ((fixture, (wall, processor)) for fixture, _, wall, processor in lane["fixtures"])
+        lines += format_slowest("fixtures", add_up(fixtures), rows)
+    return lines
+
+
+def run_lane(lane: str, command: list[str]) -> int:
+    """Run a command that is no pytest, record it as a lane, and return its exit code."""
+    began, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
+    code = subprocess.run(command, check=False).returncode
+    after = getrusage(RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    lanes = read_lanes() | {
+        lane: {"tests": 0, "wall_s": time.perf_counter() - began, "processor_s": spent_s}
+    }
+    TIMES.parent.mkdir(exist_ok=True)
+    TIMES.write_text(json.dumps(lanes))
+    return code
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["lanes"]:
+            print(*format_lanes(read_lanes()), sep="\n")
+        case ["all", *path]:
+            print(*format_all(read_lanes(Path(path[0]) if path else TIMES)), sep="\n")
+        case ["run", lane, *command]:
+            return run_lane(lane, command)
+        case ["clear"]:
+            TIMES.unlink(missing_ok=True)
+        case _:
+            print(__doc__)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
