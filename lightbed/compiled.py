@@ -1,18 +1,24 @@
 """Functions in machine code where numba is installed, and as they stand where it is not.
 
 Import modules that use this inside functions only: numba takes its time.
+
+Translations are kept in `lightbed/machine-code` of the user's cache folder, under a digest of what they were made from:
+another checkout of the same sources, or a new environment, finds them there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Stamp = tuple[tuple[str, int, int], ...]
 
 try:
     import numba
@@ -21,6 +27,9 @@ except ImportError:
 else:
     AVAILABLE = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 """True where functions run as machine code. numba's own variable says no where jobs are small."""
+
+_UNUSED_DAYS = 30
+"""Translations that nobody has used for so long are removed when new ones are made."""
 
 
 def compiled(
@@ -39,31 +48,13 @@ def compiled(
     if not AVAILABLE or numba.config.DISABLE_JIT:
         return function
     options = {"error_model": "numpy", **options}
-    kept = None if sources is not None and not sources else _kept(function, sources, options)
+    kept = None if sources is not None and not sources else _keep(function, sources, options)
     made = kept or numba.njit(**options)(function)
     for signature in signatures:
         made.compile(signature)
     if signatures:
         made.disable_compile()
     return made  # type: ignore[no-any-return]
-
-
-def _kept(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
-    """Return the function with a place on disk; None where there is no folder for it.
-
-    numba looks at the function's own file alone, and has no public way to say more. Where numba has changed inside,
-    nothing is kept, rather than what may be old.
-    """
-    try:
-        made = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        return None
-    file: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
-    if not hasattr(file, "_source_stamp"):
-        return None
-    sources = [Path(function.__code__.co_filename).parent] if sources is None else sources
-    file._source_stamp = (file._source_stamp, *map(_stamp, sources), _stamp(Path(__file__)))  # noqa: SLF001
-    return made
 
 
 def is_kept(function: Any) -> bool:
@@ -73,9 +64,53 @@ def is_kept(function: Any) -> bool:
     return load is None or bool(load())
 
 
+def _keep(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
+    """Return the function with a place on disk; None where there is no folder for it.
+
+    numba looks at the function's own file alone, by its time, and has no public way to say more. Where numba has
+    changed inside, nothing is kept, rather than what may be old.
+    """
+    own = Path(function.__code__.co_filename)
+    files = [own.parent] if sources is None else list(sources)
+    key = hashlib.sha256(repr((function.__module__, sorted(options.items()), numba.__version__)).encode())
+    for digest in (*map(_digest, files), _digest(own), _digest(Path(__file__))):
+        key.update(digest)
+    try:
+        made = numba.njit(cache=True, **options)(function)
+        folder = _make_folder(f"{own.stem}-{key.hexdigest()[:24]}")
+        kept = made._cache  # noqa: SLF001
+        kept._impl.locator.get_cache_path = lambda: str(folder)  # noqa: SLF001
+        kept._cache_path = str(folder)  # noqa: SLF001
+        kept._cache_file = type(kept._cache_file)(str(folder), kept._impl.filename_base, key.hexdigest())  # noqa: SLF001
+    except (RuntimeError, OSError, AttributeError, TypeError):
+        return None
+    return made
+
+
 @cache
-def _stamp(source: Path) -> Stamp:
-    """Return when a module, or each module of a folder, was written, and how long it is."""
+def _digest(source: Path) -> bytes:
+    """Return a digest of a module, or of the names and texts of each module of a folder."""
     files = sorted(source.glob("*.py")) if source.is_dir() else [source]
-    found = ((path.name, path.stat()) for path in files)
-    return tuple((name, status.st_mtime_ns, status.st_size) for name, status in found)
+    parts = hashlib.sha256()
+    for path in files:
+        text = path.read_bytes()
+        parts.update(f"{path.name} {len(text)} ".encode() + text)
+    return parts.digest()
+
+
+@cache
+def _make_folder(name: str) -> Path:
+    """Make the folder of translations from the same sources, and remove those that are long unused."""
+    home = Path(
+        os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    )
+    folder = home / "lightbed" / "machine-code" / name
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        oldest_s = time.time() - _UNUSED_DAYS * 86400
+        for other in folder.parent.iterdir():
+            with suppress(FileNotFoundError):  # another process removes them too
+                if other.stat().st_mtime < oldest_s:
+                    shutil.rmtree(other, ignore_errors=True)
+    os.utime(folder)
+    return folder

@@ -1,9 +1,9 @@
 """What the suite costs, from build/test-times.json: `make test` ends with the lanes, `make test-times` prints all.
 
-    python -m tools.test_times lanes              the table of lanes
-    python -m tools.test_times all [FILE]         lanes, the slowest files, tests and fixtures, and their shares
-    python -m tools.test_times run LANE COMMAND   run a command, and record it as a lane
-    python -m tools.test_times clear              forget all lanes
+python -m tools.test_times lanes              the table of lanes
+python -m tools.test_times all [FILE]         lanes, the slowest files, tests and fixtures, and their shares
+python -m tools.test_times run LANE COMMAND   run a command, and record it as a lane
+python -m tools.test_times clear              forget all lanes
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def format_lanes(lanes: dict[str, Any]) -> list[str]:
     rows = [(name, lane["tests"], lane["wall_s"], lane["processor_s"]) for name, lane in lanes.items()]
     rows.append(("all", *(sum(row[column] for row in rows) for column in (1, 2, 3))))
     lines = [f"{'lane':<12}{'tests':>8}{'wall':>10}{'processor':>12}"]
-    return lines + [f"{name:<12}{tests:>8}{wall:>8.0f} s{spent:>10.0f} s" for name, tests, wall, spent in rows]
+    return lines + [
+        f"{name:<12}{tests:>8}{wall:>8.0f} s{spent:>10.0f} s" for name, tests, wall, spent in rows
+    ]
 
 
 def format_slowest(title: str, spent: dict[str, Spent], rows: int) -> list[str]:
@@ -65,10 +67,16 @@ def format_all(lanes: dict[str, Any], rows: int = 25) -> list[str]:
         if not each:
             continue
         lines += ["", f"=== {name}"]
-        rooms = add_up(("/".join(test.partition("::")[0].split("/")[1:2]), spent) for test, spent in each.items())
+        rooms = add_up(
+            ("/".join(test.partition("::")[0].split("/")[1:2]), spent) for test, spent in each.items()
+        )
         lines += format_slowest("rooms", rooms, rows)
-        lines += format_slowest("files", add_up((test.partition("::")[0], s) for test, s in each.items()), rows)
-        lines += format_slowest("tests", add_up((test.partition("[")[0], s) for test, s in each.items()), rows)
+        lines += format_slowest(
+            "files", add_up((test.partition("::")[0], s) for test, s in each.items()), rows
+        )
+        lines += format_slowest(
+            "tests", add_up((test.partition("[")[0], s) for test, s in each.items()), rows
+        )
         fixtures = ((fixture, (wall, processor)) for fixture, _, wall, processor in lane["fixtures"])
         lines += format_slowest("fixtures", add_up(fixtures), rows)
     return lines
@@ -80,15 +88,14 @@ def run_lane(lane: str, command: list[str]) -> int:
     code = subprocess.run(command, check=False).returncode
     after = getrusage(RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    lanes = read_lanes() | {
-        lane: {"tests": 0, "wall_s": time.perf_counter() - began, "processor_s": spent_s}
-    }
+    lanes = read_lanes() | {lane: {"tests": 0, "wall_s": time.perf_counter() - began, "processor_s": spent_s}}
     TIMES.parent.mkdir(exist_ok=True)
     TIMES.write_text(json.dumps(lanes))
     return code
 
 
 def main(arguments: list[str]) -> int:
+    """Do what the arguments say (see above), and return the exit status."""
     match arguments:
         case ["lanes"]:
             print(*format_lanes(read_lanes()), sep="\n")

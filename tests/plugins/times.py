@@ -91,7 +91,9 @@ class _Recorder:
         report = yield
         phase = item.stash.get(_PHASE, None)
         report.spent = phase[1:] if phase and phase[0] == report.when else (report.duration, 0.0)
-        report.fixtures, self.fixtures = (self.fixtures, []) if report.when == "teardown" else ([], self.fixtures)
+        report.fixtures, self.fixtures = (
+            (self.fixtures, []) if report.when == "teardown" else ([], self.fixtures)
+        )
         return report
 
 
@@ -121,7 +123,9 @@ class _Collector:
             "wall_s": time.perf_counter() - self._began,
             "processor_s": sum(os.times()[:4]),
             "each": {name: [round(value, 4) for value in spent] for name, spent in self._tests.items()},
-            "fixtures": [[name, test, round(wall, 3), round(cpu, 3)] for name, test, wall, cpu in self._fixtures],
+            "fixtures": [
+                [name, test, round(wall, 3), round(cpu, 3)] for name, test, wall, cpu in self._fixtures
+            ],
         }
         self._path.parent.mkdir(exist_ok=True)
         lanes = json.loads(self._path.read_text()) if self._path.is_file() else {}

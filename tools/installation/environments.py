@@ -7,6 +7,7 @@ was killed leaves no stamp and is done again.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +26,9 @@ from tools.installation.torch_build import (
     has_gpu,
     uv_without_patience,
 )
-from tools.installation.uv import Uv, nothing
+from tools.installation.translations import FOLDERS as TRANSLATED_FOLDERS
+from tools.installation.translations import translate
+from tools.installation.uv import Uv, cache_home, nothing
 
 _WHEEL_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tools/wheel.py")
 _WHEEL_FOLDERS = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
@@ -128,7 +131,24 @@ class Installer:
             *self._compiling(self._venv, torch),
             self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
             *self._compiling_checkout(project),
+            self._translation_step(project),
         ]
+
+    def _translation_step(self, project: str) -> Step:
+        """Return the step that fills the cache of machine code."""
+        folders = (self.root / name for name in TRANSLATED_FOLDERS)
+        sources = sorted(path for folder in folders for path in folder.glob("*.py"))
+        made = digest(
+            (project, str(cache_home(self.root, os.environ)), *(path.read_bytes() for path in sources))
+        )
+        title = "machine code of simulators and searches"
+
+        def act(line: Line) -> None:
+            failure = translate(self._venv.folder, line.tick)
+            if failure:
+                line.detail = f"incomplete, made at first use instead: {failure.splitlines()[-1]}"
+
+        return self._step(self._venv, ".translated", made, title, act)
 
     def host_steps(self) -> list[Step]:
         """Return the step that makes the hosts' environment: torch and numpy, like a machine reached over SSH."""
@@ -243,9 +263,13 @@ class Installer:
 
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"
-        shutil.rmtree(
-            build, ignore_errors=True
-        )  # setuptools would pack what it finds there, also modules that are gone
+        for made in (
+            "lib",
+            "bdist*",
+        ):  # setuptools would pack what it finds there, also modules that are gone
+            for folder in build.glob(made):
+                shutil.rmtree(folder)
+        shutil.rmtree(build / "wheel", ignore_errors=True)
         command: list[str | Path] = [
             "build",
             "--wheel",

@@ -1,0 +1,68 @@
+"""Machine code of the simulators, the searches and the photonic kernels, made at installation.
+
+Each command uses what numba translates once; `lightbed.compiled` keeps it in the user's cache folder, so that the
+first `testbed simulate` of a user, and every test, finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.installation.processes import run
+
+FOLDERS = (
+    "lightbed",
+    "lightning/execution/kernels",
+    "lightning/serving/packets",
+    "sim/models/contention",
+    "sim/models/network/engine",
+    "sim/twins/rfsoc/signals",
+    "sim/twins/rfsoc/tproc_v1",
+    "testbed/design/matching",
+    "testbed/design/routing",
+    "testbed/design/search",
+)
+"""Where the translated functions stand; a change there makes new translations."""
+
+_SMALL = ("vgg16", "--nodes", "4", "--set", "batch_per_device=2")
+_KERNELS = "; ".join(
+    f"import lightning.execution.kernels.{name}" for name in ("sums", "readouts", "chain", "lanes")
+)
+
+# The kit's processor has to be there before a shot: its driver gives up a shot that takes as long as a translation.
+_PROCESSOR = """
+from sim.twins.rfsoc.tproc_v1 import TprocV1, instructions
+(end,) = (code for code, instruction in instructions.INSTRUCTIONS.items() if instruction.name == "end")
+processor = TprocV1(1024, 64)
+processor.load_bin_program([end << 56])
+processor.run(None)
+"""
+
+_CHAINS: Sequence[Sequence[Sequence[str]]] = (
+    (
+        ("bin/testbed", "simulate", *_SMALL),
+        ("bin/testbed", "optimise", *_SMALL, "--steps", "20", "--chains", "1"),
+    ),
+    (
+        ("bin/python", "-c", _KERNELS),
+        ("bin/python", "-c", _PROCESSOR),
+        ("bin/lightning", "multiply", "100", "50", "--device", "sim://kit"),
+        ("bin/testbed", "simulate", *_SMALL, "--routing", "hash"),
+    ),
+)
+
+
+def translate(environment: Path, tick: Callable[[], None]) -> str:
+    """Run the commands, two at a time, and return the output of one that fails: its users translate themselves."""
+
+    def run_chain(chain: Sequence[Sequence[str]]) -> str:
+        for program, *arguments in chain:
+            done = run([environment / program, *arguments], tick=tick)
+            if done.status:
+                return done.last_lines
+        return ""
+
+    with ThreadPoolExecutor(len(_CHAINS)) as pool:
+        return "\n".join(filter(None, pool.map(run_chain, _CHAINS)))
