@@ -1,12 +1,17 @@
-"""The command line as its users have it: a process, its exit code, what it prints."""
+"""The command line as its users have it: its exit code, what it prints; in this process, or in one of its own."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,9 @@ from typing import Any
 import pytest
 from needs import needs
 
+from sim.lab.found import find_labs
 from testbed.cli.output import run_app
+from testbed.lab.simulated.supervisor import ask
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,10 +50,10 @@ def environment(runs: Path) -> dict[str, str]:
     return {**os.environ, "LIGHTBED_RUNS": str(runs), "PYTHONPATH": path}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 @needs("process", "socket")
 def up(tmp_path_factory):
-    """Provide a lab of modelled hosts that is up, with its file."""
+    """Provide a lab of modelled hosts that is up, with its file: the one lab of all tests of this room."""
     from testbed.lab.inventory import load_lab, render_lab
     from testbed.lab.simulated.lifecycle import start_lab
 
@@ -64,7 +71,16 @@ def held_by(up) -> frozenset[tuple[int, int]]:
     return frozenset((source, output) for source, output in truth["connections"])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def lab_file(up):
+    """Provide the file of the lab, whose switch is dark."""
+    from testbed.lab.control import control
+
+    control(up[0].control["ocs1"], {"do": "operator", "disconnect": list(range(1, 49))})
+    return up[1]
+
+
+@pytest.fixture(scope="session")
 def epochs(up, tmp_path_factory):
     """Provide, after one and after two topologies were applied, the directory of runs and what the switch held."""
     kept, runs = {}, tmp_path_factory.mktemp("epochs") / "runs"
@@ -97,9 +113,65 @@ def runs(tmp_path):
     return tmp_path / "runs"
 
 
+def _ask_about_labs(arguments: list[str]) -> Any:
+    """Answer `--status` in this process: every command asks twice, each time with a process of half a second."""
+    if arguments != ["--status"]:
+        return ask(arguments)
+    return [lab.as_json() for lab in find_labs()]
+
+
+@contextmanager
+def _own_state(runs: Path, folder: Path) -> Iterator[None]:
+    """Give a command what a process of its own would have, and put everything back that it changes."""
+    variables, cwd = dict(os.environ), Path.cwd()
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    }
+    log = logging.getLogger()
+    log_state = log.level, list(log.handlers)
+    os.environ["LIGHTBED_RUNS"] = str(runs)
+    # The demo would set it, and later tests would be interpreted.
+    os.environ["NUMBA_DISABLE_JIT"] = "0"
+    os.chdir(folder)
+    try:
+        with (
+            warnings.catch_warnings(),
+            Path(os.devnull).open() as nothing,
+            pytest.MonkeyPatch.context() as patch,
+        ):
+            patch.setattr(sys, "stdin", nothing)
+            patch.setattr("testbed.lab.simulated.lifecycle.ask", _ask_about_labs)
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        log.setLevel(log_state[0])
+        log.handlers[:] = log_state[1]
+        os.environ.clear()
+        os.environ.update(variables)
+        os.chdir(cwd)
+
+
 @pytest.fixture
-def testbed(runs, tmp_path):
-    """Run `testbed` with these arguments in an empty directory."""
+def testbed(runs, tmp_path, capsys, monkeypatch):
+    """Run `testbed` with these arguments in an empty directory, inside this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Ran:
+        capsys.readouterr()
+        with _own_state(runs, tmp_path):
+            code = run_app([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+@needs("process")
+def testbed_process(runs, tmp_path):
+    """Run the real program in an empty directory: for what only a process shows."""
 
     def run(*arguments: object, timeout_s: float = 100) -> Ran:
         done = subprocess.run(
@@ -113,23 +185,6 @@ def testbed(runs, tmp_path):
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
-
-    return run
-
-
-@pytest.fixture
-def testbed_here(runs, tmp_path, monkeypatch, capsys):
-    """Return the same inside this process: no second of start-up, for commands that start nothing."""
-    monkeypatch.setenv("LIGHTBED_RUNS", str(runs))
-    monkeypatch.setenv(
-        "NUMBA_DISABLE_JIT", "0"
-    )  # the demo would set it, and later tests would be interpreted
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Ran:
-        code = run_app([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return Ran(code, said.out, said.err)
 
     return run
 

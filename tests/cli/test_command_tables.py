@@ -36,9 +36,9 @@ def test_a_line_of_the_table_is_what_the_command_says_of_itself(module):
     assert all(command.name == name for name, command in commands.items())
 
 
-def test_values_are_converted_all_the_same(testbed_here):
-    given = testbed_here("topology", "--nodes", "12", "--degree", "4", "--demand", "4:4e9", "--json")
-    wrong = testbed_here("topology", "--nodes", "twelve", "--degree", "4")
+def test_values_are_converted_all_the_same(testbed):
+    given = testbed("topology", "--nodes", "12", "--degree", "4", "--demand", "4:4e9", "--json")
+    wrong = testbed("topology", "--nodes", "twelve", "--degree", "4")
 
     assert given.code == 0
     assert given.json["nodes"] == 12

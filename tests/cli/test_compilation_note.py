@@ -39,22 +39,22 @@ def kept(monkeypatch):
         (("reproduce", "topoopt", "--figure", 10, "--quick"), ["loop.run"]),
     ],
 )
-def test_a_command_says_so_before_it_compiles(testbed_here, kept, command, needs):
-    ran = testbed_here(*command)
+def test_a_command_says_so_before_it_compiles(testbed, kept, command, needs):
+    ran = testbed(*command)
     assert ran.code == 0, ran.err
     assert ran.err.startswith(NOTE)
     assert kept[1:] == needs
 
 
-def test_what_is_compiled_is_not_told_again(testbed_here, kept):
+def test_what_is_compiled_is_not_told_again(testbed, kept):
     kept[0].clear()
-    ran = testbed_here("simulate", *SMALL)
+    ran = testbed("simulate", *SMALL)
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_a_search_looks_at_all_that_it_needs(testbed_here, kept):
+def test_a_search_looks_at_all_that_it_needs(testbed, kept):
     kept[0].clear()
-    ran = testbed_here("optimise", *SMALL, "--steps", 0, "--chains", 1)
+    ran = testbed("optimise", *SMALL, "--steps", 0, "--chains", 1)
     assert ran.code == 0, ran.err
     assert kept[1:] == ["loop.run", "recurrence.finish_s", "balancing_loops.improve"]
     assert "batch of 8 samples" in ran.out

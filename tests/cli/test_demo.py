@@ -8,8 +8,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -75,6 +73,7 @@ def check_run(document: dict[str, object], tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.socket
 def test_the_demo_with_modelled_hosts_says_model_in_every_output(testbed, tmp_path):
     ran = testbed("demo", LAB, "--hosts", "model", "--json")
     shown = testbed("demo", LAB, "--hosts", "model")
@@ -94,7 +93,8 @@ def test_the_demo_with_modelled_hosts_says_model_in_every_output(testbed, tmp_pa
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.socket
+@pytest.mark.parametrize("signalled", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testbed, testbed, signalled):
     with start_testbed("demo", LAB, "--hosts", "model", "--sizes", "4:8MiB") as process:
         assert process.stderr is not None
@@ -108,31 +108,24 @@ def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testb
     assert [run["status"] for run in testbed("runs", "--json").json["runs"]] == ["interrupted"]
 
 
-@pytest.mark.process
-def test_a_real_lab_is_planned_and_not_moved_unless_it_is_named(testbed, tmp_path):
-    twin = [sys.executable, "-m", "sim.twins", "polatis"]
-    with subprocess.Popen(twin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())
-        lab = yaml.safe_load(LAB.read_text())
-        lab["simulated"] = False
-        lab["management"] = "127.0.0.0/24"
-        for number, host in enumerate(lab["hosts"]):
-            host["management"] = f"127.0.0.{11 + number}"
-        lab["switches"][0] = {
-            "name": "ocs1",
-            "address": ready["scpi"],
-            "inputs": 48,
-            "outputs": 48,
-        }
-        path = tmp_path / "real.yaml"
-        path.write_text(yaml.safe_dump(lab))
+def test_a_real_lab_is_planned_and_not_moved_unless_it_is_named(testbed, start_twin, tmp_path):
+    lab = yaml.safe_load(LAB.read_text())
+    lab["simulated"] = False
+    lab["management"] = "127.0.0.0/24"
+    for number, host in enumerate(lab["hosts"]):
+        host["management"] = f"127.0.0.{11 + number}"
+    lab["switches"][0] = {
+        "name": "ocs1",
+        "address": start_twin("polatis").urls["scpi"],
+        "inputs": 48,
+        "outputs": 48,
+    }
+    path = tmp_path / "real.yaml"
+    path.write_text(yaml.safe_dump(lab))
 
-        refused = testbed("demo", path)
-        wrong_name = testbed("apply", path, "--really-move", "other", "--json")
-        still = testbed("plan", path, "--json")
-        process.stdin.close()
+    refused = testbed("demo", path)
+    wrong_name = testbed("apply", path, "--really-move", "other", "--json")
+    still = testbed("plan", path, "--json")
 
     assert refused.code == 1
     assert "--really-move testbed12" in refused.err
@@ -146,7 +139,7 @@ class TestKernelHosts:
     pytestmark = kernel
 
     def test_the_demo_measures_real_packets_and_leaves_nothing(self, testbed, tmp_path):
-        ran = testbed("demo", LAB, "--sizes", "1MiB:2MiB", "--json", timeout_s=115)
+        ran = testbed("demo", LAB, "--sizes", "1MiB:2MiB", "--json")
 
         assert ran.code == 0, ran.err
         assert ran.json["hosts"] == "kernel"
@@ -211,32 +204,21 @@ class TestKernelHosts:
         assert len(hops) > 1
 
 
-@pytest.mark.process
-def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
-    up = testbed("sim", "up", LAB, "--hosts", "model", "--json").json
-    try:
-        applied = testbed("apply", up["lab_file"], "--json")
-        runs = testbed("runs", "--json")
-    finally:
-        testbed("sim", "down", up["lab_file"])
+def test_a_journal_alone_is_no_run_and_no_damage(testbed, lab_file):
+    applied = testbed("apply", lab_file, "--json")
+    runs = testbed("runs", "--json")
 
     assert applied.json["hosts"] == "model"
     assert (runs.code, runs.json) == (0, {"runs": []})
 
 
-@pytest.mark.process
-def test_a_lab_file_that_says_simulated_moves_no_switch_that_we_did_not_start(testbed, tmp_path):
-    twin = [sys.executable, "-m", "sim.twins", "polatis", "--host", "127.77.0.2"]
-    with subprocess.Popen(twin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        address = json.loads(process.stdout.readline())["scpi"].rpartition("/")[2]
-        text = LAB.read_text().replace("10.99.0.2:5025", address).replace("10.99.0.", "127.77.0.")
-        mine = tmp_path / "mine.yaml"
-        mine.write_text(text.replace("name: testbed12", "name: mine"))
+def test_a_lab_file_that_says_simulated_moves_no_switch_that_we_did_not_start(testbed, start_twin, tmp_path):
+    address = start_twin("polatis", "--host", "127.77.0.2").urls["scpi"].rpartition("/")[2]
+    text = LAB.read_text().replace("10.99.0.2:5025", address).replace("10.99.0.", "127.77.0.")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(text.replace("name: testbed12", "name: mine"))
 
-        ran = testbed("apply", mine)
-        process.stdin.close()
+    ran = testbed("apply", mine)
 
     assert ran.code == 1
     assert "simulated: false" in ran.err

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from libraries import skip_without
-from needs import needs
 
 skip_without("typer")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.lifecycle import start_lab
-
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 
 
-@pytest.fixture(scope="module")
-@needs("process", "socket")
-def lab_file(tmp_path_factory):
-    """Provide the lab file of a simulated lab that is up, its hosts only modelled, patched as planned."""
-    from testbed.cli.output import run_app
-
-    lab = replace(load_lab(LAB), name=f"drift-{os.getpid()}")
-    with start_lab(lab, hosts="model", move=True) as running:
-        folder = tmp_path_factory.mktemp("drift")
-        file = folder / "lab.yaml"
-        file.write_text(render_lab(running.lab), encoding="utf-8")
-        assert run_app(["apply", str(file), "--hosts", "model", "--runs-dir", str(folder), "--json"]) == 0
-        yield file
+@pytest.fixture
+def patched(testbed, lab_file, tmp_path):
+    """Provide the file of the lab, patched as planned by somebody else."""
+    assert testbed("apply", lab_file, "--runs-dir", tmp_path / "others").code == 0
+    return lab_file
 
 
-def test_one_reading_is_kept_and_judged(testbed_here, lab_file, runs):
-    first = testbed_here("drift", lab_file, "--hosts", "model", "--json")
-    second = testbed_here("drift", lab_file, "--hosts", "model")
+def test_one_reading_is_kept_and_judged(testbed, patched, runs):
+    first = testbed("drift", patched, "--hosts", "model", "--json")
+    second = testbed("drift", patched, "--hosts", "model")
 
     assert (first.code, first.json["ok"], first.json["findings"]) == (0, True, [])
     assert len(first.json["series"]) == 2 * 48
@@ -49,7 +35,7 @@ def test_one_reading_is_kept_and_judged(testbed_here, lab_file, runs):
     assert (runs / "lightbed.sqlite").exists()
 
 
-def test_every_goes_on_until_it_is_interrupted(testbed_here, lab_file, monkeypatch):
+def test_every_goes_on_until_it_is_interrupted(testbed, patched, monkeypatch):
     waits = []
 
     def two_waits(seconds):
@@ -58,7 +44,7 @@ def test_every_goes_on_until_it_is_interrupted(testbed_here, lab_file, monkeypat
             raise KeyboardInterrupt
 
     monkeypatch.setattr("testbed.cli.intervals.sleep", two_waits)
-    ran = testbed_here("drift", lab_file, "--hosts", "model", "--every", "5m", "--json")
+    ran = testbed("drift", patched, "--hosts", "model", "--every", "5m", "--json")
 
     readings = [json.loads(line)["series"][0]["readings"] for line in ran.out.splitlines()]
     assert (ran.code, readings) == (128 + signal.SIGINT, [1, 2])
@@ -73,7 +59,7 @@ def test_every_goes_on_until_it_is_interrupted(testbed_here, lab_file, monkeypat
         (("--since", "yesterday"), "'yesterday' is not a time: write for example 2026-05-01T12:00"),
     ],
 )
-def test_bad_times_are_refused_before_anything_is_read(testbed_here, words, said):
-    ran = testbed_here("drift", LAB, *words)
+def test_bad_times_are_refused_before_anything_is_read(testbed, words, said):
+    ran = testbed("drift", LAB, *words)
     assert ran.code == 1
     assert said in ran.err

@@ -45,9 +45,9 @@ def labs(tmp_path_factory):
 
 
 @pytest.fixture
-def ask(testbed_here, labs):
+def ask(testbed, labs):
     def asked(*words):
-        return testbed_here(*words, "--runs-dir", labs / "runs")
+        return testbed(*words, "--runs-dir", labs / "runs")
 
     return asked
 

@@ -17,8 +17,8 @@ GOLDEN = (  # noqa: SIM905, as people write it
 ).split()
 
 
-def test_the_default_topology_has_strides_1_and_5(testbed_here):
-    found = testbed_here("topology", "--nodes", 12, "--degree", 4, "--json").json
+def test_the_default_topology_has_strides_1_and_5(testbed):
+    found = testbed("topology", "--nodes", 12, "--degree", 4, "--json").json
 
     assert list(found) == ["nodes", "degree", "simplex", "strides", "links", "diameter", "mean_hops"]
     assert (found["strides"], found["diameter"]) == ([1, 5], 3)
@@ -26,8 +26,8 @@ def test_the_default_topology_has_strides_1_and_5(testbed_here):
     assert len(found["links"]) == 24
 
 
-def test_a_topology_for_people_lists_its_patches(testbed_here):
-    ran = testbed_here("topology", "--nodes", 12, "--degree", 4)
+def test_a_topology_for_people_lists_its_patches(testbed):
+    ran = testbed("topology", "--nodes", 12, "--degree", 4)
 
     assert ran.code == 0
     assert ran.out.splitlines()[2:] == GOLDEN
@@ -50,9 +50,9 @@ def test_a_topology_for_people_lists_its_patches(testbed_here):
         (("path", "a", "zz", "--lab", LAB), "hosts are a, b"),
     ],
 )
-def test_bad_input_gets_one_message_and_exit_code_1(testbed_here, arguments, word):
-    ran = testbed_here(*arguments)
-    as_json = testbed_here(*arguments, "--json")
+def test_bad_input_gets_one_message_and_exit_code_1(testbed, arguments, word):
+    ran = testbed(*arguments)
+    as_json = testbed(*arguments, "--json")
 
     assert (ran.code, as_json.code) == (1, 1)
     assert len(ran.err.strip().splitlines()) == 1
@@ -60,18 +60,18 @@ def test_bad_input_gets_one_message_and_exit_code_1(testbed_here, arguments, wor
     assert set(as_json.json["error"]) == {"code", "who", "message"}
 
 
-def test_the_patch_list_is_the_golden_one(testbed_here):
-    assert testbed_here("plan", LAB, "--patch-list", "--json").json == {
+def test_the_patch_list_is_the_golden_one(testbed):
+    assert testbed("plan", LAB, "--patch-list", "--json").json == {
         "patch_list": GOLDEN,
         "unfinished": [],
     }
 
 
-def test_a_lab_file_with_a_port_used_twice_names_file_line_and_hint(testbed_here, tmp_path):
+def test_a_lab_file_with_a_port_used_twice_names_file_line_and_hint(testbed, tmp_path):
     bad = tmp_path / "twice.yaml"
     bad.write_text(LAB.read_text().replace("transmit: 'ocs1:2'", "transmit: 'ocs1:1'"))
 
-    ran = testbed_here("demo", bad)
+    ran = testbed("demo", bad)
 
     line = next(n for n, text in enumerate(bad.read_text().splitlines(), 1) if "10.100.1.2," in text)
     assert ran.code == 1
@@ -79,13 +79,13 @@ def test_a_lab_file_with_a_port_used_twice_names_file_line_and_hint(testbed_here
     assert "a/nic1" in ran.err
 
 
-def test_nothing_measured_yet_is_no_error(testbed_here):
-    ran = testbed_here("runs", "--json")
+def test_nothing_measured_yet_is_no_error(testbed):
+    ran = testbed("runs", "--json")
 
     assert (ran.code, ran.json) == (0, {"runs": []})
 
 
-def test_nccl_tests_output_is_imported(testbed_here, tmp_path):
+def test_nccl_tests_output_is_imported(testbed, tmp_path):
     text = tmp_path / "nccl.txt"
     text.write_text(
         "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
@@ -95,7 +95,7 @@ def test_nccl_tests_output_is_imported(testbed_here, tmp_path):
         "# Avg bus bandwidth    : 37.3\n"
     )
 
-    found = testbed_here("nccl", "--import", text, "--json").json
+    found = testbed("nccl", "--import", text, "--json").json
 
     (row,) = found["results"]
     assert row["size"] == 8388608
@@ -103,25 +103,24 @@ def test_nccl_tests_output_is_imported(testbed_here, tmp_path):
     json.dumps(found)
 
 
-def test_a_file_that_is_no_nccl_output_says_so(testbed_here, tmp_path):
+def test_a_file_that_is_no_nccl_output_says_so(testbed, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("hello\n")
 
-    ran = testbed_here("nccl", "--import", other)
+    ran = testbed("nccl", "--import", other)
 
     assert ran.code == 1
     assert str(other) in ran.err
 
 
-@pytest.mark.process
-def test_the_command_itself_ends_with_its_code(testbed):
-    ran = testbed("topology", "--nodes", 5, "--degree", 3)
+def test_the_command_itself_ends_with_its_code(testbed_process):
+    ran = testbed_process("topology", "--nodes", 5, "--degree", 3)
 
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("error: degree 3 with 5 nodes")
 
 
-def test_runs_as_csv_have_the_columns_of_json(testbed_here, tmp_path):
+def test_runs_as_csv_have_the_columns_of_json(testbed, tmp_path):
     skip_without("sqlalchemy", "pyarrow")
     from testbed.lab.inventory import load_lab
     from testbed.measure.results.store import RunStore
@@ -129,13 +128,11 @@ def test_runs_as_csv_have_the_columns_of_json(testbed_here, tmp_path):
     runs_dir = tmp_path / "some runs"
     with RunStore(runs_dir).begin(load_lab(LAB), True, "model", seeds={}):
         pass
-    (as_json,) = testbed_here("runs", "--runs-dir", runs_dir, "--json").json["runs"]
-    ran = testbed_here("runs", "--runs-dir", runs_dir, "--csv")
+    (as_json,) = testbed("runs", "--runs-dir", runs_dir, "--json").json["runs"]
+    ran = testbed("runs", "--runs-dir", runs_dir, "--csv")
 
     header, row = csv.reader(ran.out.splitlines())
     assert header == list(as_json)
     assert row == ["" if value is None else str(value) for value in as_json.values()]
-    assert testbed_here("runs", "--csv", "--json").code == 1
-    assert testbed_here("runs", "--runs-dir", tmp_path / "none", "--csv").out.splitlines() == [
-        ",".join(header)
-    ]
+    assert testbed("runs", "--csv", "--json").code == 1
+    assert testbed("runs", "--runs-dir", tmp_path / "none", "--csv").out.splitlines() == [",".join(header)]

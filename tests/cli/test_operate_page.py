@@ -30,9 +30,9 @@ def commands_of(text):
 
 
 @pytest.fixture
-def run(testbed_here, up):
+def run(testbed, up):
     def run(words):
-        return testbed_here(*(str(up[1]) if word == "LAB" else word for word in words))
+        return testbed(*(str(up[1]) if word == "LAB" else word for word in words))
 
     return run
 

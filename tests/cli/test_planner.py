@@ -37,8 +37,8 @@ def graph(tmp_path):
     return path
 
 
-def test_a_task_graph_is_simulated(testbed_here, graph):
-    ran = testbed_here("simulate", graph, "--fabric", "ideal", "--rate-gbps", 8, "--json")
+def test_a_task_graph_is_simulated(testbed, graph):
+    ran = testbed("simulate", graph, "--fabric", "ideal", "--rate-gbps", 8, "--json")
 
     assert ran.code == 0
     assert ran.json["iteration_ms"] == pytest.approx(2.0, rel=0.1)
@@ -47,27 +47,27 @@ def test_a_task_graph_is_simulated(testbed_here, graph):
     assert (ran.json["degree"], ran.json["host_gbps"]) == (1, 8)
 
 
-def test_a_fat_tree_of_equal_cost_is_paid_as_much_as_direct_connect_of_four_links(testbed_here):
+def test_a_fat_tree_of_equal_cost_is_paid_as_much_as_direct_connect_of_four_links(testbed):
     asked = ("simulate", "vgg16", "--set", "batch_per_device=2", "--nodes", 6, "--rate-gbps", 25, "--json")
-    direct = testbed_here(*asked)
-    switch = testbed_here(*asked, "--fabric", "fattree", "--equal-cost")
+    direct = testbed(*asked)
+    switch = testbed(*asked, "--fabric", "fattree", "--equal-cost")
 
     assert (direct.json["degree"], switch.json["degree"]) == (4, 4)
     assert switch.json["cost_usd"] == direct.json["cost_usd"]
 
 
 @pytest.mark.parametrize("options", [("--nodes", 3), ("--strategy", "data"), ("--set", "batch=3")])
-def test_a_task_graph_is_what_it_is(testbed_here, graph, options):
-    ran = testbed_here("simulate", graph, *options)
+def test_a_task_graph_is_what_it_is(testbed, graph, options):
+    ran = testbed("simulate", graph, *options)
 
     assert ran.code == 1
     assert "leave out --nodes" in ran.err
 
 
-def test_a_workload_is_simulated_traced_and_drawn(testbed_here, tmp_path):
+def test_a_workload_is_simulated_traced_and_drawn(testbed, tmp_path):
     pictures = ("--trace", "trace", "--timeline", "line.png", "--heat-map", "map.png")
-    ran = testbed_here("simulate", "vgg16", *SMALL, "--degree", 2, *pictures, "--json")
-    shown = testbed_here("simulate", "vgg16", *SMALL, "--degree", 2)
+    ran = testbed("simulate", "vgg16", *SMALL, "--degree", 2, *pictures, "--json")
+    shown = testbed("simulate", "vgg16", *SMALL, "--degree", 2)
 
     assert (ran.code, shown.code) == (0, 0), ran.err
     assert ran.json["fabric"] == "direct"
@@ -84,9 +84,9 @@ def test_a_workload_is_simulated_traced_and_drawn(testbed_here, tmp_path):
     assert "recalled" in shown.out
 
 
-def test_fabrics_are_compared(testbed_here, tmp_path):
-    ran = testbed_here("compare", "vgg16", *SMALL, "--degree", 2, "--fluid", "--picture", "all.png", "--json")
-    shown = testbed_here("compare", "vgg16", *SMALL, "--degree", 2, "--fabrics", "ideal,direct")
+def test_fabrics_are_compared(testbed, tmp_path):
+    ran = testbed("compare", "vgg16", *SMALL, "--degree", 2, "--fluid", "--picture", "all.png", "--json")
+    shown = testbed("compare", "vgg16", *SMALL, "--degree", 2, "--fabrics", "ideal,direct")
 
     rows = {row["fabric"]: row for row in ran.json["fabrics"]}
     assert len(rows) == 8
@@ -98,10 +98,10 @@ def test_fabrics_are_compared(testbed_here, tmp_path):
     assert "SIMULATED vgg16 on 4 servers" in shown.out
 
 
-def test_a_plan_is_found_written_and_found_again(testbed_here, tmp_path):
+def test_a_plan_is_found_written_and_found_again(testbed, tmp_path):
     asked = ("optimise", "vgg16", *SMALL, "--degree", 2, "--steps", 5, "--rate-gbps", 25)
-    first = testbed_here(*asked, "-o", "one.json", "--json")
-    again = testbed_here(*asked, "-o", "two.json")
+    first = testbed(*asked, "-o", "one.json", "--json")
+    again = testbed(*asked, "-o", "two.json")
 
     assert (first.code, again.code) == (0, 0), again.err
     plans = [json.loads((tmp_path / name).read_text()) for name in ("one.json", "two.json")]
@@ -129,12 +129,12 @@ def test_a_plan_is_found_written_and_found_again(testbed_here, tmp_path):
     assert "plan: two.json" in again.out
 
 
-def test_a_plan_is_simulated_as_it_was_predicted(testbed_here):
-    found = testbed_here(
+def test_a_plan_is_simulated_as_it_was_predicted(testbed):
+    found = testbed(
         "optimise", "vgg16", *SMALL, "--degree", 2, "--rate-gbps", 7, "--steps", 5, "-o", "p.json", "--json"
     )
     asked = ("simulate", "vgg16", "--set", "batch_per_device=2", "--strategy", "p.json", "--json")
-    ran, rounds = testbed_here(*asked), testbed_here(*asked, "--rounds")
+    ran, rounds = testbed(*asked), testbed(*asked, "--rounds")
 
     assert (ran.code, rounds.code) == (0, 0), ran.err
     predicted = found.json["predicted"]
@@ -143,7 +143,7 @@ def test_a_plan_is_simulated_as_it_was_predicted(testbed_here):
     assert rounds.json["iteration_ms"] == pytest.approx(ran.json["iteration_ms"], rel=0.02)
 
 
-def test_a_plan_keeps_what_saves_memory_and_is_simulated_with_it(testbed_here):
+def test_a_plan_keeps_what_saves_memory_and_is_simulated_with_it(testbed):
     asked = (
         "optimise",
         "vgg16",
@@ -158,17 +158,17 @@ def test_a_plan_keeps_what_saves_memory_and_is_simulated_with_it(testbed_here):
         "p.json",
         "--json",
     )
-    plain, saved = testbed_here(*asked), testbed_here(*asked, "--zero", 3, "--recompute")
-    ran = testbed_here("simulate", "vgg16", "--strategy", "p.json", "--json")
+    plain, saved = testbed(*asked), testbed(*asked, "--zero", 3, "--recompute")
+    ran = testbed("simulate", "vgg16", "--strategy", "p.json", "--json")
 
     assert "zero" not in plain.json["workload"]
     assert (saved.json["workload"]["zero"], saved.json["workload"]["recompute"]) == (3, True)
     assert ran.json["iteration_ms"] == pytest.approx(saved.json["predicted"]["iteration_ms"], rel=1e-12)
     assert saved.json["predicted"]["iteration_ms"] > plain.json["predicted"]["iteration_ms"]
-    assert testbed_here(*asked, "--zero", 4).json["error"]["code"] == "usage"
+    assert testbed(*asked, "--zero", 4).json["error"]["code"] == "usage"
 
 
-def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):
+def test_a_model_in_a_file_is_a_workload(testbed, tmp_path):
     onnx = pytest.importorskip("onnx", reason="models from files need the extra onnx")
     weights = onnx.numpy_helper.from_array(np.zeros((64, 256), np.float32), "weights")
     ends = [
@@ -180,15 +180,14 @@ def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):
     onnx.save(model, tmp_path / "layer.onnx")
     asked = ("simulate", "layer.onnx", "--nodes", 4, "--fabric", "ideal", "--json")
 
-    ran = testbed_here(*asked, "--strategy", "data", "--set", "batch_per_device=3")
-    wrong = [testbed_here(*asked, *options) for options in (("--set", "batch=x"), ("--preset", "fig11"))]
+    ran = testbed(*asked, "--strategy", "data", "--set", "batch_per_device=3")
+    wrong = [testbed(*asked, *options) for options in (("--set", "batch=x"), ("--preset", "fig11"))]
 
     assert ran.json["batch"] == 3 * 4 * 4
     assert ran.json["payload_bytes"] == pytest.approx(4 * 2 * 3 / 4 * 64 * 256 * 4)
     assert [run.json["error"]["code"] for run in wrong] == ["workload", "workload"]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -213,46 +212,46 @@ def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):
         (("verify", LAB, "--plan", "p.json", "--demand", "4:1e9"), "leave out --simplex"),
     ],
 )
-def test_bad_input_of_the_planner_gets_one_message(testbed_here, arguments, word, tmp_path):
+def test_bad_input_of_the_planner_gets_one_message(testbed, arguments, word, tmp_path):
     alone = tmp_path / "lab.yaml"  # a name that no lab has that runs meanwhile
     alone.write_text(LAB.read_text(encoding="utf-8").replace("name: testbed12", "name: not-running"))
     arguments = [alone if part is LAB else part for part in arguments]
-    ran = testbed_here(*arguments)
-    as_json = testbed_here(*arguments, "--json")
+    ran = testbed(*arguments)
+    as_json = testbed(*arguments, "--json")
 
     assert (ran.code, as_json.code) == (1, 1)
     assert word in ran.err.splitlines()[-1]
     assert as_json.json["error"]["who"] == "user" or "missing" in word
 
 
-def test_two_hosts_of_a_lab_are_planned_for_with_one_link(testbed_here):
+def test_two_hosts_of_a_lab_are_planned_for_with_one_link(testbed):
     asked = ("--lab", LAB, "--hosts-of", "a,b", "--degree", 1, "--steps", 0, "--set", "batch_per_device=2")
-    ran = testbed_here("optimise", "vgg16", *asked)
+    ran = testbed("optimise", "vgg16", *asked)
 
     assert ran.code == 0, ran.err
     assert "vgg16 on 2 servers, 1 link of " in ran.out
     assert "1 patch" in ran.out.splitlines()
 
 
-def test_a_plan_that_the_lab_cannot_hold_is_kept(testbed_here, tmp_path, monkeypatch):
+def test_a_plan_that_the_lab_cannot_hold_is_kept(testbed, tmp_path, monkeypatch):
     def cannot(*_):
         raise TopologyError("there is no such split")
 
     monkeypatch.setattr("testbed.operate.session.design_of_plan", cannot)
     asked = ("--lab", LAB, "--hosts-of", "a,b,c", "--degree", 2, "--steps", 0, "--set", "batch_per_device=2")
-    ran = testbed_here("optimise", "vgg16", *asked, "-o", "kept.json")
+    ran = testbed("optimise", "vgg16", *asked, "-o", "kept.json")
 
     assert ran.code == 1
     assert "the plan is written to kept.json, but lab 'testbed12' cannot hold it" in ran.err
     assert read_plan(tmp_path / "kept.json").hosts == ("a", "b", "c")
 
 
-def test_a_plan_is_compared_with_what_its_own_links_cost(testbed_here):
+def test_a_plan_is_compared_with_what_its_own_links_cost(testbed):
     asked = ("vgg16", *SMALL, "--degree", 2, "--steps", 0, "-o", "p.json")
-    assert testbed_here("optimise", *asked, "--rate-gbps", 7).code == 0
-    ran = testbed_here("compare", "vgg16", "--strategy", "p.json", "--fabrics", "direct,fattree", "--json")
+    assert testbed("optimise", *asked, "--rate-gbps", 7).code == 0
+    ran = testbed("compare", "vgg16", "--strategy", "p.json", "--fabrics", "direct,fattree", "--json")
     other = [
-        testbed_here(command, "vgg16", "--strategy", "p.json", "--degree", 8)
+        testbed(command, "vgg16", "--strategy", "p.json", "--degree", 8)
         for command in ("simulate", "compare")
     ]
 
@@ -269,31 +268,22 @@ def test_progress_in_a_log_is_told_when_it_changes(capsys):
     assert capsys.readouterr().err.split() == ["[0/4]", "5", "ms", "[2/4]", "4", "ms", "[4/4]", "4", "ms"]
 
 
-@pytest.mark.socket
-@pytest.mark.process
-def test_two_jobs_share_a_lab_and_no_link(testbed, testbed_here):
+def test_two_jobs_share_a_lab_and_no_link(testbed, lab_file):
     """From a model to a patched lab, twice: the second leaves the first as it is."""
     asked = ("optimise", "vgg16", "--lab", LAB, "--steps", 0)
     for name, hosts in (("one.json", "a,b,c,d,e,f"), ("two.json", "g,h,i,j,k,l")):
-        assert testbed_here(*asked, "--hosts-of", hosts, "-o", name).code == 0
-    up = testbed("sim", "up", LAB, "--hosts", "model", "--json").json
-    try:
-        lab = up["lab_file"]
-        applied = [
-            testbed_here("apply", lab, "--plan", name, "--json").json for name in ("one.json", "two.json")
-        ]
-        verified = [testbed_here("verify", lab, "--plan", name) for name in ("one.json", "two.json")]
-        planned = testbed_here("plan", lab, "--plan", "two.json")
-        path = testbed_here("path", "g", "j", "--lab", lab, "--plan", "two.json", "--json")
-        foreign = testbed_here("path", "a", "j", "--lab", lab, "--plan", "two.json")
-        measured = testbed_here("nccl", lab, "--plan", "one.json", "--sizes", "1MiB:1MiB", "--json")
-        stored = testbed_here("apply", lab, "--json")
-        whole = testbed_here("apply", lab, "--method", "geometric", "--json")
-        again = testbed_here("verify", lab, "--plan", "one.json")
-        busy = testbed_here("apply", lab, "--plan", "one.json")
-        taken = testbed_here("apply", lab, "--plan", "one.json", "--take-over", "--json")
-    finally:
-        testbed_here("sim", "down", up["lab_id"])
+        assert testbed(*asked, "--hosts-of", hosts, "-o", name).code == 0
+    applied = [testbed("apply", lab_file, "--plan", name, "--json").json for name in ("one.json", "two.json")]
+    verified = [testbed("verify", lab_file, "--plan", name) for name in ("one.json", "two.json")]
+    planned = testbed("plan", lab_file, "--plan", "two.json")
+    path = testbed("path", "g", "j", "--lab", lab_file, "--plan", "two.json", "--json")
+    foreign = testbed("path", "a", "j", "--lab", lab_file, "--plan", "two.json")
+    measured = testbed("nccl", lab_file, "--plan", "one.json", "--sizes", "1MiB:1MiB", "--json")
+    stored = testbed("apply", lab_file, "--json")
+    whole = testbed("apply", lab_file, "--method", "geometric", "--json")
+    again = testbed("verify", lab_file, "--plan", "one.json")
+    busy = testbed("apply", lab_file, "--plan", "one.json")
+    taken = testbed("apply", lab_file, "--plan", "one.json", "--take-over", "--json")
 
     assert [(done["circuits"], done["verified"]) for done in applied] == [(24, True)] * 2
     assert [ran.code for ran in verified] == [0, 0]

@@ -11,8 +11,8 @@ skip_without("matplotlib")
 from testbed.design.reproductions.table import Table
 
 
-def test_a_figure_leaves_its_files_and_prints_what_was_compared(testbed_here, tmp_path):
-    ran = testbed_here("reproduce", "topoopt", "--figure", 10, "--quick", "--out", tmp_path, "--json")
+def test_a_figure_leaves_its_files_and_prints_what_was_compared(testbed, tmp_path):
+    ran = testbed("reproduce", "topoopt", "--figure", 10, "--quick", "--out", tmp_path, "--json")
 
     assert (ran.code, ran.json["paper"], ran.json["quick"]) == (0, "topoopt", True)
     (done,) = ran.json["figures"]
@@ -25,10 +25,8 @@ def test_a_figure_leaves_its_files_and_prints_what_was_compared(testbed_here, tm
     )
 
 
-def test_people_get_a_table(testbed_here, tmp_path):
-    ran = testbed_here(
-        "reproduce", "topoopt", "--figure", 10, "--quick", "--picture", "png", "--out", tmp_path
-    )
+def test_people_get_a_table(testbed, tmp_path):
+    ran = testbed("reproduce", "topoopt", "--figure", 10, "--quick", "--picture", "png", "--out", tmp_path)
 
     assert ran.code == 0
     assert "3.2 x [S]" in ran.out
@@ -38,16 +36,16 @@ def test_people_get_a_table(testbed_here, tmp_path):
 @pytest.mark.parametrize(
     "arguments", [("topoopt", "--figure", 9), ("unfairness", "--figure", 7), ("nopaper",)]
 )
-def test_what_is_not_reproduced_is_told(testbed_here, tmp_path, arguments):
-    ran = testbed_here("reproduce", *arguments, "--out", tmp_path)
+def test_what_is_not_reproduced_is_told(testbed, tmp_path, arguments):
+    ran = testbed("reproduce", *arguments, "--out", tmp_path)
 
     assert ran.code == 1
     assert str(arguments[-1]) in ran.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_study_of_unfairness_has_the_same_keys(testbed_here, tmp_path):
-    ran = testbed_here("reproduce", "unfairness", "--quick", "--out", tmp_path, "--json")
+def test_the_study_of_unfairness_has_the_same_keys(testbed, tmp_path):
+    ran = testbed("reproduce", "unfairness", "--quick", "--out", tmp_path, "--json")
 
     assert (ran.code, ran.json["paper"]) == (0, "unfairness")
     assert [found["figure"] for found in ran.json["figures"]] == [1, 2]
@@ -56,8 +54,8 @@ def test_the_study_of_unfairness_has_the_same_keys(testbed_here, tmp_path):
     assert (tmp_path / "unfairness" / "figure2.svg").exists()
 
 
-def test_sharing_has_models_of_all_policies_and_jobs(testbed_here, tmp_path):
-    ran = testbed_here("reproduce", "sharing", "--quick", "--out", tmp_path, "--json")
+def test_sharing_has_models_of_all_policies_and_jobs(testbed, tmp_path):
+    ran = testbed("reproduce", "sharing", "--quick", "--out", tmp_path, "--json")
 
     assert ran.code == 0
     (found,) = ran.json["figures"]
@@ -68,8 +66,8 @@ def test_sharing_has_models_of_all_policies_and_jobs(testbed_here, tmp_path):
     assert "0.3 + 0.3 + 0.3, mltcp, packets: p99 iteration" in quantities
 
 
-def test_hosts_are_for_sharing_alone(testbed_here, tmp_path):
-    ran = testbed_here("reproduce", "unfairness", "--lab", "lab.yaml", "--out", tmp_path)
+def test_hosts_are_for_sharing_alone(testbed, tmp_path):
+    ran = testbed("reproduce", "unfairness", "--lab", "lab.yaml", "--out", tmp_path)
 
     assert ran.code == 1
     assert "--lab is for `testbed reproduce sharing`" in ran.err

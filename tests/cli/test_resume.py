@@ -49,11 +49,6 @@ run_app(arguments)
 
 
 @pytest.fixture
-def lab_file(up):
-    return up[1]
-
-
-@pytest.fixture
 def ask_twin(up):
     """Ask the twin of the switch."""
     return lambda do, **details: control(up[0].control["ocs1"], {"do": do, **details})
@@ -80,8 +75,8 @@ def held(ask_twin):
     return {tuple(pair) for pair in ask_twin("truth")["connections"]}
 
 
-def step_states(testbed_here, lab_file):
-    *_, operation = testbed_here("journal", lab_file, "--json").json["operations"]
+def step_states(testbed, lab_file):
+    *_, operation = testbed("journal", lab_file, "--json").json["operations"]
     return operation["state"], [step["state"] for step in operation["steps"]]
 
 
@@ -95,53 +90,53 @@ def step_states(testbed_here, lab_file):
         ("proof", ["observed"]),
     ],
 )
-def test_an_apply_that_was_killed_is_finished(testbed_here, lab_file, killed, ask_twin, after, at, left):
+def test_an_apply_that_was_killed_is_finished(testbed, lab_file, killed, ask_twin, after, at, left):
     first = after(1)
     killed(at, "apply", lab_file, "--simplex")
-    assert step_states(testbed_here, lab_file) == ("killed", left)
+    assert step_states(testbed, lab_file) == ("killed", left)
     assert held(ask_twin) == first or at in ("moved", "routes", "proof")
-    resumed = testbed_here("resume", lab_file, "--json")
+    resumed = testbed("resume", lab_file, "--json")
     assert (resumed.code, resumed.json["state"], resumed.json["epoch"]) == (0, "verified", 2)
     assert resumed.json["unfinished"] == []
-    now, states = step_states(testbed_here, lab_file)
+    now, states = step_states(testbed, lab_file)
     assert now == "done"
     assert states[-1] == "verified"
     assert len(held(ask_twin) - first) >= 12
-    newest, oldest = testbed_here("history", lab_file, "--json").json["epochs"]
+    newest, oldest = testbed("history", lab_file, "--json").json["epochs"]
     assert (newest["id"], newest["operation"], newest["verified"]) == (2, resumed.json["operation"], True)
     assert (oldest["id"], oldest["verified"], newest["why"]) == (1, True, "--simplex")
     (change,) = newest["changes"]
     assert len(change["made"]) == len(held(ask_twin) - first)
-    again = testbed_here("resume", lab_file, "--json")
+    again = testbed("resume", lab_file, "--json")
     assert (again.code, again.json["operation"], again.json["state"]) == (0, None, "none")
 
 
 def test_an_apply_that_was_killed_before_anything_was_planned_is_no_operation_to_resume(
-    testbed_here, lab_file, killed
+    testbed, lab_file, killed
 ):
     killed("plan", "apply", lab_file, "--simplex")
-    assert step_states(testbed_here, lab_file) == ("killed", [])
-    resumed = testbed_here("resume", lab_file, "--json").json
+    assert step_states(testbed, lab_file) == ("killed", [])
+    resumed = testbed("resume", lab_file, "--json").json
     assert (resumed["state"], resumed["reason"]) == ("none", "it had sent nothing: give its command again")
     assert resumed["unfinished"] == []
 
 
 def test_a_switch_that_somebody_patched_meanwhile_is_left_to_a_person(
-    testbed_here, lab_file, killed, ask_twin, after
+    testbed, lab_file, killed, ask_twin, after
 ):
     after(1)
     killed("intent", "apply", lab_file, "--simplex")
     moved = min(held(ask_twin))
     ask_twin("operator", disconnect=[moved[0]])
     before = held(ask_twin)
-    resumed = testbed_here("resume", lab_file, "--json")
+    resumed = testbed("resume", lab_file, "--json")
     assert (resumed.code, resumed.json["state"]) == (2, "unknown")
     assert f"ocs1 no longer holds {moved[0]}->{moved[1]}" in resumed.json["reason"]
     assert held(ask_twin) == before, "nothing was sent"
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
-    assert testbed_here("resume", lab_file, "--json").json["state"] == "none"
+    assert testbed("apply", lab_file, "--simplex").code == 0
+    assert testbed("resume", lab_file, "--json").json["state"] == "none"
 
 
-def test_an_operation_that_nobody_began_is_refused_by_its_code(testbed_here, lab_file):
-    refused = testbed_here("resume", lab_file, "20260101T000000-000000", "--json")
+def test_an_operation_that_nobody_began_is_refused_by_its_code(testbed, lab_file):
+    refused = testbed("resume", lab_file, "20260101T000000-000000", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (1, "operation.none")

@@ -26,9 +26,9 @@ def jobs(tmp_path):
     return path
 
 
-def test_the_document_has_placement_starts_links_candidates_and_predictions(testbed_here, jobs, tmp_path):
+def test_the_document_has_placement_starts_links_candidates_and_predictions(testbed, jobs, tmp_path):
     out = tmp_path / "pictures"
-    ran = testbed_here("schedule", jobs, "--lab", LAB, "--out", out, "--picture", "png", "--json")
+    ran = testbed("schedule", jobs, "--lab", LAB, "--out", out, "--picture", "png", "--json")
 
     assert ran.code == 0
     found = ran.json
@@ -62,8 +62,8 @@ def test_the_document_has_placement_starts_links_candidates_and_predictions(test
     assert all((out / name).stat().st_size > 10_000 for name in ("circles.png", "timeline.png"))
 
 
-def test_people_get_tables(testbed_here, jobs):
-    ran = testbed_here("schedule", jobs, "--lab", LAB, "--spread")
+def test_people_get_tables(testbed, jobs):
+    ran = testbed("schedule", jobs, "--lab", LAB, "--spread")
 
     assert ran.code == 0
     assert "Iteration times, predicted" in ran.out
@@ -81,10 +81,10 @@ def test_people_get_tables(testbed_here, jobs):
         ((), "period_ms: 300", "run: nothing, period_ms: 300", "unknown key 'bursts'"),
     ],
 )
-def test_bad_input_is_named(testbed_here, jobs, arguments, before, after, words):
+def test_bad_input_is_named(testbed, jobs, arguments, before, after, words):
     jobs.write_text(JOBS.replace(before, after, 1))
 
-    ran = testbed_here("schedule", jobs, "--lab", LAB, *arguments)
+    ran = testbed("schedule", jobs, "--lab", LAB, *arguments)
 
     assert ran.code == 1
     assert words in ran.err

@@ -24,15 +24,13 @@ KEYS = {"job", "policy", "mean_ms", "p99_ms", "alignments", "retransmits", "pred
 
 @pytest.mark.kernel
 @pytest.mark.slow
-def test_jobs_run_on_a_lab_that_is_started_and_their_run_describes_jobs(testbed_here, tmp_path):
+def test_jobs_run_on_a_lab_that_is_started_and_their_run_describes_jobs(testbed, tmp_path):
     lab, jobs, runs = tmp_path / "lab.yaml", tmp_path / "jobs.yaml", tmp_path / "runs"
     text = LAB.read_text().replace("name: testbed12", f"name: schedule-{os.getpid()}", 1)
     lab.write_text(text.replace("../.venv-host/bin/python", str(Path(sys.executable).resolve())))
     jobs.write_text(JOBS)
 
-    ran = testbed_here(
-        "schedule", jobs, "--lab", lab, "--run", "--iterations", 3, "--runs-dir", runs, "--json"
-    )
+    ran = testbed("schedule", jobs, "--lab", lab, "--run", "--iterations", 3, "--runs-dir", runs, "--json")
 
     assert ran.code == 0, ran.err
     measured = ran.json["measured"]
@@ -42,7 +40,7 @@ def test_jobs_run_on_a_lab_that_is_started_and_their_run_describes_jobs(testbed_
     assert set(measured[0]) >= KEYS
     assert all(row["mean_ms"] > 100 for row in measured)
     jobs.write_text(f"jobs:\n  - {{name: x, run: {ran.json['run_id']}, hosts: [a, b]}}\n")
-    again = testbed_here("schedule", jobs, "--lab", lab, "--runs-dir", runs, "--json")
+    again = testbed("schedule", jobs, "--lab", lab, "--runs-dir", runs, "--json")
     assert again.json["predicted"][0]["solo_ms"] == pytest.approx(
         min(time for row in measured if row["job"] == "x" for time in row["iterations_ms"]), rel=1e-6
     )

@@ -50,10 +50,10 @@ def transfer(tmp_path):
 
 
 @pytest.fixture
-def plan(testbed_here):
+def plan(testbed):
     """Return the file of a plan that no search has changed: tables placed, several sets of routes."""
     asked = ("dlrm", "--preset", "testbed", "--nodes", 6, "--degree", 2, "--steps", 0, "--chains", 1)
-    ran = testbed_here("optimise", *asked, "-o", "plan.json", "--json")
+    ran = testbed("optimise", *asked, "-o", "plan.json", "--json")
     assert ran.code == 0, ran.err
     assert max(route["set"] for route in ran.json["routes"]) > 0
     return ("dlrm", "--strategy", "plan.json", "--json")
@@ -64,8 +64,8 @@ def bytes_of(ran):
     return [(link["link"], link["bytes"]) for link in ran.json["links"]]
 
 
-def test_links_say_what_each_carried_and_how_long_it_was_full(testbed_here, transfer):
-    ran = testbed_here("simulate", transfer, "--fabric", "ideal", "--rate-gbps", 8, "--json")
+def test_links_say_what_each_carried_and_how_long_it_was_full(testbed, transfer):
+    ran = testbed("simulate", transfer, "--fabric", "ideal", "--rate-gbps", 8, "--json")
 
     assert bytes_of(ran) == [("0-4", 4_000 * PACKET), ("4-3", 4_000 * PACKET)]
     busy_s = 4_000 * PACKET / 1e9
@@ -74,24 +74,24 @@ def test_links_say_what_each_carried_and_how_long_it_was_full(testbed_here, tran
         assert 0.99 < link["busy"] < 1
 
 
-def test_packets_on_a_hashed_path_take_one_switch_of_each_tier(testbed_here, transfer):
+def test_packets_on_a_hashed_path_take_one_switch_of_each_tier(testbed, transfer):
     """Four hosts, two on an edge switch: both edges, 4 and 5, are below 12 and 13; the core is not needed."""
     asked = ("simulate", transfer, "--fabric", "fattree", "--json", "--routing")
-    seeds = [bytes_of(testbed_here(*asked, "hash", "--seed", seed)) for seed in range(8)]
-    again = bytes_of(testbed_here(*asked, "hash", "--seed", 0))
+    seeds = [bytes_of(testbed(*asked, "hash", "--seed", seed)) for seed in range(8)]
+    again = bytes_of(testbed(*asked, "hash", "--seed", 0))
 
     assert seeds[0] == again
     paths = {tuple(link for link, _ in links) for links in seeds}
     assert paths == {("0-4", "4-12", "5-3", "12-5"), ("0-4", "4-13", "5-3", "13-5")}
     assert {size for links in seeds for _, size in links} == {4_000 * PACKET}
-    spread = testbed_here(*asked, "spread")
-    assert bytes_of(spread) == bytes_of(testbed_here(*asked[:-1]))
+    spread = testbed(*asked, "spread")
+    assert bytes_of(spread) == bytes_of(testbed(*asked[:-1]))
     assert len(bytes_of(spread)) == 4
 
 
-def test_other_routings_leave_the_routes_of_a_plan(testbed_here, plan):
+def test_other_routings_leave_the_routes_of_a_plan(testbed, plan):
     planned, ideal, spread, hashed, other = (
-        testbed_here("simulate", *plan, *options)
+        testbed("simulate", *plan, *options)
         for options in (
             (),
             ("--routing", "ideal"),
@@ -111,20 +111,20 @@ def test_other_routings_leave_the_routes_of_a_plan(testbed_here, plan):
         assert sum(size for _, size in bytes_of(ran)) >= ran.json["wire_bytes"]
 
 
-def test_a_plan_tells_the_time_that_it_predicts(testbed_here, plan, tmp_path):
+def test_a_plan_tells_the_time_that_it_predicts(testbed, plan, tmp_path):
     """The search ends on the routes that are written: there is one predicted time."""
     document = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     predicted_ms = document["predicted"]["iteration_ms"]
     (searched,) = (sentence for sentence in document["why"] if sentence.startswith("The simulated"))
 
-    assert testbed_here("simulate", *plan).json["iteration_ms"] == pytest.approx(predicted_ms, rel=1e-9)
+    assert testbed("simulate", *plan).json["iteration_ms"] == pytest.approx(predicted_ms, rel=1e-9)
     assert f"takes {predicted_ms:.3g} ms" in searched
 
 
-def test_fabrics_are_compared_under_a_routing(testbed_here, plan):
+def test_fabrics_are_compared_under_a_routing(testbed, plan):
     options = ("--routing", "hash", "--seed", 3)
-    alone = testbed_here("simulate", *plan, *options)
-    ran = testbed_here("compare", *plan, *options, "--fabrics", "ideal,direct,circuits")
+    alone = testbed("simulate", *plan, *options)
+    ran = testbed("compare", *plan, *options, "--fabrics", "ideal,direct,circuits")
 
     rows = {row["fabric"]: row for row in ran.json["fabrics"]}
     assert rows["direct"]["iteration_ms"] == alone.json["iteration_ms"]
@@ -134,12 +134,12 @@ def test_fabrics_are_compared_under_a_routing(testbed_here, plan):
 
 
 @pytest.mark.parametrize("routing", ["ideal", "spread", "hash"])
-def test_one_server_needs_no_routing(testbed_here, routing):
+def test_one_server_needs_no_routing(testbed, routing):
     asked = ("simulate", "vgg16", "--nodes", 1, "--set", "batch_per_device=2", "--json")
-    ran = testbed_here(*asked, "--routing", routing)
+    ran = testbed(*asked, "--routing", routing)
 
     assert ran.code == 0, ran.err
-    assert ran.json["iteration_ms"] == testbed_here(*asked).json["iteration_ms"] > 0
+    assert ran.json["iteration_ms"] == testbed(*asked).json["iteration_ms"] > 0
     assert ran.json["links"] == []
 
 
@@ -151,34 +151,34 @@ def test_one_server_needs_no_routing(testbed_here, routing):
         (("--routing", "hash", "--fabric", "circuits"), "leave out --routing"),
     ],
 )
-def test_what_no_routing_does_is_refused(testbed_here, transfer, options, word):
-    ran = testbed_here("simulate", transfer, *options)
+def test_what_no_routing_does_is_refused(testbed, transfer, options, word):
+    ran = testbed("simulate", transfer, *options)
 
     assert (ran.code, ran.out) == (1, "")
     assert word in ran.err
 
 
-def test_a_job_takes_as_long_from_the_traces_that_it_was_written_to(testbed_here, tmp_path):
+def test_a_job_takes_as_long_from_the_traces_that_it_was_written_to(testbed, tmp_path):
     asked = ("simulate", "vgg16", *SMALL, "--json")
-    first = testbed_here(*asked, "--export-chakra", "traces")
-    again = testbed_here("simulate", "traces", "--json")
-    beside = testbed_here("compare", "traces", "--fabrics", "direct", "--json")
+    first = testbed(*asked, "--export-chakra", "traces")
+    again = testbed("simulate", "traces", "--json")
+    beside = testbed("compare", "traces", "--fabrics", "direct", "--json")
 
     ranks = [f"vgg16.{rank}.et" for rank in range(6)]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == ["comm_group.json", *ranks]
     assert (again.json["nodes"], again.json["graph"]) == (6, "traces")
     assert again.json["iteration_ms"] == pytest.approx(first.json["iteration_ms"], rel=1e-9)
     assert beside.json["fabrics"][0]["iteration_ms"] == again.json["iteration_ms"]
-    assert testbed_here("simulate", "traces", "--nodes", 6).code == 1
-    fewer = testbed_here("simulate", "vgg16", "--nodes", 4, "--export-chakra", "traces")
+    assert testbed("simulate", "traces", "--nodes", 6).code == 1
+    fewer = testbed("simulate", "vgg16", "--nodes", 4, "--export-chakra", "traces")
     assert (fewer.code, "traces of another job, vgg16.4.et" in fewer.err) == (1, True)
-    assert testbed_here(*asked, "--export-chakra", "traces").code == 0, "the same job replaces its own"
+    assert testbed(*asked, "--export-chakra", "traces").code == 0, "the same job replaces its own"
 
 
-def test_a_folder_with_the_name_of_a_model_hides_it_not(testbed_here, tmp_path):
+def test_a_folder_with_the_name_of_a_model_hides_it_not(testbed, tmp_path):
     (tmp_path / "vgg16").mkdir()
 
-    model, folder = (testbed_here("simulate", name, *SMALL) for name in ("vgg16", "./vgg16"))
+    model, folder = (testbed("simulate", name, *SMALL) for name in ("vgg16", "./vgg16"))
 
     assert model.code == 0, model.err
     assert "is a folder of traces" in folder.err
@@ -195,11 +195,11 @@ def _own_modules(tmp_path, monkeypatch):
 
 @pytest.mark.torch
 @pytest.mark.usefixtures("_own_modules")
-def test_a_torch_module_is_a_workload(testbed_here):
+def test_a_torch_module_is_a_workload(testbed):
     skip_without("torch")
     asked = ("--torch", "one_layer:make", "--nodes", 2, "--degree", 1, "--set", "batch_per_device=2")
-    ran = testbed_here("simulate", *asked, "--json")
-    beside = testbed_here("compare", *asked, "--fabrics", "direct", "--json")
+    ran = testbed("simulate", *asked, "--json")
+    beside = testbed("compare", *asked, "--fabrics", "direct", "--json")
 
     assert ran.code == 0, ran.err
     assert (ran.json["workload"], ran.json["batch"]) == ("torch:one_layer:make", 16)
@@ -221,8 +221,8 @@ def test_a_torch_module_is_a_workload(testbed_here):
     ],
 )
 @pytest.mark.usefixtures("_own_modules")
-def test_what_names_no_workload_is_told(testbed_here, arguments, word):
-    ran = testbed_here("simulate", *arguments)
+def test_what_names_no_workload_is_told(testbed, arguments, word):
+    ran = testbed("simulate", *arguments)
 
     assert ran.code == 1
     assert word in ran.err

@@ -6,13 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.lifecycle import start_lab
 
 pytestmark = pytest.mark.process
 
@@ -109,17 +105,8 @@ def test_reading_a_switch_imports_its_wire(shared_twin, family, front, libraries
     assert too_much(imported, TYPER | RICH | libraries) == {}
 
 
-@pytest.fixture(scope="module")
-def lab_file(tmp_path_factory):
-    """Provide the lab file of a simulated lab that is up, its hosts only modelled."""
-    lab = replace(load_lab(ROOT / "labs" / "testbed12.yaml"), name=f"startup-{os.getpid()}")
-    with start_lab(lab, hosts="model", move=True) as running:
-        file = tmp_path_factory.mktemp("startup") / "lab.yaml"
-        file.write_text(render_lab(running.lab), encoding="utf-8")
-        yield file
-
-
-def test_the_status_of_labs_imports_nothing_of_labs(lab_file):
+@pytest.mark.usefixtures("up")
+def test_the_status_of_labs_imports_nothing_of_labs():
     imported = imported_by("testbed.cli", "sim", "status")
 
     assert "testbed.lab.simulated.supervisor" in imported

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 from libraries import skip_without
-from needs import needs
 
 skip_without("asyncssh")
 skip_without("pydantic")
@@ -17,20 +15,6 @@ from testbed.design.plans.file import Plan, write_plan
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.lifecycle import start_lab
-
-TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
-
-
-@pytest.fixture(scope="module")
-@needs("process", "socket")
-def lab_file(tmp_path_factory):
-    """Provide the file of a lab of modelled hosts that is up."""
-    with start_lab(load_lab(TESTBED12), hosts="model") as up:
-        path = tmp_path_factory.mktemp("lab") / "lab.yaml"
-        path.write_text(render_lab(up.lab))
-        yield path
 
 
 @pytest.fixture
@@ -45,10 +29,10 @@ def plan_file(tmp_path):
     return path
 
 
-def test_nothing_needs_to_be_said_twice(testbed_here, lab_file):
-    before = testbed_here("verify", lab_file, "--json").json
+def test_nothing_needs_to_be_said_twice(testbed, lab_file):
+    before = testbed("verify", lab_file, "--json").json
     assert (before["epoch"], before["stored_epoch"]) == (None, None)
-    applied = testbed_here("apply", lab_file, "--simplex", "--json").json
+    applied = testbed("apply", lab_file, "--simplex", "--json").json
     assert (applied["epoch"], applied["verified"]) == (1, True)
     for asked in (
         ["plan", lab_file],
@@ -57,67 +41,67 @@ def test_nothing_needs_to_be_said_twice(testbed_here, lab_file):
         ["repair", lab_file],
         ["nccl", lab_file, "--sizes", "1KiB:1KiB"],
     ):
-        ran = testbed_here(*asked, "--json")
+        ran = testbed(*asked, "--json")
         assert (ran.code, ran.json["epoch"], ran.json["lab_file_changed"]) == (0, 1, False), asked
-    heading = testbed_here("verify", lab_file).out.splitlines()[0]
+    heading = testbed("verify", lab_file).out.splitlines()[0]
     assert "48 one-way links" in heading
     assert "; epoch 1 (verified, " in heading
     assert heading.endswith(" UTC): --simplex")
 
 
-def test_only_a_plan_runs_as_a_job_and_its_links_are_counted_then(testbed_here, lab_file):
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
-    ran = testbed_here("job", lab_file)
+def test_only_a_plan_runs_as_a_job_and_its_links_are_counted_then(testbed, lab_file):
+    assert testbed("apply", lab_file, "--simplex").code == 0
+    ran = testbed("job", lab_file)
     assert ran.code == 1
     assert "a job needs a plan for two servers or more" in ran.err
-    assert testbed_here("verify", lab_file, "--json").json["links"] == []
+    assert testbed("verify", lab_file, "--json").json["links"] == []
 
 
-def test_another_topology_is_named_and_said_in_the_heading(testbed_here, lab_file):
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
-    other = testbed_here("verify", lab_file, "--method", "geometric")
+def test_another_topology_is_named_and_said_in_the_heading(testbed, lab_file):
+    assert testbed("apply", lab_file, "--simplex").code == 0
+    other = testbed("verify", lab_file, "--method", "geometric")
     assert other.code == 2
     heading, told, *_ = other.out.splitlines()
     assert "; named: --method geometric; NOT WHAT IS STORED, epoch 1 (verified, " in heading
     assert "no fault of a fibre" in told
-    document = testbed_here("verify", lab_file, "--method", "geometric", "--json").json
+    document = testbed("verify", lab_file, "--method", "geometric", "--json").json
     assert (document["epoch"], document["stored_epoch"]) == (None, 1)
     hints = {finding["hint"] for finding in document["findings"]}
     assert hints == {"run `testbed apply --method geometric`"}  # the advice brings about what was compared
-    same = testbed_here("verify", lab_file, "--simplex", "--json")
+    same = testbed("verify", lab_file, "--simplex", "--json")
     assert (same.code, same.json["epoch"]) == (0, 1)
 
 
-def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed_here, lab_file):
-    first = testbed_here("apply", lab_file, "--json")
+def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed, lab_file):
+    first = testbed("apply", lab_file, "--json")
     assert (first.json["epoch"], first.json["notes"][0][:11]) == (1, "48 circuits"), (
         "nothing stored: the default"
     )
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
-    again = testbed_here("apply", lab_file)
+    assert testbed("apply", lab_file, "--simplex").code == 0
+    again = testbed("apply", lab_file)
     said, planned, *_ = again.out.splitlines()
     assert again.code == 0
     assert said.startswith("installs epoch 2 (verified, ")
     assert "): --simplex again, since nothing is named; another one is named by --epoch, " in said
     assert planned == "48 circuits planned, nothing to change"
     assert "48 one-way links" in again.out
-    verified = testbed_here("verify", lab_file, "--json").json
+    verified = testbed("verify", lab_file, "--json").json
     assert (verified["epoch"], verified["ok"]) == (3, True)
-    assert testbed_here("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
+    assert testbed("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
 
 
-def test_an_earlier_epoch_is_brought_back_by_its_number(testbed_here, lab_file):
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
-    default = testbed_here("apply", lab_file, "--method", "geometric", "--json").json
+def test_an_earlier_epoch_is_brought_back_by_its_number(testbed, lab_file):
+    assert testbed("apply", lab_file, "--simplex").code == 0
+    default = testbed("apply", lab_file, "--method", "geometric", "--json").json
     assert default["notes"][0].startswith("replaces epoch 1 (verified, ")
     assert default["notes"][0].endswith("; `testbed apply --epoch 1` brings it back")
-    planned = testbed_here("plan", lab_file, "--epoch", 1)
+    planned = testbed("plan", lab_file, "--epoch", 1)
     assert planned.code == 2
-    findings = testbed_here("verify", lab_file, "--epoch", 1, "--json").json["findings"]
+    findings = testbed("verify", lab_file, "--epoch", 1, "--json").json["findings"]
     assert {finding["hint"] for finding in findings} == {"run `testbed apply --epoch 1`"}
     assert planned.out.splitlines()[-1] == f"to patch it again: testbed apply {lab_file} --epoch 1"
-    assert testbed_here("apply", lab_file, "--epoch", 1, "--json").json["epoch"] == 3
-    assert testbed_here("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
+    assert testbed("apply", lab_file, "--epoch", 1, "--json").json["epoch"] == 3
+    assert testbed("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
 
 
 @pytest.mark.parametrize(
@@ -127,22 +111,22 @@ def test_an_earlier_epoch_is_brought_back_by_its_number(testbed_here, lab_file):
         (["--epoch", 1, "--simplex"], "--epoch 1 says which topology is meant: leave out"),
     ],
 )
-def test_an_epoch_that_cannot_be_meant_is_refused(testbed_here, lab_file, options, words):
-    assert testbed_here("apply", lab_file).code == 0
-    ran = testbed_here("plan", lab_file, *options)
+def test_an_epoch_that_cannot_be_meant_is_refused(testbed, lab_file, options, words):
+    assert testbed("apply", lab_file).code == 0
+    ran = testbed("plan", lab_file, *options)
     assert ran.code == 1
     assert words in ran.err
 
 
-def test_a_plan_is_stored_with_its_text_and_its_hosts(testbed_here, lab_file, plan_file):
-    assert testbed_here("apply", lab_file).code == 0
-    applied = testbed_here("apply", lab_file, "--plan", plan_file, "--take-over", "--json")
+def test_a_plan_is_stored_with_its_text_and_its_hosts(testbed, lab_file, plan_file):
+    assert testbed("apply", lab_file).code == 0
+    applied = testbed("apply", lab_file, "--plan", plan_file, "--take-over", "--json")
     assert (applied.code, applied.json["epoch"]) == (0, 2)
     plan_file.unlink()
-    ran = testbed_here("verify", lab_file)
+    ran = testbed("verify", lab_file)
     assert ran.code == 0, ran.out
     assert "only a, b, c, d, e, f" in ran.out.splitlines()[0]
-    assert testbed_here("repair", lab_file, "--json").json["epoch"] == 2
+    assert testbed("repair", lab_file, "--json").json["epoch"] == 2
 
 
 def change_newest_epoch(runs, **columns):
@@ -154,15 +138,15 @@ def change_newest_epoch(runs, **columns):
     connection.close()
 
 
-def test_an_apply_that_was_killed_before_its_routes_is_named_by_all_that_look(testbed_here, lab_file, runs):
+def test_an_apply_that_was_killed_before_its_routes_is_named_by_all_that_look(testbed, lab_file, runs):
     """The switches are as planned, and nothing is lost: only the journal knows that the hosts were not reached."""
-    assert testbed_here("apply", lab_file).code == 0
-    assert testbed_here("apply", lab_file, "--simplex").code == 0
+    assert testbed("apply", lab_file).code == 0
+    assert testbed("apply", lab_file, "--simplex").code == 0
     change_newest_epoch(runs, state="intended", owner="1 gone/0", applied_at=None)
     state = "; epoch 2 (unfinished: killed before circuits and routes stood, 20"
     unfinished = ": the apply of epoch 2, begun 20"
     for asked, nothing in ((["plan"], "nothing to do"), (["repair"], "no fibre is lost")):
-        ran = testbed_here(*asked, lab_file)
+        ran = testbed(*asked, lab_file)
         assert ran.code == 2
         assert state.removeprefix("; ") in ran.out.splitlines()[0]
         (line,) = (line for line in ran.out.splitlines() if line.startswith("unfinished: "))
@@ -171,62 +155,62 @@ def test_an_apply_that_was_killed_before_its_routes_is_named_by_all_that_look(te
             " was killed before circuits and routes stood; run `testbed resume`, or `testbed apply --epoch 2`"
         )
         assert nothing in ran.out
-        document = testbed_here(*asked, lab_file, "--json").json
+        document = testbed(*asked, lab_file, "--json").json
         assert [one["hint"] for one in document["unfinished"]] == [
             "run `testbed resume`, or `testbed apply --epoch 2`"
         ]
         assert document["epoch_state"] == "unfinished: killed before circuits and routes stood"
-    verified = testbed_here("verify", lab_file)
+    verified = testbed("verify", lab_file)
     assert verified.code == 2
     assert state in verified.out.splitlines()[0]
     assert [line.split(":")[0] for line in verified.out.splitlines()[2:]] == [
         "unfinished",
         "    run `testbed resume`, or `testbed apply --epoch 2`",
     ]
-    assert testbed_here("apply", lab_file).code == 0
-    planned = testbed_here("plan", lab_file, "--json")
+    assert testbed("apply", lab_file).code == 0
+    planned = testbed("plan", lab_file, "--json")
     assert (planned.code, planned.json["unfinished"], planned.json["epoch_state"]) == (0, [], "verified")
 
 
-def test_an_epoch_whose_proof_failed_is_not_told_as_one_that_was_proved(testbed_here, lab_file, runs):
-    assert testbed_here("apply", lab_file).code == 0
+def test_an_epoch_whose_proof_failed_is_not_told_as_one_that_was_proved(testbed, lab_file, runs):
+    assert testbed("apply", lab_file).code == 0
     change_newest_epoch(runs, state="failed", error="3 findings")
     for asked, code in (("plan", 0), ("verify", 0)):
-        ran = testbed_here(asked, lab_file)
+        ran = testbed(asked, lab_file)
         assert ran.code == code
         assert "; epoch 1 (failed: its proof ended with 3 findings, 20" in ran.out.splitlines()[0]
 
 
-def test_a_lab_file_that_changed_is_said(testbed_here, lab_file, tmp_path):
+def test_a_lab_file_that_changed_is_said(testbed, lab_file, tmp_path):
     mine = tmp_path / "lab.yaml"
     mine.write_text(lab_file.read_text())
-    assert testbed_here("apply", mine).code == 0
+    assert testbed("apply", mine).code == 0
     mine.write_text(mine.read_text().replace("transmit_power_dbm: 0.0", "transmit_power_dbm: 0.5"))
-    ran = testbed_here("verify", mine)
+    ran = testbed("verify", mine)
     assert ran.code == 0
     assert ran.out.splitlines()[1].startswith(
         f"lab file {mine} has changed since epoch 1 was applied (revision "
     )
     assert ran.out.splitlines()[1].endswith("; see `testbed plan`, then `testbed apply --epoch 1`")
-    assert testbed_here("verify", mine, "--json").json["lab_file_changed"] is True
+    assert testbed("verify", mine, "--json").json["lab_file_changed"] is True
     other = mine.rename(tmp_path / "other.yaml")
-    assert f"{other} is not {mine}, with which epoch 1 was applied" in testbed_here("verify", other).out
+    assert f"{other} is not {mine}, with which epoch 1 was applied" in testbed("verify", other).out
 
 
-def test_looking_makes_no_directory_of_runs(testbed_here, lab_file, runs):
+def test_looking_makes_no_directory_of_runs(testbed, lab_file, runs):
     for asked in (["plan"], ["verify"], ["path", "a", "b", "--lab"], ["repair"]):
-        ran = testbed_here(*asked, lab_file)
+        ran = testbed(*asked, lab_file)
         assert ran.code in (0, 2), ran.err
         assert f"no topology of lab 'testbed12' is stored in {runs}: the default one is meant" in ran.out
     assert not runs.exists()
 
 
-def test_a_store_that_cannot_be_read_needs_a_name(testbed_here, lab_file, runs):
+def test_a_store_that_cannot_be_read_needs_a_name(testbed, lab_file, runs):
     runs.mkdir()
     (runs / "lightbed.sqlite").write_bytes(b"no database, and long enough to be looked at\n" * 40)
-    refused = testbed_here("verify", lab_file)
+    refused = testbed("verify", lab_file)
     assert (refused.code, refused.out) == (1, "")
     assert "is not known" in refused.err
-    named = testbed_here("plan", lab_file, "--method", "geometric")
+    named = testbed("plan", lab_file, "--method", "geometric")
     assert named.code in (0, 2)
     assert "cannot be read" in named.out

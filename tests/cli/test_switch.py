@@ -144,7 +144,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(ask, twin, words, cod
     assert twin.truth() == {}
 
 
-@pytest.mark.process
+@pytest.mark.socket
 def test_nobody_answers(testbed):
     ran = testbed("switch", "glimmerglass+tl1://127.0.0.1:1", "read", "--json")
     assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.transport.connect")
@@ -211,6 +211,7 @@ def test_comments_and_commas_in_a_file_of_pairs(tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.socket
 def test_a_twin_serves_until_it_is_interrupted(testbed):
     command = [sys.executable, "-m", "testbed.cli", "sim", "switch", "polatis", "--size", "4x4"]
     with subprocess.Popen(
@@ -231,10 +232,9 @@ def test_a_twin_serves_until_it_is_interrupted(testbed):
     assert (states[3], states[4]) == ("failed", "enabled")
 
 
-@pytest.mark.process
-def test_families_are_listed_and_an_unknown_one_is_refused(testbed):
-    assert "polatis" in testbed("sim", "switch", "list").out.split()
-    ran = testbed("sim", "switch", "nobody")
+def test_families_are_listed_and_an_unknown_one_is_refused(testbed_process):
+    assert "polatis" in testbed_process("sim", "switch", "list").out.split()
+    ran = testbed_process("sim", "switch", "nobody")
     assert ran.code == 2
     assert "polatis" in ran.err
 

@@ -19,38 +19,38 @@ def held_by(up):
 
 
 @pytest.fixture
-def write(testbed_here, up, after):
+def write(testbed, up, after):
     """Return a function that takes a circuit down by the address of its switch."""
     after(1)
     lab = up[0].lab
     port = lab.hosts[0].nics[0].transmit.port
 
     def run(*options):
-        ran = testbed_here("switch", lab.switches[0].address, "disconnect", port, *options, "--json")
+        ran = testbed("switch", lab.switches[0].address, "disconnect", port, *options, "--json")
         return ran.code, ran.json.get("error", {}).get("code"), ran.json.get("changed")
 
     yield run
     choose("")
 
 
-def test_the_lease_of_somebody_else_is_respected_and_one_s_own_is_named(testbed_here, up, write):
+def test_the_lease_of_somebody_else_is_respected_and_one_s_own_is_named(testbed, up, write):
     output = dict(held_by(up))[up[0].lab.hosts[0].nics[0].transmit.port]
     wanted = ("host:a", f"port:ocs1/{output}")  # its other end is the port of another host
-    (lease,) = testbed_here("lease", "request", up[1], *wanted, "--json").json["leases"]
+    (lease,) = testbed("lease", "request", up[1], *wanted, "--json").json["leases"]
     assert write() == (1, "lease.denied", None)
     assert write("--lease", "20260101T000000-abcdef") == (1, "lease.denied", None)
     assert write("--lease", lease["id"]) == (0, None, True)
-    assert testbed_here("lease", "release", up[1], lease["id"]).code == 0
+    assert testbed("lease", "release", up[1], lease["id"]).code == 0
     assert write() == (0, None, False)
 
 
-def test_the_stop_and_the_maintenance_of_the_lab_hold(testbed_here, up, write):
-    assert testbed_here("stop", up[1]).code == 0
+def test_the_stop_and_the_maintenance_of_the_lab_hold(testbed, up, write):
+    assert testbed("stop", up[1]).code == 0
     assert write() == (1, "operation.stopped", None)
-    assert testbed_here("stop", up[1], "--release").code == 0
-    assert testbed_here("maintenance", "on", up[1]).code == 0
+    assert testbed("stop", up[1], "--release").code == 0
+    assert testbed("maintenance", "on", up[1]).code == 0
     assert write() == (1, "maintenance", None)
-    assert testbed_here("maintenance", "off", up[1]).code == 0
+    assert testbed("maintenance", "off", up[1]).code == 0
     assert write() == (0, None, True)
 
 

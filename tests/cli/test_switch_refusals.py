@@ -1,4 +1,4 @@
-"""`testbed switch` as a process: what it refuses, what it says while a robot moves, and what it never undoes."""
+"""`testbed switch`: what it refuses, what it says while a robot moves, and what it never undoes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from libraries import skip_without
 
 from ocs_drivers.families import FAMILIES as SCHEMES
+from sim.twins.process import main
 
 skip_without("pyvisa_py")
 skip_without("asyncssh")
@@ -106,15 +107,14 @@ def test_an_empty_scope_is_not_the_whole_switch(glass, testbed):
     assert glass.truth() == {1: 9}
 
 
-@pytest.mark.parametrize("replace", [(), ("--replace",)], ids=["plain", "replace"])
 @pytest.mark.parametrize(("family", "front"), [("rome", "telnet"), ("afm", "cli")])
-def test_the_queued_work_of_others_is_never_undone(start_twin, testbed, family, front, replace):
+def test_the_queued_work_of_others_is_never_undone(start_twin, testbed, family, front):
     twin = start_twin(family, "--size=8x8")
     twin.do("queue_job", kind="connect", pair=[4, 12], user="maria")
     twin.do("queue_job", kind="connect", pair=[1, 12 + 3], user="maria")
 
-    for pair in ("1:10", "2:15"):
-        ran = testbed("switch", twin.urls[front], "connect", pair, *replace, "--yes", "--json")
+    for words in (("1:10",), ("2:15",), ("1:10", "--replace"), ("2:15", "--replace")):
+        ran = testbed("switch", twin.urls[front], "connect", *words, "--yes", "--json")
         assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.conflict"), ran.out + ran.err
         assert "1->15" in ran.json["error"]["message"]
         assert "removed at the robot" in ran.json["error"]["message"]
@@ -190,7 +190,7 @@ def test_a_jam_names_the_command_that_homes_the_robot(start_twin, testbed):
     assert "testbed switch ADDRESS home" in ran.json["error"]["message"]
 
 
-@pytest.mark.process
+@pytest.mark.socket
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -203,18 +203,28 @@ def test_a_jam_names_the_command_that_homes_the_robot(start_twin, testbed):
     ],
     ids=["size", "digits", "speed", "option", "fault", "unknown"],
 )
-def test_a_bad_option_of_a_twin_names_the_command_that_was_typed(testbed, options, says):
-    ran = testbed("sim", "switch", "polatis", *options)
+def test_a_bad_option_of_a_twin_names_the_command_that_was_typed(capsys, options, says):
+    with pytest.raises(SystemExit) as ended:
+        main(["--called-as", "testbed sim switch", "polatis", *options])
+
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "testbed sim switch: error: " in told
+    assert says in told
+    assert "sim.twins" not in told
+
+
+def test_the_command_for_a_twin_ends_as_the_twin_does(testbed_process):
+    ran = testbed_process("sim", "switch", "polatis", "--size", "8")
 
     assert ran.code == 2
     assert "testbed sim switch: error: " in ran.err
-    assert says in ran.err
     assert "sim.twins" not in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_help_lists_schemes_accounts_and_examples(testbed_here):
-    text = testbed_here("switch", "--help").out
+def test_help_lists_schemes_accounts_and_examples(testbed):
+    text = testbed("switch", "--help").out
 
     assert [scheme for scheme in SCHEMES if scheme not in text] == []
     assert {"LIGHTBED_OCS_USER", "LIGHTBED_OCS_CREDENTIALS"} <= set(text.replace(",", " ").split())

@@ -19,7 +19,6 @@ from testbed.cli.app import build_app
 from testbed.cli.designs import running_design
 from testbed.cli.job import _lines as job_lines
 from testbed.cli.options import Named
-from testbed.cli.output import run_app
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.discovery.model import Discovered
 
@@ -82,7 +81,7 @@ def runs(epochs, tmp_path_factory):
 
 
 @pytest.fixture
-def run(lab_file, runs, tmp_path, capsys, monkeypatch):
+def run(testbed, lab_file, runs, tmp_path, monkeypatch):
     """Return a function that runs a command and returns what it printed."""
     monkeypatch.setattr(discover_command, "_discover", lambda *_arguments: Discovered((), 0))
 
@@ -93,8 +92,7 @@ def run(lab_file, runs, tmp_path, capsys, monkeypatch):
         )
         known = {"LAB": str(lab_file), "OUT": str(tmp_path / "out.yaml"), "JOBS": str(jobs)}
         words = [known.get(word) or (lease(run) if word == "LEASE" else word) for word in text.split()]
-        run_app([*words, "--runs-dir", str(runs), *options])
-        return capsys.readouterr()
+        return testbed(*words, "--runs-dir", runs, *options)
 
     return run
 
