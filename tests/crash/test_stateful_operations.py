@@ -67,6 +67,9 @@ FLOORS = {
 }
 """Times that each must have happened in 1,000 rules."""
 
+FLOORS_IN_SHORT = dict.fromkeys(("applied", "killed", "another operator edits", "fault met"), 1)
+"""The same in the few rules of `make test`."""
+
 
 @dataclass
 class Bench:
@@ -326,21 +329,20 @@ def run(bench, examples, steps):
     )
 
 
-def check_floors(seen, factor):
-    rare = {kind: seen[kind] for kind, least in FLOORS.items() if seen[kind] < least * factor}
+def check_floors(seen, floors):
+    rare = {kind: seen[kind] for kind, least in floors.items() if seen[kind] < least}
     assert not rare, f"{rare} of {seen}"
 
 
-@pytest.mark.timeout(900)
 def test_whatever_happens_in_any_order_the_journal_is_the_truth(bench):
-    run(bench, examples=30, steps=40)
-    check_floors(bench.seen, 1)
-    assert bench.seen["rules"] >= 1000
+    run(bench, examples=3, steps=30)
+    check_floors(bench.seen, FLOORS_IN_SHORT)
+    assert bench.seen["rules"] >= 50
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_the_same_for_twenty_thousand_rules(bench):
     run(bench, examples=600, steps=40)  # of 36 rules or so each
-    check_floors(bench.seen, 20)
+    check_floors(bench.seen, {kind: 20 * least for kind, least in FLOORS.items()})
     assert bench.seen["rules"] >= 20_000

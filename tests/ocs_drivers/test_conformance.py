@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from libraries import skip_without
@@ -27,6 +29,8 @@ QUERY = {
 """A robot of 30 ms is not looked at every few seconds, nor given half an hour."""
 OPTIONS = dict.fromkeys(("telescent", "rome", "afm", "sonic"), FAST) | {"manual": FAST[:1]}
 """Options of the twins of a family."""
+IN_SHORT = ("calient+rest", "mosw+scpi")
+"""Drivers that the kit proves in `make test`, of a switch and of a bank; those over SSH have the contract of their own."""
 
 
 def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -34,13 +38,9 @@ def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_path):
+def check_contract(scheme: str, twin: Any, record: Path) -> None:
+    """Let the kit prove a driver on a fresh twin."""
     family, front = SCHEMES[scheme]
-    options = QUICK_LINE if front == "serial" else OPTIONS.get(family, ())
-    twin = start_twin(family, "--size=8x8", *options)
-    record = tmp_path / "record.json"
-
     run = kit(
         twin.urls[front] + QUERY.get(family, ""),
         "--free-ports",
@@ -59,8 +59,24 @@ def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_pat
     assert document["switch"]["simulated"]
 
 
-def test_ports_in_use_are_not_free_and_stay_as_they_are(start_twin):
-    twin = start_twin("polatis", "--size=8x8")
+def start(start_twin: Any, scheme: str) -> Any:
+    family, front = SCHEMES[scheme]
+    return start_twin(family, "--size=8x8", *(QUICK_LINE if front == "serial" else OPTIONS.get(family, ())))
+
+
+@pytest.mark.parametrize("scheme", IN_SHORT)
+def test_a_driver_of_each_kind_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_path):
+    check_contract(scheme, start(start_twin, scheme), tmp_path / "record.json")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme not in IN_SHORT])
+def test_every_other_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_path):
+    check_contract(scheme, start(start_twin, scheme), tmp_path / "record.json")
+
+
+def test_ports_in_use_are_not_free_and_stay_as_they_are(shared_twin):
+    twin = shared_twin("polatis", "--size=8x8")
     twin.do("operator", connect=[[3, 9], [1, 12]])
 
     run = kit(twin.urls["tl1"], "--free-ports", "2-6:10-15")
@@ -70,8 +86,8 @@ def test_ports_in_use_are_not_free_and_stay_as_they_are(start_twin):
     assert twin.truth() == {1: 12, 3: 9}
 
 
-def test_circuits_of_others_are_untouched(start_twin):
-    twin = start_twin("polatis", "--size=8x8")
+def test_circuits_of_others_are_untouched(shared_twin):
+    twin = shared_twin("polatis", "--size=8x8")
     twin.do("operator", connect=[[1, 9], [8, 16]])
 
     run = kit(twin.urls["scpi"], "--free-ports", "2-6:10-15", "-k", "apply or scope")
@@ -80,8 +96,8 @@ def test_circuits_of_others_are_untouched(start_twin):
     assert twin.truth() == {1: 9, 8: 16}
 
 
-def test_a_record_is_signed_and_a_changed_one_is_found_out(start_twin, tmp_path):
-    twin = start_twin("polatis", "--size=8x8")
+def test_a_record_is_signed_and_a_changed_one_is_found_out(shared_twin, tmp_path):
+    twin = shared_twin("polatis", "--size=8x8")
     key, record = tmp_path / "key", tmp_path / "record.json"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     signers = tmp_path / "signers"

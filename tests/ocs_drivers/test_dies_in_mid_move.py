@@ -101,6 +101,23 @@ def check_unknown_is_named(move: Move) -> None:
     assert isinstance(move.error.__cause__, TransportError)
 
 
+OF_EACH_WIRE = ("polatis+tl1", "polatis+scpi", "polatis+rest", "rome+telnet", "sonic-ocs")
+"""One driver of each language and wire; all at once, since they only wait."""
+
+
+def at_once(do, schemes=OF_EACH_WIRE) -> list[tuple[Move, float]]:
+    with ThreadPoolExecutor(len(schemes)) as pool:
+        return list(pool.map(do, schemes))
+
+
+def test_the_end_of_a_device_in_mid_move_is_told_on_each_wire(start_twin, monkeypatch):
+    monkeypatch.setattr(engine, "SILENCE_S", 1.0)
+
+    for move, _ in at_once(lambda scheme: killed_in_mid_move(start_twin, scheme)):
+        check_unknown_is_named(move)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_end_of_a_device_in_mid_move_is_told(start_twin, scheme, monkeypatch):
     monkeypatch.setattr(engine, "SILENCE_S", 1.0)
@@ -111,6 +128,7 @@ def test_the_end_of_a_device_in_mid_move_is_told(start_twin, scheme, monkeypatch
     assert took_s < 6.0
 
 
+@pytest.mark.long
 def test_a_robot_is_given_up_within_ten_seconds_and_not_at_once(start_twin):
     move, took_s = killed_in_mid_move(start_twin, "rome+telnet")
 
@@ -135,6 +153,14 @@ def hung(start_twin, scheme, options="", **opened) -> tuple[Move, float]:
     return move, move.ended_s - move.sent_s
 
 
+def test_a_device_that_hangs_as_the_command_is_sent_is_told_on_each_wire(start_twin, monkeypatch):
+    monkeypatch.setattr(engine, "SILENCE_S", 1.0)
+
+    for move, _ in at_once(lambda scheme: hung(start_twin, scheme, timeout_s=1.0)):
+        check_unknown_is_named(move)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"manual"}))  # a person has an hour for each cord
 def test_a_device_that_hangs_as_the_command_is_sent_is_told(start_twin, scheme, monkeypatch):
     """Answers are given 2 s each and a silence 3 s in all; a change over REST is given its time for the mirrors."""
@@ -147,15 +173,10 @@ def test_a_device_that_hangs_as_the_command_is_sent_is_told(start_twin, scheme, 
     assert 2.0 < took_s < 4.0 + 2.0 * bool(options)
 
 
-OF_EACH_PROTOCOL = ("polatis+tl1", "polatis+scpi", "polatis+rest", "rome+telnet", "sonic-ocs")
-
-
+@pytest.mark.long
 def test_devices_that_hang_are_given_up_within_ten_seconds(start_twin):
-    """One driver of each protocol, with the times of a user; all at once, since they only wait."""
-    with ThreadPoolExecutor(len(OF_EACH_PROTOCOL)) as pool:
-        ended = list(pool.map(lambda scheme: hung(start_twin, scheme), OF_EACH_PROTOCOL))
-
-    for move, took_s in ended:
+    """One driver of each wire, with the times of a user."""
+    for move, took_s in at_once(lambda scheme: hung(start_twin, scheme)):
         check_unknown_is_named(move)
         assert "no answer for 8 s" in str(move.error)
         assert 5.0 < took_s < BAR_S

@@ -24,13 +24,13 @@ from schemes import BANKS, SCHEMES
 from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
-pytestmark = pytest.mark.slow
-
 SIZE = 8
 STEPS, STEPS_AT_LEAST = 50, 36
 """Longest sequence of steps, and what one has on the average at least."""
 FAMILY_STEPS = 2050
-"""So many steps are taken by the protocols of each family together."""
+"""So many steps are taken by the protocols of each family together in `make test-long`."""
+SEQUENCES_IN_SHORT = 3
+"""So many sequences are taken by each protocol in `make test`."""
 
 SELDOM = {"poll_s": "20"}
 """A robot's move of a minute is looked at three times, which is as good as twenty times here."""
@@ -221,14 +221,10 @@ class TruthMachine(RuleBasedStateMachine):
         assert dict(self.switch.read().connections) == self.world.truth()
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("scheme", PROTOCOLS)
-def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
+def drive(scheme: str, world: Any, open_in_memory: Any, sequences: int) -> Counter[str]:
+    """Run so many sequences on a protocol; return what was met, and how often."""
     family, front = PROTOCOLS[scheme]
     met: Counter[str] = Counter()
-    kin = ONE_FAMILY.get(family, {family})
-    protocols = sum(row[0] in kin for row in PROTOCOLS.values())
-    enough = math.ceil(FAMILY_STEPS / protocols)
 
     def make(self: TruthMachine, boot_mode: str) -> tuple[Any, Any]:
         made = world(family, size=(SIZE, SIZE), settings={"boot_mode": boot_mode})
@@ -238,7 +234,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=math.ceil(enough / STEPS_AT_LEAST),
+            max_examples=sequences,
             stateful_step_count=STEPS,
             suppress_health_check=list(HealthCheck),
             derandomize=True,
@@ -248,11 +244,38 @@ def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in
             phases=[Phase.generate],  # a failure is told by its first example, not after minutes of shrinking
         ),
     )
-
     print(scheme, dict(met))
+    return met
+
+
+def fired(met: Counter[str]) -> dict[str, int]:
+    """Return how often each fault fired."""
+    return {what.removeprefix("fault "): times for what, times in met.items() if what.startswith("fault ")}
+
+
+@pytest.mark.parametrize("scheme", PROTOCOLS)
+def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
+    met = drive(scheme, world, open_in_memory, SEQUENCES_IN_SHORT)
+
+    assert met["steps"] >= 40
+    assert met["done"] >= met["steps"] / 10
+    assert met["failed"] >= met["steps"] / 50
+    assert sum(fired(met).values()) >= met["steps"] / 10
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scheme", PROTOCOLS)
+def test_the_same_for_two_thousand_steps_and_every_fault(scheme, world, open_in_memory):
+    kin = ONE_FAMILY.get(PROTOCOLS[scheme][0], {PROTOCOLS[scheme][0]})
+    protocols = sum(row[0] in kin for row in PROTOCOLS.values())
+    enough = math.ceil(FAMILY_STEPS / protocols)
+
+    met = drive(scheme, world, open_in_memory, math.ceil(enough / STEPS_AT_LEAST))
+
     assert met["steps"] * protocols >= 2000
     assert met["done"] >= enough / 10
     assert met["failed"] >= enough / 50
-    fired = {what.removeprefix("fault "): times for what, times in met.items() if what.startswith("fault ")}
-    assert sum(fired.values()) >= enough / 10
-    assert {name for name, times in fired.items() if not times} <= UNMET_HERE | UNMET_BY.get(scheme, set())
+    assert sum(fired(met).values()) >= enough / 10
+    never = {name for name, times in fired(met).items() if not times}
+    assert never <= UNMET_HERE | UNMET_BY.get(scheme, set())

@@ -747,15 +747,14 @@ class EngineersMachine(RuleBasedStateMachine):
         return {move.request for move in pending if move.pair[0] not in scope}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("front", ["tl1", "rest"])
-def test_engineers_circuits_are_respected_or_reported(bench, front):
+def engineers(bench: Any, front: str, sequences: int) -> Counter[str]:
+    """Run so many sequences; return what was met, and how often."""
     met: Counter[str] = Counter()
     machine = type("Machine", (EngineersMachine,), {"make": lambda self: bench(front), "met": met})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=sequences,
             stateful_step_count=25,
             suppress_health_check=list(HealthCheck),
             derandomize=True,
@@ -765,8 +764,23 @@ def test_engineers_circuits_are_respected_or_reported(bench, front):
         ),
     )
     print(front, dict(met))
-    for what in ("done", "done with booked ports", "failed", "refused"):
-        assert met[what] >= 10, met
+    return met
+
+
+WHAT = ("done", "done with booked ports", "failed", "refused")
+
+
+@pytest.mark.parametrize("front", ["tl1", "rest"])
+def test_engineers_circuits_are_respected_or_reported(bench, front):
+    met = engineers(bench, front, 8)
+    assert min(met[what] for what in WHAT if what != "refused") >= 1, met  # that is seldom
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("front", ["tl1", "rest"])
+def test_engineers_circuits_are_respected_or_reported_in_many_sequences(bench, front):
+    met = engineers(bench, front, 40)
+    assert min(met[what] for what in WHAT) >= 10, met
 
 
 # -- addresses

@@ -14,8 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
-pytestmark = pytest.mark.slow
-
 BANKS, CHANNELS = 2, 6
 STEPS = 50
 
@@ -25,6 +23,8 @@ OPTIONS = {"scpi-1xn": {**SPELT_OUT, "errors": ":SYST:ERR?"}, "scpi-1xn+serial":
 """Options of the addresses, on top of the size."""
 SEQUENCES = {scheme: 8 if scheme.endswith("+serial") else 54 for scheme in schemes.BANKS}
 """Sequences of at most `STEPS` steps; in memory a serial line is the same session as a TCP connection."""
+SEQUENCES_IN_SHORT = 4
+"""The same in `make test`."""
 
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse", "max_sessions"}
 """Faults that cut the link, after which a pair may be unknown."""
@@ -143,9 +143,8 @@ class BankMachine(RuleBasedStateMachine):
         assert untouched.items() <= truth.items()
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("scheme", sorted(schemes.BANKS))
-def test_every_bank_stands_where_it_was_sent_or_the_report_tells_the_truth(scheme, world, open_in_memory):
+def drive(scheme: str, world: Any, open_in_memory: Any, sequences: int) -> Counter[str]:
+    """Run so many sequences on a bank; return what was met, and how often."""
     family, front = schemes.SCHEMES[scheme]
     options = SIZE | OPTIONS.get(scheme, {})
     met: Counter[str] = Counter()
@@ -158,7 +157,7 @@ def test_every_bank_stands_where_it_was_sent_or_the_report_tells_the_truth(schem
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=SEQUENCES[scheme],
+            max_examples=sequences,
             stateful_step_count=STEPS,
             suppress_health_check=list(HealthCheck),
             derandomize=True,
@@ -169,6 +168,22 @@ def test_every_bank_stands_where_it_was_sent_or_the_report_tells_the_truth(schem
         ),
     )
     print(scheme, dict(met))
+    return met
+
+
+@pytest.mark.parametrize("scheme", sorted(schemes.BANKS))
+def test_every_bank_stands_where_it_was_sent_or_the_report_tells_the_truth(scheme, world, open_in_memory):
+    met = drive(scheme, world, open_in_memory, SEQUENCES_IN_SHORT)
+    assert met["steps"] >= 60
+    assert met["done"] >= met["steps"] / 10
+    assert met["failed"] >= met["steps"] / 50
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scheme", sorted(schemes.BANKS))
+def test_every_bank_does_so_for_two_thousand_steps(scheme, world, open_in_memory):
+    met = drive(scheme, world, open_in_memory, SEQUENCES[scheme])
     share = SEQUENCES[scheme] / 54
     assert met["steps"] >= 2000 * share
     assert met["done"] >= 200 * share
