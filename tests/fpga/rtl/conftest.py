@@ -94,23 +94,27 @@ def simulator_of():
     return compile_datapath
 
 
-LARGE_TOPS, LARGE = (101, 102), 102
-"""Seeds and modules of the tops for Verilator: few and large, as each takes a build."""
+DAILY_TOPS, LARGE_TOPS = {101: 24}, {101: 102, 102: 102}
+"""Modules of the tops for Verilator, by seed: few tops, as each takes a build; the large ones for the long lane."""
 
 
 @pytest.fixture(scope="session")
-def large_top(verilator, random_datapaths, worked_tables):
-    """Return a random datapath by its place in LARGE_TOPS, and its RTL; the first has the worked tables, too."""
+def verilated_top(verilator, random_datapaths, worked_tables):
+    """Return a random datapath of so many modules with the worked tables, and its RTL."""
 
     @cache
-    def build(place: int):
-        datapath = random_datapaths.random_datapath(LARGE_TOPS[place], LARGE, f"large_{LARGE_TOPS[place]}")
-        datapath = worked_tables.joined_with(datapath) if place == 0 else datapath
+    def build(seed: int, modules: int):
+        datapath = worked_tables.joined_with(random_datapaths.random_datapath(seed, modules, f"top_{seed}"))
         return datapath, verilator.build(datapath, optimise="-O1")
 
     return build
 
 
 @pytest.fixture(scope="session")
+def daily_tops():
+    return DAILY_TOPS
+
+
+@pytest.fixture(scope="session")
 def large_tops():
-    return range(len(LARGE_TOPS))
+    return LARGE_TOPS

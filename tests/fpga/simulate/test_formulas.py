@@ -20,8 +20,13 @@ from fpga.hdl import why_missing
 from fpga.hdl.cosimulation import bits_of, coverage, first_mismatch
 
 MODULES, CYCLES, TOPS = 6, 100, 32
+RUN, INTERPRETED = 8, 3
+"""Of these datapaths: each is translated for two simulators, and the plain interpreter is slow.
+
+`make test-long` runs hundreds of modules.
+"""
 MANY, MANY_TOPS = 56, 9
-ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES = 20, 2000
+ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES, ENOUGH_FIRES_OF_MANY = 20, 150, 4000
 CONSTRUCTS = (
     "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
     "table",
@@ -60,8 +65,10 @@ def runs(generated, datapaths):
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import simulate
 
-    stimuli = [generated.constructive_stimulus(each, CYCLES, seed) for seed, each in enumerate(datapaths)]
-    return [(d, rows, simulate(d, rows)) for d, rows in zip(datapaths, stimuli, strict=True)]
+    stimuli = [
+        generated.constructive_stimulus(each, CYCLES, seed) for seed, each in enumerate(datapaths[:RUN])
+    ]
+    return [(d, rows, simulate(d, rows)) for d, rows in zip(datapaths[:RUN], stimuli, strict=True)]
 
 
 def test_every_construct_occurs_often(datapaths, formulas):
@@ -87,9 +94,12 @@ def interpreted(datapath, rows):
 
 
 def test_the_plain_interpreter_agrees(runs):
-    fires = sum(coverage(datapath, rows, expected).fires for datapath, rows, expected in runs)
-    found = [(d.name, first_mismatch(d, interpreted(d, rows), expected)) for d, rows, expected in runs]
-    assert found == [(d.name, None) for d, _, _ in runs]
+    interpretable = runs[:INTERPRETED]
+    fires = sum(coverage(datapath, rows, expected).fires for datapath, rows, expected in interpretable)
+    found = [
+        (d.name, first_mismatch(d, interpreted(d, rows), expected)) for d, rows, expected in interpretable
+    ]
+    assert found == [(d.name, None) for d, _, _ in interpretable]
     assert fires >= ENOUGH_FIRES
 
 
@@ -139,7 +149,7 @@ def test_five_hundred_modules_agree(generated, formulas):
     assert modules >= 500
     assert {name: found[name] for name in CONSTRUCTS if found[name] < 75} == {}
     assert {name: found[name] for name in ("wins", *REDUCTIONS, *CHOICES) if found[name] < 10} == {}
-    assert fires >= 2 * ENOUGH_FIRES
+    assert fires >= ENOUGH_FIRES_OF_MANY
     assert chosen >= 500
 
 
