@@ -30,7 +30,7 @@ QUERY = {
 OPTIONS = dict.fromkeys(("telescent", "rome", "afm", "sonic"), FAST) | {"manual": FAST[:1]}
 """Options of the twins of a family."""
 IN_SHORT = ("calient+rest", "mosw+scpi")
-"""Drivers that the kit proves in `make test`, of a switch and of a bank; those over SSH have the contract of their own."""
+"""Drivers that the kit proves in `make test`: a switch and a bank; those over SSH have the contract of their own."""
 
 
 def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:

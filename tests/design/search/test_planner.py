@@ -69,7 +69,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
     What each number of links gives is simulated here once more on what TopologyFinder makes.
     """
     bought = set()
-    for table_bytes, gradient_bytes in ((64, 10**8), (1 << 20, 1 << 22), (1 << 20, 1 << 12)):
+    for table_bytes, gradient_bytes in ((64, 10**8), (1 << 20, 1 << 22)):
         workload = dlrm(8, table_bytes, gradient_bytes, tables=1)
         found = optimise(workload, Cluster(8), 4, 25, steps=0, simplex=simplex)
         demand = traffic(workload, found.strategy, Cluster(8)).demand
@@ -102,22 +102,18 @@ def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
 
 
 def test_the_search_is_never_worse_than_its_start(random_workload):
-    better = 0
-    for number in range(2):
-        workload = random_workload(np.random.default_rng([2, number]))
-        start, found = (optimise(workload, Cluster(6), 2, 25, steps=steps, seed=1) for steps in (0, 200))
-        assert found.predicted.iteration_s <= start.predicted.iteration_s * (1 + SHORTER)
-        better += found.predicted.iteration_s < 0.99 * start.predicted.iteration_s
-        simulated = [one.simulated_s for one in found.ranking]
-        assert simulated == sorted(simulated)
-        assert len({one.strategy for one in found.ranking}) == len(simulated)
-    assert better >= 1
+    workload = random_workload(np.random.default_rng([2, 0]), layers=2)
+    start, found = (optimise(workload, Cluster(4), 2, 25, steps=steps, seed=1) for steps in (0, 60))
+    assert found.predicted.iteration_s < 0.99 * start.predicted.iteration_s
+    simulated = [one.simulated_s for one in found.ranking]
+    assert simulated == sorted(simulated)
+    assert len({one.strategy for one in found.ranking}) == len(simulated)
 
 
 def test_a_plan_is_no_slower_than_on_what_topology_finder_makes_for_its_strategy(pairs_alone):
     for number in (0, 4):
         workload, cluster = pairs_alone(number), Cluster(8)
-        found = optimise(workload, cluster, 3, 25, steps=100, finalists=3, polish_work=0)
+        found = optimise(workload, cluster, 3, 25, steps=20, finalists=2, polish_work=0)
         objective = StrategyObjective(Problem(workload, cluster, 3, 25))
         plain = [
             on_quick_routes(objective.problem, found.strategy, start.finding.topology).execution.iteration_s
@@ -223,13 +219,16 @@ def test_what_does_not_fit_or_cannot_be_is_named():
         optimise(pure_data(), Cluster(4), 2, 25, steps=1, resume=True)
 
 
-@pytest.mark.slow
 def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(monkeypatch):
-    asked = []
+    asked, found = [], []
 
     def quick(*about, steps, chains, **more):
         asked.append((steps, chains))
-        return optimise(*about, steps=2, chains=1, **more)
+        if not found:
+            found.append(
+                optimise(*about, **more | {"steps": 2, "chains": 1, "finalists": 1, "polish_work": 0})
+            )
+        return found[0]
 
     monkeypatch.setattr("testbed.design.plans.planning.optimise", quick)
     choice = WorkloadChoice("candle", settings={"batch_per_device": "2"})

@@ -11,10 +11,19 @@ import pytest
 from needs import needs
 
 from testbed.design.search import optimise
-from testbed.design.search.chains.worker_pool import CHUNK, Here, worker_pool
+from testbed.design.search.chains.worker_pool import Here, worker_pool
 from testbed.errors import SearchError
 
-SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
+SEARCH = {"steps": 25, "chains": 2, "seed": 5, "finalists": 2}
+CHUNK = 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_chunks():
+    """Let a search look at its chains ten times as often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("testbed.design.search.chains.worker_pool.CHUNK", CHUNK)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +127,7 @@ def test_what_was_searched_until_workers_were_lost_counts(little, four, monkeypa
     assert (found.stopped, found.steps) == (True, 3 * CHUNK)
     assert len(found.ranking) > 1
     assert found.why[-1].startswith(
-        "The search was cut short by a loss of workers (BrokenProcessPool) after 300"
+        "The search was cut short by a loss of workers (BrokenProcessPool) after 30"
     )
     monkeypatch.setattr(Failing, "left", 0)
     with pytest.raises(SearchError, match="workers of the search were lost"):
@@ -133,8 +142,8 @@ def test_nobody_at_work_is_refused(little, four, numbers):
 
 def test_a_search_goes_on_where_it_was_left(little, four, here, tmp_path):
     file = tmp_path / "search.json"
-    left = optimise(little, four, 2, 25, checkpoint=file, until=130, **SEARCH)
-    assert (left.stopped, left.steps) == (True, 260)
+    left = optimise(little, four, 2, 25, checkpoint=file, until=13, **SEARCH)
+    assert (left.stopped, left.steps) == (True, 26)
     resumed = optimise(little, four, 2, 25, checkpoint=file, resume=True, **SEARCH)
     assert resumed == here
     assert not resumed.stopped
@@ -166,7 +175,7 @@ def test_another_search_is_not_resumed(little, four, tmp_path):
 def test_progress_counts_steps_of_all_chains_and_the_best_only_falls(little, four):
     told = []
     optimise(little, four, 2, 25, progress=told.append, **SEARCH)
-    assert [progress.steps for progress in told] == [0, 100, 200, 300, 400, 450, 500]
-    assert {progress.of for progress in told} == {500}
+    assert [progress.steps for progress in told] == [0, 10, 20, 30, 40, 45, 50]
+    assert {progress.of for progress in told} == {50}
     costs = [progress.best_s for progress in told]
     assert costs == sorted(costs, reverse=True)
