@@ -77,7 +77,7 @@ def _own_state(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 @needs("process")
 def modelled(testbed12):
     """Provide the 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""

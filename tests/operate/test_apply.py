@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from libraries import skip_without
 
@@ -226,6 +226,7 @@ def test_the_account_is_the_truth(testbed12, memory_switch, journal):
     target = sorted(plan_lab(testbed12, WIRING, {"ocs1": memory_switch()}).switches[0].target.items())
     ends = Counter()
 
+    @settings(max_examples=80)
     @given(made=subsets, kept=subsets, blind=st.booleans(), before=subsets)
     def holds(made, kept, blind, before):
         def obey(step):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from libraries import skip_without
 
@@ -138,6 +138,7 @@ def test_any_permutation_of_fibres_is_found_and_only_what_moved_is_named(testbed
 def test_any_set_of_dark_receivers_is_named_exactly(testbed12):
     tried = Counter()
 
+    @settings(max_examples=60)
     @given(st.sets(st.sampled_from(ONE_WAY.links)))
     def holds(cut):
         dark = {link.target for link in cut}

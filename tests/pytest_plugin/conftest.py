@@ -29,7 +29,7 @@ def _own_state(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 @needs("process", "socket")
 def standing(tmp_path_factory):
     """Provide a modelled lab of six hosts with two NICs, which is up, and its lab file."""

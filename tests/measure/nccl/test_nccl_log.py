@@ -6,7 +6,7 @@ from collections import Counter
 from math import gcd
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.model import RingOrder
@@ -47,6 +47,7 @@ def channel_line(order: tuple[int, ...], channel: int = 0, channels: int = 4) ->
 seen: Counter[str] = Counter()
 
 
+@settings(max_examples=60)
 @given(st.integers(2, 40), st.data())
 def check_permutations(nodes: int, data: st.DataObject):
     orders = data.draw(st.lists(st.permutations(range(nodes)), min_size=1, max_size=4))
