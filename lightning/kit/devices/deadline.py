@@ -36,7 +36,7 @@ class Patience:
 COMPUTING = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
 """Calls in which a twin works out light and samples; in all others it only looks something up."""
 
-SIMULATED = Patience(slowness=10_000.0, computing_s=120.0)
+SIMULATED = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
 """A twin works as fast as its computer lets it: how long it reckons says nothing about the device."""
 
 

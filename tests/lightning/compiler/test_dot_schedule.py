@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -41,6 +41,7 @@ def walked(layer, hardware, activations):
     return sums
 
 
+@settings(max_examples=100)
 @given(matrices, st.sampled_from([1, 2, 4]), st.booleans())
 def test_every_product_is_sent_once_and_a_readout_has_one_sign(weights, wavelengths, skip_zeros):
     layer = layer_of(weights)

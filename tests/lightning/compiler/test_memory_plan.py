@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import memory_plan
@@ -31,6 +31,7 @@ def alive_at_once(plan):
     return max(map(sum, alive), default=0)
 
 
+@settings(max_examples=100)
 @given(lives)
 def test_buffers_that_are_alive_together_never_overlap(buffers):
     plan = placed(buffers)

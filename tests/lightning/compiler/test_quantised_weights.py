@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -20,6 +20,7 @@ weights = hnp.arrays(
 seen = {"nothing": 0, "several scales": 0, "negative": 0}
 
 
+@settings(max_examples=100)
 @given(weights, st.booleans())
 def test_weights_come_back_within_half_a_step_and_keep_sign_and_zero(values, per_channel):
     scales = weight_scales(values, per_channel=per_channel)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import Hardware, Options, compile_network, readouts_of
@@ -22,6 +22,7 @@ def chosen_at(errors, sigma):
     return best_of(errors, [(sigma * part) ** 2 for part in PARTS])
 
 
+@settings(max_examples=100)
 @given(errors_of_parts, st.floats(0, 5), st.floats(0, 5))
 def test_more_noise_never_makes_the_range_larger(errors, sigma, other):
     quiet, loud = (chosen_at(errors, each) for each in sorted((sigma, other)))
@@ -29,6 +30,7 @@ def test_more_noise_never_makes_the_range_larger(errors, sigma, other):
     seen["smaller"] += quiet < loud
 
 
+@settings(max_examples=100)
 @given(errors_of_parts)
 def test_without_noise_it_is_the_largest_range_that_is_no_worse(errors):
     found = chosen_at(errors, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
@@ -173,6 +173,7 @@ pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 counted = {"padded": 0, "dilated": 0, "grouped": 0}
 
 
+@settings(max_examples=100)
 @given(st.tuples(st.integers(5, 8), st.integers(5, 8)), pairs, pairs, pairs, st.integers(1, 3), st.data())
 def test_patches_hold_what_lies_under_the_window(size, kernel, strides, dilations, groups, data):
     pads = data.draw(st.tuples(*[st.integers(0, 2)] * 4))

@@ -436,6 +436,7 @@ def test_a_million_passes_take_seconds_at_most():
 def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypatch):
     class NumbaWithoutFolder:
         config = SimpleNamespace(DISABLE_JIT=0)
+        __version__ = "0"
 
         @staticmethod
         def njit(*, cache=False, error_model, _nrt):
@@ -445,4 +446,4 @@ def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypat
 
     monkeypatch.setattr(machine_code, "AVAILABLE", True)
     monkeypatch.setattr(machine_code, "numba", NumbaWithoutFolder, raising=False)
-    assert compiled.compiled(len) == ("made", len)
+    assert compiled.compiled(word) == ("made", word)
