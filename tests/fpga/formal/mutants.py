@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, proof_text
@@ -137,11 +138,11 @@ MUTANTS = (
 )
 
 
-def sources() -> dict[str, str]:
-    """Return all mutants with their checks in one top: mutant `i` is `b<i>`."""
-    blocks = [mutant.proven for mutant in MUTANTS]
-    names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(MUTANTS)}
-    texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(MUTANTS)}
+def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
+    """Return mutants with their checks in one top: mutant `i` is `b<i>`."""
+    blocks = [mutant.proven for mutant in mutants]
+    names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
+    texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
     return {**texts, **checks_sources(each.block for each in blocks), "proof.sv": proof_text(blocks, names)}
 
 

@@ -31,12 +31,23 @@ NARROW = {
 """Sums of sixteen wide lanes take the prover minutes; what is counted is the same for any width."""
 
 
+DAILY = {"round_robin_arbiter"}
+"""Proven every day: it chooses among streams, and merges them. `make test-long` proves the whole library."""
+
+
+def daily(places, *kept):
+    """Return the parameters of a test, of which those that are not kept are long."""
+    return [pytest.param(each, marks=() if each in kept else pytest.mark.long) for each in places]
+
+
 def processor_s() -> float:
     """Return seconds of processor time of this process and of those it has waited for."""
     return sum(os.times()[:4])
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=[path.stem for path in LIBRARY])
+@pytest.mark.parametrize(
+    "path", daily(LIBRARY, *(path for path in LIBRARY if path.stem in DAILY)), ids=lambda path: path.stem
+)
 def test_a_module_of_the_library_is_proven_within_a_minute(prover, path):
     """Of processor time, the prover's own processes included: other work on the machine changes no proof."""
     started = processor_s()
@@ -64,6 +75,7 @@ def faulty(datapath, mutant):
     return lambda _: type(sound)(sound.top, sources, sound.ports)
 
 
+@pytest.mark.long
 def test_a_sound_top_is_proven_and_every_property_applies(prover, wired):
     proof = prove(wired)
     assert proof.ok
@@ -74,6 +86,7 @@ def test_a_sound_top_is_proven_and_every_property_applies(prover, wired):
     assert proof.counterexample == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", range(7))
 def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, wired, place):
     mutant = mutants.WIRING_MUTANTS[place]
@@ -96,7 +109,7 @@ def chosen(mutants):
     return parse_text(mutants.CHOSEN, "chosen.ca").datapath
 
 
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", daily(range(4), 3))
 def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place):
     mutant = mutants.CHOICE_MUTANTS[place]
     with mock.patch.object(specification, "design_of", faulty(chosen, mutant)):
@@ -105,6 +118,7 @@ def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place
     assert proof.counterexample != ()
 
 
+@pytest.mark.long
 def test_choices_and_buffers_are_proven(prover, chosen):
     proof = prove(chosen)
     assert proof.ok
@@ -165,11 +179,21 @@ def test_the_command_shows_what_is_proven(prover, file, capsys):
     assert "reached: " in shown
 
 
-def test_the_command_shows_a_counterexample_and_writes_the_waves(
-    prover, mutants, wired, file, tmp_path, capsys
-):
-    waves = tmp_path / "counterexample.vcd"
-    with mock.patch.object(specification, "design_of", faulty(wired, mutants.WIRING_MUTANTS[0])):
+ONE_COUNT = """
+module gate {
+  inputs:  { stream x of 4 bits; flag on }
+  counts:  { n: sum x.valid over cycles while on }
+  targets: { n: 3 }
+  actions: { pulse done }
+}
+"""
+
+
+def test_the_command_shows_a_counterexample_and_writes_the_waves(prover, mutants, tmp_path, capsys):
+    file, waves = tmp_path / "gate.ca", tmp_path / "counterexample.vcd"
+    file.write_text(ONE_COUNT)
+    sound = parse_text(ONE_COUNT, "gate.ca").datapath
+    with mock.patch.object(specification, "design_of", faulty(sound, mutants.WIRING_MUTANTS[0])):
         assert run_app(["prove", str(file), "--json", "--vcd", str(waves)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert not document["ok"]

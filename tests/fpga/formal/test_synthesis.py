@@ -10,8 +10,8 @@ skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
 from fpga.hdl.synthesis import BASELINE, estimate, grown, subjects
 
-QUICK = {"count_action", "count_action_beat", "count_action_sum", "synchronous_data_streamer"}
-"""Designs that are estimated in every run: a few seconds each. `make test-long` estimates all."""
+QUICK = {"count_action_beat"}
+"""Designs that are estimated in every run. `make test-long` estimates all: several seconds each."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_the_baseline_has_every_design(baseline):
 
 
 @pytest.mark.process
-def test_the_core_has_not_grown(baseline):
+def test_a_block_of_the_core_has_not_grown(baseline):
     now = estimate([design for design in subjects() if design.top in QUICK])
     assert set(now) == QUICK
     assert grown(now, baseline) == ()

@@ -58,10 +58,9 @@ def assert_floors(seen, number):
     assert seen["refused after parsing"] >= 0.1 * number
 
 
-@pytest.mark.slow
-def test_five_thousand_texts(examples, mutations, small_datapaths, tmp_path, capsys):
+def test_a_thousand_texts(examples, mutations, small_datapaths, tmp_path, capsys):
     given = {"examples": examples, "mutations": mutations, "small_datapaths": small_datapaths}
-    assert_floors(fuzz(5_000, 4, **given, folder=tmp_path, capsys=capsys), 5_000)
+    assert_floors(fuzz(1_000, 4, **given, folder=tmp_path, capsys=capsys), 1_000)
 
 
 @pytest.mark.long
@@ -73,7 +72,7 @@ def test_a_hundred_thousand_texts(examples, mutations, small_datapaths, tmp_path
 
 @pytest.mark.parametrize("modules", [1, 10, 50])
 def test_datapaths_for_co_simulation_are_what_their_text_says(random_datapaths, modules):
-    for seed in range(5):
+    for seed in range(2):
         datapath = random_datapaths.random_datapath(seed, modules=modules)
         assert check(datapath) == ()
         assert parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath
@@ -81,7 +80,7 @@ def test_datapaths_for_co_simulation_are_what_their_text_says(random_datapaths, 
 
 def test_random_datapaths_are_what_their_text_says(small_datapaths):
     seen: Counter[str] = Counter()
-    for seed in range(200):
+    for seed in range(60):
         datapath = small_datapaths.random_datapath(seed)
         assert check(datapath) == ()
         read = parse_text(unparse(datapath), f"{datapath.name}.ca").datapath
@@ -94,4 +93,4 @@ def test_random_datapaths_are_what_their_text_says(small_datapaths):
             len(module.targets) not in {1, len(module.counts)} for module in datapath.modules
         )
     kinds = ("stream", "emit", "pulse", "set", "clear flag", "clear count", "advance", "gates", "own targets")
-    assert all(seen[kind] >= 50 for kind in kinds), seen
+    assert all(seen[kind] >= 12 for kind in kinds), seen

@@ -263,6 +263,16 @@ def timed_refusal(path):
     return tuple(map(float, printed.split()))
 
 
+@pytest.mark.parametrize("kind", NOISE)
+def test_noise_is_refused_at_a_line_and_in_few_words(tmp_path, kind):
+    (tmp_path / "noise.ca").write_text(NOISE[kind][: MEGABYTE // 10])
+    with pytest.raises(CountActionError) as refused:
+        load(tmp_path / "noise.ca")
+    assert refused.value.errors[0].line >= 1
+    assert len(str(refused.value)) < 20_000
+
+
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("kind", NOISE)
 def test_a_megabyte_of_noise_is_answered_in_two_seconds(tmp_path, kind):
@@ -273,11 +283,17 @@ def test_a_megabyte_of_noise_is_answered_in_two_seconds(tmp_path, kind):
     assert length < 20_000
 
 
+MANY = "module m { counts: { for a = 1 to 1000: sum x[i] (i = 1 to 1000) over cycles } targets: { 1 } }"
+
+
+def test_absurdly_many_things_are_refused(refused):
+    assert "more than 65536 terms" in refused(MANY)[0].message
+
+
+@pytest.mark.long
 @pytest.mark.process
-def test_absurdly_many_things_are_refused_quickly(refused, tmp_path):
-    text = "module m { counts: { for a = 1 to 1000: sum x[i] (i = 1 to 1000) over cycles } targets: { 1 } }"
-    assert "more than 65536 terms" in refused(text)[0].message
-    (tmp_path / "many.ca").write_text(text)
+def test_absurdly_many_things_are_refused_quickly(tmp_path):
+    (tmp_path / "many.ca").write_text(MANY)
     assert timed_refusal(tmp_path / "many.ca")[0] <= 2.0
 
 

@@ -37,7 +37,7 @@ def verilated():
     from fpga.hdl import verilator
     from fpga.photonic_mac.hardware import loopback_design
 
-    return verilator.build(loopback_design())
+    return verilator.build(loopback_design(), optimise="-O1")
 
 
 class Unit:

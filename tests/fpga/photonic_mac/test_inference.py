@@ -136,6 +136,9 @@ FAULTS = [
     ("photonic_sample", "product[15:8]", "product[15:8] + {7'd0, product[7]}"),
 ]  # fmt: skip
 
+DAILY = {"activation_memory", "beat_queue", "photonic_mac", "photonic_sample"}
+"""Blocks that no other test looks at alone; faults in the others are planted in `make test-long`."""
+
 
 def _differs(icarus, design):
     """Return whether a network run twice on this design is not what the model says."""
@@ -163,7 +166,10 @@ def test_the_case_of_the_planted_faults_is_sound(icarus):
 
 
 @pytest.mark.hdl
-@pytest.mark.parametrize(("block", "sound", "fault"), FAULTS)
+@pytest.mark.parametrize(
+    ("block", "sound", "fault"),
+    [pytest.param(*fault, marks=() if fault[0] in DAILY else pytest.mark.long) for fault in FAULTS],
+)
 def test_a_planted_fault_is_found(icarus, block, sound, fault):
     design = loopback_design()
     sources = dict(design.sources)
