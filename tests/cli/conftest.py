@@ -74,15 +74,20 @@ def held_by(up) -> frozenset[tuple[int, int]]:
 @pytest.fixture
 def lab_file(up):
     """Provide the file of the lab, whose switch is dark."""
+    make_dark(up)
+    return up[1]
+
+
+def make_dark(up) -> None:
     from testbed.lab.control import control
 
     control(up[0].control["ocs1"], {"do": "operator", "disconnect": list(range(1, 49))})
-    return up[1]
 
 
 @pytest.fixture(scope="session")
 def epochs(up, tmp_path_factory):
     """Provide, after one and after two topologies were applied, the directory of runs and what the switch held."""
+    make_dark(up)
     kept, runs = {}, tmp_path_factory.mktemp("epochs") / "runs"
     for epoch, words in ((1, ()), (2, ("--simplex",))):
         assert run_app(["apply", str(up[1]), "--runs-dir", str(runs), *words]) == 0
