@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install install-test run docs check test test-fast test-board test-full test-long planted codec-coverage coverage fuzz lock clean
+.PHONY: help install install-test run docs check test test-times test-fast test-changed test-board test-full test-long planted codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -15,10 +15,12 @@ FAST := not (process or socket or hdl or kernel or slow or long)
 PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+TIMES := .venv/bin/python -m tools.test_times
 
-# The rooms whose code computes with numpy, or asks for an extra, on boards; the rest is the same there.
+# The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.
 BOARD := board or not (process or socket or hdl or torch or kernel or slow or long)
-BOARD_FOLDERS := tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning tests/test_doctests.py
+BOARD_FOLDERS := tests/fpga/bus tests/fpga/registers tests/lightning/execution tests/lightning/kit \
+	tests/sim/board tests/sim/models/photonics tests/sim/rfsoc tests/sim/rfsoc_kit
 CODEC_FOLDERS := tests/ocs_drivers tests/fuzz
 EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
@@ -50,22 +52,33 @@ check: install ## static checks: format, lint, types, import arrows
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
 
-test: check test-board codec-coverage test-full ## static checks and all tests but the long ones
+test: install-test ## static checks, all tests but the long ones, and what each lane cost
+	@$(TIMES) clear
+	@$(TIMES) run static $(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory test-board codec-coverage test-full && code=0 || code=$$?; $(TIMES) lanes; exit $$code
+
+test-times: ## what the last `make test` cost: lanes, and the slowest rooms, files, tests and fixtures
+	@$(TIMES) all
 
 test-fast: install ## what starts no process, opens no socket and takes no more than seconds
 	$(PYTEST) $(PARALLEL) -m "$(FAST)"
 
+BASE ?= HEAD
+test-changed: install-test ## the tests that a change may break (BASE=commit; by default what is not committed)
+	@files=$$(.venv/bin/python -m tools.test_changed $(BASE)); \
+	if [ -n "$$files" ]; then $(PYTEST) $(PARALLEL) -m "not long" $$files; fi
+
 test-board: install-test ## what may differ on a board, on the built wheel with a board's numpy
 	@tools/install board
-	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
+	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) --lane board -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones and those of the codecs
-	$(PYTEST) $(PARALLEL) -m "not (kernel or codec or long)"
-	$(PYTEST) $(PARALLEL) -m "kernel and not long"
+	$(PYTEST) $(PARALLEL) --lane parallel -m "not (kernel or codec or long)"
+	$(PYTEST) --lane kernel -m "kernel and not long"
 
 test-long: install-test planted ## the tests that take minutes, and planted faults
-	HYPOTHESIS_PROFILE=long $(PYTEST) -m long --ignore tests/planted
+	HYPOTHESIS_PROFILE=long $(PYTEST) --lane long -m long --ignore tests/planted
 
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"
@@ -76,7 +89,7 @@ planted: install-test ## plant faults, each in a copy, and see that the named te
 
 codec-coverage: export COVERAGE_FILE := .coverage-codecs
 codec-coverage: install-test ## the tests of the codecs alone, which take every branch of every codec
-	$(PYTEST) -q $(PARALLEL) --cov=ocs_drivers --cov-report= -m codec $(CODEC_FOLDERS)
+	$(PYTEST) -q $(PARALLEL) --lane codecs --cov=ocs_drivers --cov-report= -m codec $(CODEC_FOLDERS)
 	$(EVERY_BRANCH_OF_CODECS)
 
 fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each

@@ -1,0 +1,116 @@
+"""A pytest plugin that fails a run which leaves something behind: processes, namespaces, mounts, files, device nodes.
+
+Other suites and labs may run on the machine. A process is ours if it inherited the token of this run; a namespace or a
+mount is left behind if it is new and no process lives in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "LIGHTBED_TEST_RUN"
+PATIENCE_S = 20.0
+"""Processes may still be ending when the last test has ended."""
+
+_NAMESPACES = Path("/run/netns")
+_FOLDERS = (Path.home(), Path("/run"), Path("/dev/shm"))
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+# Caches, and what the programs of the system make when they are first used.
+_ALLOWED = {
+    f"{Path.home()}/{name}" for name in (".cache", ".local", ".config", ".ansible", ".dotnet", ".pki")
+}
+_ALLOWED |= {"/run/netns", "/run/sshd", "/run/lightbed", "/run/lldpd", "/run/lock", "/run/postgresql"}
+
+
+def find_processes(token: str) -> dict[int, str]:
+    """Return the command lines of the live processes that inherited the token, without this one."""
+    found = {}
+    wanted = f"{TOKEN}={token}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def _find_namespaces_in_use() -> set[int]:
+    """Return the inodes of the network namespaces in which a process lives."""
+    inodes = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                inodes.add((entry / "ns" / "net").stat().st_ino)
+    return inodes
+
+
+def take_inventory() -> set[str]:
+    """Return what a run may leave behind: namespaces, mounts, untracked files, entries of folders, device nodes."""
+    in_use = _find_namespaces_in_use()
+    things = set()
+    if _NAMESPACES.is_dir():
+        for path in _NAMESPACES.iterdir():
+            with suppress(OSError):
+                if path.stat().st_ino not in in_use:
+                    things.add(f"namespace {path.name}")
+    mounts = (line.split()[:3] for line in Path("/proc/self/mounts").read_text().splitlines())
+    things.update(f"mount {place} ({kind})" for _, place, kind in mounts if kind != "nsfs")
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    things.update(f"file {line[3:]}" for line in status.stdout.splitlines() if line.startswith("??"))
+    for folder in _FOLDERS:
+        things.update(f"file {path}" for path in folder.iterdir() if str(path) not in _ALLOWED)
+    for device in _DEVICES:
+        with suppress(OSError):
+            state = Path(device).stat()
+            things.add(f"device {device}, mode {state.st_mode:o}, number {state.st_rdev}")
+    return things
+
+
+def find_leftovers(before: set[str], token: str) -> list[str]:
+    """Return what was left since `before`, waiting for what is still ending."""
+    end_s = time.monotonic() + PATIENCE_S
+    while True:
+        processes = find_processes(token)
+        new = sorted(take_inventory() - before)
+        if not (processes or new) or time.monotonic() > end_s:
+            return [*(f"process {pid}: {command}" for pid, command in processes.items()), *new]
+        time.sleep(0.5)
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self._token = uuid4().hex
+        os.environ[TOKEN] = self._token
+        self._before = take_inventory()
+        self._leftovers: list[str] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        try:
+            return (yield)
+        finally:
+            self._leftovers = find_leftovers(self._before, self._token)
+            if self._leftovers and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_unconfigure(self) -> None:
+        if self._leftovers:
+            print("The run left behind:", *self._leftovers, sep="\n  ", flush=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Pytest runs of single tests inside the suite do not look: their outer run does.
+    if not hasattr(config, "workerinput") and config.getoption("--lane") and TOKEN not in os.environ:
+        config.pluginmanager.register(_Watch())

@@ -1,0 +1,134 @@
+"""Print the test files that a change may break, one per line: `python -m tools.test_changed [BASE]`.
+
+The change is what differs from the commit BASE (default: HEAD), untracked files included. A test file is printed if it,
+or a `conftest.py` above it, changed or imports a module that changed or that imports one that did, at any depth.
+A module name in a string counts as an import: tables of rooms and entry points name modules so.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed", "tools")
+EVERYTHING = ("pyproject.toml", "tests/conftest.py", "tests/plugins/", "requirements/")
+"""A change here may break any test."""
+
+_IMPORTS = ROOT / "build" / "imports.json"
+
+
+def find_changed_files(base: str) -> set[str]:
+    """Return the paths, from the top of the checkout, of files that differ from a commit, and of untracked ones."""
+    paths: set[str] = set()
+    for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
+        listed = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True)
+        paths.update(listed.stdout.split())
+    return paths
+
+
+def name_module(path: Path) -> str:
+    """Return the dotted name of a module from its path in the checkout."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def find_names(path: Path, module: str) -> list[str]:
+    """Return the dotted names that a file imports, wherever in it, with their packages, and those in its strings."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            levels = package.split(".")
+            parents = levels[: len(levels) - node.level + 1] if node.level else []
+            source = ".".join([*parents, *([node.module] if node.module else [])])
+            names.update((source, *(f"{source}.{alias.name}" for alias in node.names)))
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(PACKAGES)
+        ):
+            names.add(node.value.partition(":")[0])
+    parents_too = ((name.rsplit(".", depth)[0] for depth in range(name.count(".") + 1)) for name in names)
+    return sorted({name for chain in parents_too for name in chain if name.startswith(PACKAGES)})
+
+
+class Imports:
+    """The names that files import, remembered in build/imports.json as long as a file stays as it is."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = json.loads(_IMPORTS.read_text()) if _IMPORTS.is_file() else {}
+
+    def __call__(self, path: Path) -> list[str]:
+        """Return the names that the file at this path, from the top of the checkout, imports."""
+        state = (ROOT / path).stat()
+        stamp = [state.st_mtime_ns, state.st_size]
+        kept = self._kept.get(str(path))
+        if kept is None or kept[0] != stamp:
+            kept = self._kept[str(path)] = [stamp, find_names(ROOT / path, name_module(path))]
+        return list(kept[1])
+
+    def save(self) -> None:
+        """Write what was read for the next run."""
+        _IMPORTS.parent.mkdir(exist_ok=True)
+        _IMPORTS.write_text(json.dumps(self._kept))
+
+
+def find_affected(changed: set[str], importers: dict[str, set[str]]) -> set[str]:
+    """Return the changed modules and all that import them, at any depth."""
+    affected, waiting = set(changed), list(changed)
+    while waiting:
+        for importer in importers[waiting.pop()] - affected:
+            affected.add(importer)
+            waiting.append(importer)
+    return affected
+
+
+def find_tests(changed_files: set[str]) -> list[str]:
+    """Return the paths of the test files that the change of these files may break."""
+    tests = sorted(path.relative_to(ROOT) for path in ROOT.glob("tests/**/test_*.py"))
+    if any(file.startswith(EVERYTHING) for file in changed_files):
+        return [str(path) for path in tests]
+    imports = Imports()
+    sources = {
+        name_module(path.relative_to(ROOT)): path.relative_to(ROOT)
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for module, path in sources.items():
+        for name in imports(path):
+            importers[name].add(module)
+    changed = set()
+    for file in map(Path, changed_files):
+        module = name_module(file) if file.suffix == ".py" else ""
+        changed.add(module)
+        if not importers[module]:  # found by its name at run time, or no module at all: its package brings it
+            changed.add(".".join(file.parent.parts))
+    affected = find_affected(changed & set(sources), importers)
+
+    def is_touched(path: Path) -> bool:
+        return str(path) in changed_files or not affected.isdisjoint(imports(path))
+
+    conftests = (path.relative_to(ROOT) for path in ROOT.glob("tests/*/**/conftest.py"))
+    folders = {path.parent for path in conftests if is_touched(path)}
+    files = [str(path) for path in tests if not folders.isdisjoint(path.parents) or is_touched(path)]
+    imports.save()
+    return files
+
+
+def main(arguments: list[str]) -> int:
+    """Print the test files, and how many of all they are on standard error."""
+    files = find_tests(find_changed_files(arguments[0] if arguments else "HEAD"))
+    print(*files, sep="\n")
+    print(f"{len(files)} test files may be broken by the change", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
