@@ -121,6 +121,7 @@ def test_a_topology_without_strides_is_wired_too():
 def test_patch_lists_name_every_link():
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(topologies())
     def check(topology):
         wiring = wire(topology)

@@ -1,7 +1,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.model import Topology
@@ -20,6 +20,7 @@ def test_the_testbed_of_twelve():
 def test_any_graph_has_distances(true_hops):
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(st.integers(2, 12), st.data())
     def check(nodes, data):
         node = st.integers(0, nodes - 1)

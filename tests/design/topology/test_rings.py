@@ -2,7 +2,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
@@ -54,6 +54,7 @@ def test_a_group_that_does_not_divide_is_refused():
 def test_ring_orders_are_permutations():
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(st.integers(2, 40), st.data())
     def check(nodes, data):
         stride = data.draw(st.integers(1, nodes - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocs_drivers.errors import ProtocolDesync
@@ -73,6 +73,7 @@ def feed_in_pieces(make, data: bytes, cuts: list[int]) -> list:
 def test_replies_are_the_same_however_split_joined_and_ended():
     split_inside_a_line_end = 0
 
+    @settings(max_examples=100)
     @given(lines, st.data())
     def check(groups, data):
         nonlocal split_inside_a_line_end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocs_drivers.errors import ProtocolDesync
@@ -105,6 +105,7 @@ frames = st.lists(st.sampled_from(GOLDEN), min_size=1, max_size=6)
 def test_events_are_the_same_however_split():
     interrupted = 0
 
+    @settings(max_examples=100)
     @given(frames, st.lists(st.integers(0, 10_000), max_size=8))
     def check(parts, cuts):
         nonlocal interrupted

@@ -434,6 +434,7 @@ def test_settings_it_cannot_have(size, options):
 def test_names_and_numbers_are_one_to_one():
     met: Counter[bool] = Counter()
 
+    @settings(max_examples=100)
     @given(st.sampled_from([8, 64, 320]), st.lists(st.integers(1, 9), min_size=3, max_size=3))
     def check(ports: int, parts: list[int]) -> None:
         names, name = Names(ports), ".".join(map(str, parts))

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
@@ -110,6 +110,7 @@ def test_books_and_light_stay_in_order():
         seen["lit at rest"] += bool(at_rest)
         await device.stop()
 
+    @settings(max_examples=100)
     @given(st.lists(operations, max_size=12))
     def check(steps):
         asyncio.run(story(steps))

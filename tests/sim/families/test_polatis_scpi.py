@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
@@ -247,6 +247,7 @@ def written_headers(draw):
 def test_short_and_long_forms_in_any_case():
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(written_headers(), st.data())
     def check(written, data):
         definition, header = written
@@ -284,6 +285,7 @@ COMMANDS = st.sampled_from(
 def test_bytes_one_by_one_give_the_same_lines():
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(
         st.lists(st.tuples(COMMANDS, st.sampled_from(["\n", "\r\n"])), max_size=6),
         st.lists(st.integers(0, 60), max_size=6),

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
@@ -220,6 +220,7 @@ TEXTS = st.sampled_from(
 def test_bytes_in_any_pieces_give_the_same_commands():
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(st.lists(st.tuples(TEXTS, st.sampled_from(["", "\n", "\r\n"])), max_size=6), st.integers(1, 40))
     def check(commands, size):
         stream = "".join(f"{text};{ending}" for text, ending in commands).encode()
