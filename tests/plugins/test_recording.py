@@ -1,0 +1,88 @@
+"""A run records what its tests cost, and fails when it leaves something behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import leftovers
+import pytest
+
+from tools.test_times import format_all
+
+pytestmark = pytest.mark.process
+
+TESTS = """
+import subprocess, sys, time
+import pytest
+
+@pytest.fixture(scope="module")
+def lab():
+    process = subprocess.Popen([sys.executable, "-c", "sum(range(10**9))"])
+    yield
+    process.kill()
+    process.wait()
+
+def test_lab(lab):
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    time.sleep(0.3)
+
+def test_leaves_a_process():
+    subprocess.Popen(["sleep", "1000"])
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs one test of the file above, and returns its exit code, output and record."""
+    (tmp_path / "conftest.py").write_text("import leftovers\nleftovers.PATIENCE_S = 0.0\n")
+    (tmp_path / "test_inner.py").write_text(TESTS)
+
+    environment = {name: value for name, value in os.environ.items() if name != leftovers.TOKEN}
+
+    def run(name):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "times", "-p", "leftovers", "-p", "no:cacheprovider",
+             "--lane", "inner", "--times", "times.json", f"test_inner.py::{name}"],
+            cwd=tmp_path,
+            env=environment | {"PYTHONPATH": str(Path(__file__).parent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+        return done, json.loads((tmp_path / "times.json").read_text())
+
+    return run
+
+
+def test_processor_time_counts_the_lab_of_a_test(run):
+    done, lanes = run("test_lab")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lanes["inner"]["tests"] == 1
+    _, processor_s = lanes["inner"]["each"]["test_inner.py::test_lab"]
+    assert processor_s >= 0.4  # 0.3 of its own, and the lab's beside it
+    assert any("test_inner.py::test_lab" in line for line in format_all(lanes))
+
+
+def test_a_run_that_leaves_a_process_fails_and_names_it(run):
+    done, _ = run("test_leaves_a_process")
+    try:
+        assert done.returncode == 1
+        (line,) = [line for line in done.stdout.splitlines() if "sleep 1000" in line]
+    finally:
+        for line in done.stdout.splitlines():
+            if line.strip().startswith("process "):
+                os.kill(int(line.split()[1].rstrip(":")), 9)
+    assert "1 passed" in done.stdout
+
+
+def test_an_inventory_sees_new_files_and_nothing_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(leftovers, "_FOLDERS", (tmp_path,))
+    before = leftovers.take_inventory()
+    (tmp_path / "left").touch()
+    assert f"file {tmp_path / 'left'}" in leftovers.take_inventory() - before
