@@ -165,8 +165,8 @@ class TestKernelHosts:
         assert len(inside) == 14
         assert namespaces(said) == []
 
-    def test_a_raw_scpi_line_is_seen_by_verify_and_path(self, testbed):
-        up = testbed("sim", "up", LAB, "--move", "--json").json
+    def test_a_raw_scpi_line_is_seen_by_verify_and_path(self, testbed, testbed_process):
+        up = testbed_process("sim", "up", LAB, "--move", "--json").json  # the lab outlives its command
         try:
             lab = up["lab_file"]
             assert testbed("apply", lab, "--json").json["verified"] is True
