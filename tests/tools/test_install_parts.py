@@ -95,8 +95,9 @@ def checkout(tmp_path, monkeypatch):
     for name in ("requirements/ci.lock", "requirements/board.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("numpy==2.4.6\n")
-    for name in ("README.md", "LICENSE", "tools/wheel.py", "sim/a.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    monkeypatch.setattr(environments, "translate", lambda *_: "")
+    for name in ("README.md", "LICENSE", "tools/wheel.py", "sim/a.py", "sim/models/contention/a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text("x\n")
     return tmp_path
 
@@ -123,10 +124,11 @@ def stamp_all(root, monkeypatch):
 
 ALL = [
     *(".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project", ".venv/.checkout-compiled"),
+    ".venv/.translated",
     *(".venv-host/.made", ".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"),
 ]
 CHANGES = {
-    "requirements/ci.lock": ALL[:5],
+    "requirements/ci.lock": ALL[:6],
     "requirements/board.lock": [".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"],
     "pyproject.toml": [
         ".venv/.project",
@@ -135,6 +137,12 @@ CHANGES = {
         ".venv-board/.compiled",
     ],
     "sim/a.py": [".venv/.checkout-compiled", ".venv-board/.wheel", ".venv-board/.compiled"],
+    "sim/models/contention/a.py": [
+        ".venv/.checkout-compiled",
+        ".venv/.translated",
+        ".venv-board/.wheel",
+        ".venv-board/.compiled",
+    ],
     "tools/wheel.py": [".venv-board/.wheel", ".venv-board/.compiled"],
     "sim/a.pyc": [],
 }

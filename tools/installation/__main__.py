@@ -66,7 +66,7 @@ def steps_of(part: str, uv: Uv, python: Path) -> list[Step]:
     installer = Installer(ROOT, python, uv)
     uv_step = Step("uv", f"uv {uv.version}, which installs the rest", uv.is_there, fetch)
     if part == "test":
-        return system_steps("test packages", system.TESTS, WITHOUT_TESTS)
+        return [*system_steps("test packages", system.TESTS, WITHOUT_TESTS), *installer.test_steps()]
     if part == "uv":
         return [uv_step]
     if part == "board":

