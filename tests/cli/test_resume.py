@@ -83,10 +83,10 @@ def step_states(testbed, lab_file):
 @pytest.mark.parametrize(
     ("at", "left"),
     [
-        ("intent", ["planned"]),
+        pytest.param("intent", ["planned"], marks=pytest.mark.long),
         ("sent", ["intent"]),
-        ("moved", ["intent"]),
-        ("routes", ["observed"]),
+        pytest.param("moved", ["intent"], marks=pytest.mark.long),
+        pytest.param("routes", ["observed"], marks=pytest.mark.long),
         ("proof", ["observed"]),
     ],
 )
