@@ -1,4 +1,4 @@
-"""What the suite costs, from build/test-times.json: `make test` ends with the lanes, `make test-times` prints all.
+"""Tables of what the suite costs: `make test` ends with that of the lanes, `make test-times` prints all.
 
 python -m tools.test_times lanes              the table of lanes
 python -m tools.test_times all [FILE]         lanes, the slowest files, tests and fixtures, and their shares

@@ -47,6 +47,10 @@ def _read_descendants_s(pid: int) -> float:
 
 def read_processor_s() -> float:
     """Return the processor time in s that this process and its descendants, live and waited for, took so far."""
+    try:  # the usual test has no children, which one system call says
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return sum(os.times()[:4])
     return sum(os.times()[:4]) + _read_descendants_s(os.getpid())
 
 
@@ -54,18 +58,32 @@ class _Recorder:
     """Collects one process's figures; those of workers travel on their reports."""
 
     def __init__(self) -> None:
+        self._spent_s = read_processor_s()
+        self._slow_fixtures_s = 0.0
         self.fixtures: list[tuple[str, str, float, float]] = []
+
+    def _take_processor_s(self) -> float:
+        """Return the processor time since the last call."""
+        before, self._spent_s = self._spent_s, read_processor_s()
+        return self._spent_s - before
+
+    def pytest_collection_finish(self) -> None:
+        self._take_processor_s()  # of collection, which no test is charged with
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[None]:
-        wall, processor = time.perf_counter(), read_processor_s()
+        began_s = time.perf_counter()
         try:
             return (yield)
         finally:
-            spent = time.perf_counter() - wall, read_processor_s() - processor
-            if max(spent) >= 0.05:
+            wall_s = time.perf_counter() - began_s
+            if (
+                wall_s >= 0.05
+            ):  # its processor time is that since the last slow fixture, or the end of the last test
+                fixture_s = self._take_processor_s()
+                self._slow_fixtures_s += fixture_s
                 name = f"{fixturedef.baseid}::{fixturedef.argname} ({fixturedef.scope})"
-                self.fixtures.append((name, request.node.nodeid, *spent))
+                self.fixtures.append((name, request.node.nodeid, wall_s, fixture_s))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
@@ -80,11 +98,12 @@ class _Recorder:
         return (yield from self._phase(item, "teardown"))
 
     def _phase(self, item: pytest.Item, phase: str) -> Iterator[None]:
-        wall, processor = time.perf_counter(), read_processor_s()
+        began_s, self._slow_fixtures_s = time.perf_counter(), 0.0
         try:
             return (yield)
         finally:
-            item.stash[_PHASE] = (phase, time.perf_counter() - wall, read_processor_s() - processor)
+            spent_s = self._slow_fixtures_s + self._take_processor_s()
+            item.stash[_PHASE] = (phase, time.perf_counter() - began_s, spent_s)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.models.light import Attenuator
@@ -208,6 +208,7 @@ NICS = [f"{host}/nic{number}" for host in "abc" for number in (1, 2)]
 def test_what_is_rendered_is_what_the_fibres_say():
     seen = Counter()
 
+    @settings(max_examples=100)
     @given(
         st.permutations(range(6)),
         st.integers(0, 6),

@@ -1,4 +1,4 @@
-"""Which tests `make test-changed` runs."""
+"""`make test-changed` runs the tests of a change, and of all that imports what changed."""
 
 from __future__ import annotations
 

@@ -45,7 +45,9 @@ def rung_that_finds(icarus, lint, worked_tables, random_run):
 @pytest.mark.hdl
 def test_a_fault_of_each_rung_is_found_by_it(planted_faults, rung_that_finds):
     first = {fault.found_by: fault for fault in reversed(planted_faults.FAULTS)}
-    assert {name: rung_that_finds(fault) for name, fault in first.items()} == dict(zip(RUNGS, RUNGS, strict=True))
+    assert {name: rung_that_finds(fault) for name, fault in first.items()} == dict(
+        zip(RUNGS, RUNGS, strict=True)
+    )
 
 
 @pytest.mark.hdl

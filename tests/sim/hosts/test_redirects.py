@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
@@ -53,6 +53,7 @@ class ScriptedKernel:
 def test_any_change_of_light_leaves_exactly_the_new_redirects_and_carriers():
     seen = {"moved": 0, "kept": 0, "gone": 0}
 
+    @settings(max_examples=100)
     @given(before=lights, after=lights)
     def check(before, after):
         kernel = ScriptedKernel()
