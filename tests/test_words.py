@@ -1,10 +1,11 @@
-"""One word for one thing: the glossary's words, docstrings in the imperative, and sizes of modules and functions."""
+"""One word for one thing: the glossary's words, and docstrings in the imperative."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,14 @@ def files(*suffixes: str) -> Iterator[Path]:
     yield from (path for path in sorted(ROOT.glob("*.md")) if path.suffix in suffixes)
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def modules(package: str) -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted((ROOT / package).rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+        yield path, parse(path)
 
 
 def test_prose_has_no_word_that_must_be_looked_at_twice():
@@ -99,41 +105,3 @@ def test_no_identifier_that_was_replaced_remains_in_its_room(room):
         if name in replaced
     }
     assert found == set()
-
-
-LONG_MODULES = {
-    "lightning/errors.py": "one tree of errors, drawn at its top",
-    "ocs_drivers/engine/driver.py": "the hooks that every vendor may override, in the order of a transaction",
-    "ocs_drivers/protocols/tl1.py": "one decoder: a message is read in one pass",
-    "ocs_drivers/testing/contract.py": "one suite, shipped for drivers of others",
-    "testbed/node/collective.py": "one file, copied to hosts, which have nothing of ours",
-}
-"""Modules over 300 lines, and why."""
-
-LONG_FUNCTIONS = {
-    "lightning/serving/packets/packet_kernel.py:answer_round": "machine code: one loop over packets",
-    "lightning/execution/kernels/lanes.py:answers_in_lanes": "machine code: one loop over layers",
-    "lightning/execution/kernels/readouts.py:read_into": "machine code: one loop over readouts",
-    "testbed/design/search/recurrence.py:finish_s": "machine code: one recurrence",
-    "testbed/design/search/planner.py:optimise": "the search, step after step; half of it is what it takes and gives",
-}
-"""Functions over 40 lines, and why."""
-
-
-def test_long_modules_and_functions_are_few_and_have_a_reason():
-    long_modules, long_functions, lengths = set(), set(), []
-    for package in PACKAGES:
-        for path, tree in modules(package):
-            name = str(path.relative_to(ROOT))
-            if len(path.read_text(encoding="utf-8").splitlines()) > 300:
-                long_modules.add(name)
-            for node in ast.walk(tree):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    length = node.end_lineno - node.lineno + 1
-                    lengths.append(length)
-                    if length > 40:
-                        long_functions.add(f"{name}:{node.name}")
-    assert long_modules == LONG_MODULES.keys()
-    assert long_functions == LONG_FUNCTIONS.keys()
-    assert max(len(LONG_MODULES), len(LONG_FUNCTIONS)) <= 5
-    assert sorted(lengths)[len(lengths) // 2] <= 7

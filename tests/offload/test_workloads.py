@@ -23,7 +23,7 @@ SHAPES = {"digits": (1, 64, 64), "images": (3, 224, 224), "speech": (80, 201), "
     [
         "digits",
         "images",
-        pytest.param("speech", marks=pytest.mark.slow),  # librosa is compiled once an environment
+        pytest.param("speech", marks=pytest.mark.long),  # librosa is compiled once an environment
         "text",
     ],
 )

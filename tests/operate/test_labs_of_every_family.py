@@ -47,6 +47,10 @@ def true_circuits(up, switch):
     return {tuple(pair) for pair in control(up.control[switch], {"do": "truth"})["connections"]}
 
 
+DAILY = {"calient+rest", "glimmerglass+tl1", "rome+telnet", "telescent+cli"}
+"""One of each kind of wire; the others are patched in long tests."""
+
+
 def applied(up, wiring, directory):
     """Patch a lab; return the circuits asked for of each switch."""
     with ExitStack() as stack:
@@ -57,7 +61,14 @@ def applied(up, wiring, directory):
     return {part.switch: set(part.target.pairs) for part in plan.switches}, plan
 
 
-@pytest.mark.parametrize("scheme", [scheme for scheme in SIMULATED_LANGUAGES if scheme != "polatis+scpi"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        scheme if scheme in DAILY else pytest.param(scheme, marks=pytest.mark.long)
+        for scheme in SIMULATED_LANGUAGES
+        if scheme != "polatis+scpi"
+    ],
+)
 def test_a_lab_is_patched_through_a_switch_of_any_family(testbed12, tmp_path, scheme):
     with start_lab(with_switch(testbed12, scheme), hosts="model", move=True) as up:
         asked, _ = applied(up, RING, tmp_path)

@@ -164,15 +164,11 @@ SOON = {
     "plan LAB",
     "path LAB a nobody --hosts model",
     "env LAB",
-    "journal LAB none",
-    "lease list LAB --ended",
     "plan LAB --out OUT",
-    "runs",
     "switch ADDRESS read",
 }
 SOON |= {
     "apply LAB --epoch 77 --hosts model",
-    "rollback LAB --hosts model",
     "maintenance on LAB --reason a fan",
 }
 """Command lines that `make test` runs; the others take minutes together."""

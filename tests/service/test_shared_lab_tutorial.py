@@ -92,6 +92,7 @@ def _take_down(folder, environment):
         subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", range(len(COMMANDS)), ids=lambda at: COMMANDS[at][0][:40])
 def test_a_command_prints_what_the_page_shows(at, printed):
     shown, found = renamed(COMMANDS[at][1]), printed[at]

@@ -22,15 +22,21 @@ def sent(kind, nodes, seed):
     return demand_of_matrix(1e6 * size)
 
 
+SMALL, LARGE = ((8, 3), (12, 4)), ((20, 4), (32, 6))
+
+
 def topology_for(demand, degree, *, matched):
     return find(demand, degree).topology if matched else find_topology(demand.nodes, degree)
 
 
 @pytest.mark.parametrize("kind", ["uniform", "random", "sparse"])
 @pytest.mark.parametrize("matched", [False, True])
-def test_the_fullest_link_carries_at_most_a_twentieth_more_than_over_free_routes(kind, matched):
+@pytest.mark.parametrize(
+    "sizes", [SMALL, pytest.param(LARGE, marks=pytest.mark.long)], ids=["small", "large"]
+)
+def test_the_fullest_link_carries_at_most_a_twentieth_more_than_over_free_routes(kind, matched, sizes):
     ratios, bounds = [], []
-    for nodes, degree in ((8, 3), (12, 4), (20, 4), (32, 6)):
+    for nodes, degree in sizes:
         demand = sent(kind, nodes, seed=nodes)
         topology = topology_for(demand, degree, matched=matched)
         best, found = least_maximum(topology, demand), route(topology, demand)

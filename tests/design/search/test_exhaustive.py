@@ -33,6 +33,7 @@ def test_strides_are_those_that_every_node_has():
     assert any(graph.strides == (1, 1) for graph in all_graphs(5, 4))
 
 
+@pytest.mark.long
 def test_a_search_comes_near_the_optimum_and_never_below(random_workload):
     gaps = []
     for number in range(3):

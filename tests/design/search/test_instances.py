@@ -27,6 +27,7 @@ def plan_and_optimum(name):
     return found.predicted.iteration_s, simulated_optimum(problem)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_a_plan_is_the_optimum_of_all(name):
     planned_s, best = plan_and_optimum(name)

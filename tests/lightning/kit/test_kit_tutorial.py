@@ -147,6 +147,7 @@ def readers(tmp_path_factory):
         yield {page: Reader(page, tmp_path_factory.mktemp(page)) for page in RUNS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("page", "index", "command"), COMMANDS)
 def test_the_output_is_that_of_the_page(page, index, command, readers):
     output = readers[page].printed(index)
@@ -170,6 +171,7 @@ def test_the_page_has_all_steps(page, commands, files):
     assert [step.name for step in STEPS[page] if step.is_file] == files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("page", "names"),
     [

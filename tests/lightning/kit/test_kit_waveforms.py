@@ -126,12 +126,13 @@ def test_a_board_that_is_lost_is_named(fault, kind):
 
 
 def test_a_twin_that_is_stuck_is_named(clock):
+    from lightning.kit.devices.deadline import Patience
     from lightning.kit.devices.guard import GuardedSoc
 
     soc = lightning.connect("sim://kit").unguarded
     soc.knobs["fault"] = "stuck_counter"
     ticking = lambda: clock.wait(1.0) or clock()
-    guarded = GuardedSoc(soc, clock=ticking)
+    guarded = GuardedSoc(soc, patience=Patience(), clock=ticking)
     with pytest.raises(errors.DeviceStuck, match=r"sim-kit-0001.*in run 1, after 0 shots"):
         LightningControl(guarded, from_slide({"soft_avgs": 2})).acquire_decimated(guarded)
     with pytest.raises(errors.DeviceStuck):

@@ -249,7 +249,7 @@ def test_an_expansion_that_mixes_images_is_refused(onnx_model, target):
 def test_an_activation_that_is_too_large_is_refused(onnx_model):
     from lightning.networks.imports.onnx.file import from_bytes
 
-    around = {"p": np.array([0, 0, 20_000, 20_000, 0, 0, 20_000, 20_000])}
+    around = {"p": np.array([0, 0, 8_193, 8_193, 0, 0, 8_193, 8_193])}
     model = onnx_model([("Pad", ["x", "p"], "y", {})], around, (1, 2, 2))
     with pytest.raises(NetworkError, match="an activation of shape"):
         from_bytes(model if isinstance(model, bytes) else model.SerializeToString(), "padded")

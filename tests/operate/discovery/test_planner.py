@@ -10,7 +10,7 @@ from random_labs import RandomLab
 from testbed.operate.discovery.model import Problem
 from testbed.operate.discovery.planner import code_length, most_rounds, plan_rounds
 
-SEEDS = 12
+SEEDS = 4
 # name: the labs, and the most rounds that they may take
 LABS = {
     "power monitors": ({}, 20),

@@ -470,7 +470,7 @@ def test_every_condition_was_tried(done, condition):
 @pytest.mark.slow
 def test_the_compiled_machine_is_the_same_machine():
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[kit]'")
-    for seed in range(PROGRAMS, PROGRAMS + 20):
+    for seed in range(PROGRAMS, PROGRAMS + 5):
         generator = Generator(seed).program()
         processor = loaded(generator, seed)
         execution = processor._start()

@@ -73,7 +73,9 @@ def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("bits", "share", "count"), [(16, 0.005, 4_096), (12, 0.04, 1_024)])
+@pytest.mark.parametrize(
+    ("bits", "share", "count"), [pytest.param(16, 0.005, 4_096, marks=pytest.mark.long), (12, 0.04, 1_024)]
+)
 def test_without_noise_the_integers_of_the_board_are_off_by_one_at_most_and_seldom(bits, share, count):
     kit = calibrated(f"sim://kit?seed=5&vary=yes&noise=off&adc_bits={bits}")
     seldom, most = wrong(answers(kit, window=1, shots=4, count=count), count)
@@ -91,7 +93,7 @@ def test_linear_words_as_published_are_no_encoder(kit, chebyshev_decoder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [21, 22])
+@pytest.mark.parametrize("seed", [21, pytest.param(22, marks=pytest.mark.long)])
 def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polynomials(
     seed, polynomial_decoder, chebyshev_decoder
 ):
@@ -119,7 +121,7 @@ def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polyno
     assert min(second, third) > 3 * ours
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_after_a_drift_one_sweep_per_modulator_brings_the_accuracy_back():
     soc, run = calibrated("sim://kit?seed=31&vary=yes&drift=off")
     stale, rows = run.calibration, LightningCompute(soc, run.calibration).rows

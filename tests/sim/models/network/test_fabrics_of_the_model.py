@@ -116,7 +116,7 @@ def test_given_paths_are_taken_in_turn():
 
 
 def test_expanders_are_regular_simple_connected_and_the_same_for_a_seed():
-    for nodes, degree in ((6, 3), (20, 4), (64, 8), (9, 8), (2, 1)):
+    for nodes, degree in ((6, 3), (20, 4), (64, 8), (5, 4), (2, 1)):
         fabric = expander(nodes, degree, 25, seed=1)
         again = expander(nodes, degree, 25, seed=1)
         assert np.bincount(fabric.sources, minlength=nodes).tolist() == [degree] * nodes
