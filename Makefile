@@ -75,7 +75,7 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones and those of the codecs
 	$(PYTEST) $(PARALLEL) --lane parallel -m "not (kernel or codec or long)"
-	$(PYTEST) --lane kernel -m "kernel and not long"
+	$(PYTEST) $(PARALLEL) --lane kernel -m "kernel and not long"
 
 test-long: install-test planted ## the tests that take minutes, and planted faults
 	HYPOTHESIS_PROFILE=long $(PYTEST) --lane long -m long --ignore tests/planted
