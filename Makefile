@@ -14,7 +14,8 @@ FAST := not (process or socket or hdl or kernel or slow or long)
 # Tests start many programs, each of which would compile again what it imports where no bytecode is written.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# SHUFFLE=seed runs the files in a random order.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder $(if $(SHUFFLE),--shuffle-files $(SHUFFLE))
 TIMES := .venv/bin/python -m tools.test_times
 
 # The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.

@@ -78,9 +78,9 @@ def command(place: Path, disk: Path, *words: str, prepare: str = "") -> subproce
 LOOKS = [
     ("plan", "lab.yaml"),
     ("verify", "lab.yaml"),
-    ("path", "a", "c", "--lab", "lab.yaml"),
-    ("repair", "lab.yaml"),
-    ("drift", "lab.yaml"),
+    pytest.param(("path", "a", "c", "--lab", "lab.yaml"), marks=pytest.mark.long),
+    pytest.param(("repair", "lab.yaml"), marks=pytest.mark.long),
+    pytest.param(("drift", "lab.yaml"), marks=pytest.mark.long),
 ]
 
 

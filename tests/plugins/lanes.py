@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing.util
 import os
+import random
 import socket
 import sys
 import threading
@@ -49,9 +50,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.stash[_NEEDS] = frozenset(names)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle-files", type=int, metavar="SEED", help="run the files in a random order")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests, unless the expression of `-m` speaks of them or they are named one by one."""
+    """Shuffle files if told to, and leave out long tests unless `-m` or an argument names them."""
+    seed = config.getoption("--shuffle-files")
+    if seed is not None:
+        places = {path: random.Random(f"{seed} {path}").random() for path in {item.path for item in items}}
+        items.sort(key=lambda item: places[item.path])
     if "long" in config.option.markexpr:
         return
     named = [_named(config, argument) for argument in config.args if "::" in argument]

@@ -165,3 +165,21 @@ def test_long_tests_run_only_when_they_are_asked_for(outcomes, arguments, run):
 def test_a_fixture_needs_only_what_there_is():
     with pytest.raises(ValueError, match="unknown markers: procces"):
         needs("procces")
+
+
+def test_files_are_shuffled_whole_and_alike_for_a_seed(tmp_path):
+    for number in range(12):
+        (tmp_path / f"test_{number}.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
+
+    def order(seed):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "lanes", "-p", "no:cacheprovider", "--collect-only", "-q",
+             "--shuffle-files", str(seed)],
+            cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PLUGINS)}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return re.findall(r"(test_\d+)\.py::(test_[ab])", done.stdout)
+
+    first = order(1)
+    assert [name for name, _ in first[::2]] == [name for name, _ in first[1::2]]
+    assert first != sorted(first)
+    assert order(1) == first != order(2)

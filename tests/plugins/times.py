@@ -63,9 +63,9 @@ class _Recorder:
         self.fixtures: list[tuple[str, str, float, float]] = []
 
     def _take_processor_s(self) -> float:
-        """Return the processor time since the last call."""
+        """Return the processor time since the last call; 0 if a lab ended and took what it had spent with it."""
         before, self._spent_s = self._spent_s, read_processor_s()
-        return self._spent_s - before
+        return max(self._spent_s - before, 0.0)
 
     def pytest_collection_finish(self) -> None:
         self._take_processor_s()  # of collection, which no test is charged with

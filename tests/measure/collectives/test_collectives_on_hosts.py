@@ -309,6 +309,7 @@ def test_a_ring_on_one_way_links_runs_in_their_direction(thirteen):
 
 
 # -------------------------------------------------------------------------------------------------- failures
+@pytest.mark.long
 def test_a_circuit_cut_before_the_run_is_named_within_the_deadline_and_leaves_nothing(small):
     fibre, deadline_s = "c/nic2:receive", small.short_deadline_s()
     with small.spliced_again(fibre):
