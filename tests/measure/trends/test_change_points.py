@@ -7,7 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.measure.trends.change_points import (
@@ -85,6 +85,7 @@ def test_constant_and_short_series_have_no_change(values):
 def test_units_and_offsets_change_nothing():
     changes = []
 
+    @settings(max_examples=100)
     @given(
         st.lists(st.sampled_from([0, 1, 2, 40, 41, 42]), min_size=LEAST_VALUES, max_size=20),
         st.booleans(),
