@@ -6,6 +6,7 @@ first `testbed simulate` of a user, and every test, finds it there.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,10 +41,13 @@ processor.load_bin_program([end << 56])
 processor.run(None)
 """
 
+_PLAN = "PLAN"
+"""Stands for a file that is thrown away."""
+
 _CHAINS: Sequence[Sequence[Sequence[str]]] = (
     (
         ("bin/testbed", "simulate", *_SMALL),
-        ("bin/testbed", "optimise", *_SMALL, "--steps", "20", "--chains", "1"),
+        ("bin/testbed", "optimise", *_SMALL, "--steps", "20", "--chains", "1", "-o", _PLAN),
     ),
     (
         ("bin/python", "-c", _KERNELS),
@@ -59,10 +63,12 @@ def translate(environment: Path, tick: Callable[[], None]) -> str:
 
     def run_chain(chain: Sequence[Sequence[str]]) -> str:
         for program, *arguments in chain:
-            done = run([environment / program, *arguments], tick=tick)
+            words = [plan if word == _PLAN else word for word in arguments]
+            done = run([environment / program, *words], tick=tick)
             if done.status:
                 return done.last_lines
         return ""
 
-    with ThreadPoolExecutor(len(_CHAINS)) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(_CHAINS)) as pool:
+        plan = f"{folder}/plan.json"
         return "\n".join(filter(None, pool.map(run_chain, _CHAINS)))
