@@ -33,15 +33,15 @@ _ALLOWED |= {"/run/netns", "/run/sshd", "/run/lightbed", "/run/lldpd", "/run/loc
 
 def find_processes(token: str) -> dict[int, str]:
     """Return the command lines of the live processes that inherited the token, without this one."""
-    found = {}
-    wanted = f"{TOKEN}={token}".encode()
+    processes = {}
+    entry_of_token = f"{TOKEN}={token}".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
+            if entry_of_token in (entry / "environ").read_bytes().split(b"\0"):
+                processes[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return processes
 
 
 def _find_namespaces_in_use() -> set[int]:
@@ -113,6 +113,6 @@ class _Watch:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Pytest runs of single tests inside the suite do not look: their outer run does.
+    # Runs of pytest inside a test inherit the token; what they leave is found by the outer run.
     if not hasattr(config, "workerinput") and config.getoption("--lane") and TOKEN not in os.environ:
         config.pluginmanager.register(_Watch())

@@ -77,9 +77,8 @@ class _Recorder:
             return (yield)
         finally:
             wall_s = time.perf_counter() - began_s
-            if (
-                wall_s >= 0.05
-            ):  # its processor time is that since the last slow fixture, or the end of the last test
+            # Its processor time is that since the last slow fixture, or since the end of the last phase.
+            if wall_s >= 0.05:
                 fixture_s = self._take_processor_s()
                 self._slow_fixtures_s += fixture_s
                 name = f"{fixturedef.baseid}::{fixturedef.argname} ({fixturedef.scope})"

@@ -274,13 +274,10 @@ class Installer:
 
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"
-        for made in (
-            "lib",
-            "bdist*",
-        ):  # setuptools would pack what it finds there, also modules that are gone
-            for folder in build.glob(made):
+        # setuptools would pack what it finds there, also modules that are gone.
+        for pattern in ("lib", "bdist*", "wheel"):
+            for folder in build.glob(pattern):
                 shutil.rmtree(folder)
-        shutil.rmtree(build / "wheel", ignore_errors=True)
         command: list[str | Path] = [
             "build",
             "--wheel",
