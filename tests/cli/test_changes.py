@@ -93,7 +93,7 @@ def test_seconds_are_learned_from_the_journal(testbed, lab_file):
     expected = testbed("plan", lab_file, "--method", "geometric", "--json").json["expected"]
     (step,) = expected["switches"]["ocs1"]["steps"]
     assert step == expected["total"] == expected["switches"]["ocs1"]["total"]
-    assert 0.02 <= step["median_s"] <= step["p95_s"] < 5.0
+    assert 0.02 <= step["median_s"] <= step["p95_s"]
 
 
 def test_a_session_without_a_journal_has_no_switch_that_writes(up):

@@ -105,7 +105,7 @@ def test_a_plan_is_found_written_and_found_again(testbed, tmp_path):
 
     assert (first.code, again.code) == (0, 0), again.err
     plans = [json.loads((tmp_path / name).read_text()) for name in ("one.json", "two.json")]
-    assert all(0 < plan["search"].pop("cpu_s") < 60 for plan in plans)
+    assert all(plan["search"].pop("cpu_s") > 0 for plan in plans)
     assert plans[0] == plans[1]
     predicted = plans[0]["predicted"]
     assert set(predicted) == {

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 from libraries import skip_without
@@ -158,9 +157,7 @@ def test_a_robot_that_dies_is_told_of_with_what_is_unknown(start_twin, tmp_path)
         while not twin.do("robot")["queue"]:
             assert moving.poll() is None
         twin.kill()
-        killed_s = time.monotonic()
         out, err = moving.communicate(timeout=60)
-    assert time.monotonic() - killed_s < 10
     error = json.loads(out)["error"]
     assert (moving.returncode, error["code"], error["who"]) == (1, "ocs.partial", "unknown")
     assert error["pairs"] == [{"input": 1, "output": 10, "status": "unknown"}]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import types
 
 import codec_table
@@ -13,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.codec
-
-LONG_S = 5.0
-"""What is linear in its input takes a tenth of this; what is not takes hours."""
 
 MANY = 200_000
 NUMBER = b"9" * 5000  # more digits than `int` takes from a text
@@ -104,14 +100,12 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.timeout(120)  # what is linear in its input takes a second at most; what is not takes hours
 @pytest.mark.parametrize(
     ("name", "data"), HOSTILE, ids=[f"{name}-{number}" for number, (name, _) in enumerate(HOSTILE)]
 )
 def test_what_no_device_says_is_refused_or_passed_over_in_time(name, data):
-    codec = CODECS[name]
-    began_s = time.process_time()
-    codec.decode([data])
-    assert time.process_time() - began_s < LONG_S
+    CODECS[name].decode([data])
 
 
 @pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")])

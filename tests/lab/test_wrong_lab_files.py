@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from libraries import skip_without
 
@@ -660,11 +658,9 @@ def test_a_wrong_file_is_refused_with_line_and_hint(case, small_lab_text):
     before, after, line, words, hint = BAD[case]
     text = small_lab_text(simulated=case != "twin of a real switch")
     assert before in text
-    began = time.process_time()
     with pytest.raises(LabFileError) as caught:
         parse_lab(text.replace(before, after, 1), "labs/x.yaml")
     message = str(caught.value)
-    assert time.process_time() - began < 1.0
     assert message.startswith(f"labs/x.yaml:{line}: "), message
     assert words in message
     assert message.endswith(f"; {hint}")

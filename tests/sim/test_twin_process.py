@@ -87,7 +87,7 @@ def test_time_account_boot_mode_and_options_are_as_asked_for():
         )
         truth = truth_of(ready)
         assert truth["boot_mode"] == "AUTOSAVE"
-        assert 2.0 <= truth["last_busy_s"] < 1000.0
+        assert truth["last_busy_s"] >= 2.0
         with connection_to(ready["tl1"]) as line:
             line.sendall(b"ACT-USER::me:1::;")
             assert b"COMPLD" in line.recv(1000)

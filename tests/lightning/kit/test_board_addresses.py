@@ -187,7 +187,7 @@ def test_streamed_readout_goes_through_the_network_too(served):
 def stop_and_wait(pid: int) -> None:
     """Stop a process and return when every thread of it stands; a signal sent is not yet a signal taken."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not all(
         stat.read_text().rpartition(")")[2].split()[0] == "T"
         for stat in Path(f"/proc/{pid}/task").glob("*/stat")

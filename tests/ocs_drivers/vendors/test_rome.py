@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -666,12 +665,10 @@ def typed(made: Any) -> list[tuple[float, str]]:
 
 
 @every_front
-def test_eight_circuits_take_robot_minutes_and_no_time(panel, family, front):
+def test_eight_circuits_take_robot_minutes(panel, family, front):
     switch, made = panel(family=family, front=front)
     wanted = CrossConnects({number: 9 + number * 3 % 8 for number in range(1, 9)})
-    began_s = time.process_time()
     report = switch.apply(wanted)
-    assert time.process_time() - began_s < 3
     assert made.truth() == dict(wanted)
     assert report.complete
     assert 8 * 40 <= made.clock.now() <= 8 * (40 + 3.1)

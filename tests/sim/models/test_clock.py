@@ -107,7 +107,7 @@ def test_the_real_clock_passes_at_least_the_time_asked_for():
         await clock.sleep(-1.0)
         return clock.now() - before
 
-    assert 0.002 <= asyncio.run(story()) < 5.0
+    assert asyncio.run(story()) >= 0.002
 
 
 def test_a_scaled_clock_passes_its_seconds_faster_and_not_too_few_of_them():
@@ -121,7 +121,7 @@ def test_a_scaled_clock_passes_its_seconds_faster_and_not_too_few_of_them():
 
     passed_s, machine_passed_s = asyncio.run(story())
     assert passed_s >= 20.0
-    assert 0.02 <= machine_passed_s < 10.0
+    assert machine_passed_s >= 0.02
     assert machine_passed_s == pytest.approx(passed_s / 1000.0, abs=0.5)
 
 
