@@ -94,7 +94,8 @@ def test_the_demo_with_modelled_hosts_says_model_in_every_output(testbed, tmp_pa
 
 @pytest.mark.process
 @pytest.mark.socket
-@pytest.mark.parametrize("signalled", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
+@pytest.mark.long
+@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testbed, testbed, signalled):
     with start_testbed("demo", LAB, "--hosts", "model", "--sizes", "4:8MiB") as process:
         assert process.stderr is not None
@@ -165,6 +166,7 @@ class TestKernelHosts:
         assert len(inside) == 14
         assert namespaces(said) == []
 
+    @pytest.mark.long
     def test_a_raw_scpi_line_is_seen_by_verify_and_path(self, testbed, testbed_process):
         up = testbed_process("sim", "up", LAB, "--move", "--json").json  # the lab outlives its command
         try:

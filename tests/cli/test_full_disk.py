@@ -62,6 +62,7 @@ def place(tmp_path_factory):
 def command(place: Path, disk: Path, *words: str, prepare: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command with all that is its own on `disk`."""
     own = {name: str(disk) for name in ("HOME", "TMPDIR", "LIGHTBED_LOCK_DIR")}
+    own["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # of machine code
     script = f'set -e\nmount --make-rprivate /\n{prepare}\nexec "$@"'
     testbed = [sys.executable, "-m", "testbed.cli", *words]
     return subprocess.run(

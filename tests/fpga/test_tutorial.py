@@ -112,6 +112,7 @@ def printed(tmp_path_factory, warm_yosys):
     return folder, found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_output_is_that_of_the_page(command, printed):
     output = printed[1][command]
@@ -127,6 +128,7 @@ def test_the_page_has_all_steps():
     assert [step.name for step in STEPS if step.is_file] == ["streamer.ca", "drive.py"]
 
 
+@pytest.mark.long
 def test_the_plot_is_drawn(printed):
     header = (printed[0] / "waves.png").read_bytes()[:24]
     shown = (PAGE.parent / "count-action.png").read_bytes()

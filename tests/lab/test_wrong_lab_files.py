@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from libraries import skip_without
 
 skip_without("pydantic")
 skip_without("yaml")
 
+import yaml
+
 from testbed.errors import LabFileError
 from testbed.lab.checks import SIMULATED_LANGUAGES
+from testbed.lab.document import parse_document
 from testbed.lab.inventory import load_lab, parse_lab
 
 NICS = """    nics:
@@ -730,3 +737,64 @@ def test_bytes_that_are_no_text_are_named(tmp_path):
 def test_a_file_that_is_no_mapping_is_refused(text):
     with pytest.raises(LabFileError, match="not a mapping"):
         parse_lab(text, "x.yaml")
+
+
+PIECES = [
+    "\t",
+    "  ",
+    ":",
+    "- ",
+    "#",
+    "'",
+    '"',
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "&a ",
+    "*a",
+    "!x ",
+    "|",
+    ">",
+    "%",
+    "? ",
+    "~",
+]
+PIECES += ["\n", "---\n", "...\n", "\0", "\x85", "\u2028", "\ufeff", "\u00e9", "<<: ", "0x", "1_0", "\\"]
+
+
+def read(text):
+    """Return what a text holds and where, or what is wrong with it."""
+    try:
+        document = parse_document(Path("lab.yaml"), text)
+    except LabFileError as error:
+        return str(error)
+    return repr((document.data, dict(document.lines)))
+
+
+def test_a_text_is_read_alike_with_libyaml_and_without():
+    lines = (
+        (Path(__file__).parents[2] / "labs" / "testbed12.yaml").read_text(encoding="utf-8").splitlines(True)
+    )
+    ends = set()
+
+    @settings(max_examples=100)
+    @given(
+        st.integers(0, len(lines) - 20),
+        st.lists(
+            st.tuples(st.integers(0, 400), st.integers(0, 8), st.sampled_from(["", *PIECES])), max_size=3
+        ),
+    )
+    def compare(first, edits):
+        text = "".join(lines[first : first + 20])
+        for at, length, piece in edits:
+            text = text[:at] + piece + text[at + length :]
+        fast = read(text)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            assert read(text) == fast
+        ends.add(fast[:1])
+
+    compare()
+    assert ends == {"l", "("}  # some refused, at a line of lab.yaml, and some not

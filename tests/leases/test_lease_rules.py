@@ -192,14 +192,21 @@ class Leases(RuleBasedStateMachine):
             SEEN["fault"] += bool(fault)
 
     @invariant()
-    def nothing_is_held_twice(self):
-        held = [part for one in self.all().values() if one.state in HELD for part in one.parts]
+    def rules_hold(self):
+        leases = self.all()  # read once: a read takes as long as all that is looked at
+        self.nothing_is_held_twice(leases)
+        self.only_known_transitions_happened(leases)
+        self.tokens_only_grow(leases)
+        self.nobody_waits_for_nothing_and_nobody_overtakes(leases)
+        self.what_is_being_sent_is_still_allowed(leases)
+
+    def nothing_is_held_twice(self, leases):
+        held = [part for one in leases.values() if one.state in HELD for part in one.parts]
         assert len(held) == len(set(held))
 
-    @invariant()
-    def only_known_transitions_happened(self):
+    def only_known_transitions_happened(self, leases):
         """Several may happen in one transaction: a reservation is queued and granted at once."""
-        for one in self.all().values():
+        for one in leases.values():
             was = self.before.get(one.id, "requested" if one.starts_s else "queued")
             reached, edge = {was}, {was}
             while edge:
@@ -210,18 +217,16 @@ class Leases(RuleBasedStateMachine):
                 SEEN[one.state] += 1
             self.before[one.id] = one.state
 
-    @invariant()
-    def tokens_only_grow(self):
-        tokens = [one.token for one in self.all().values() if one.token is not None]
+    def tokens_only_grow(self, leases):
+        tokens = [one.token for one in leases.values() if one.token is not None]
         assert len(tokens) == len(set(tokens))
         new = [token for token in tokens if token > self.newest_token]
         assert len(tokens) == len([token for token in tokens if token <= self.newest_token]) + len(new)
         self.newest_token = max([self.newest_token, *tokens])
 
-    @invariant()
-    def nobody_waits_for_nothing_and_nobody_overtakes(self):
+    def nobody_waits_for_nothing_and_nobody_overtakes(self, leases):
         """Grant a request that is first in all its parts, which are free and whole; let those behind it wait."""
-        living = [one for one in self.all().values() if one.state in LIVING]
+        living = [one for one in leases.values() if one.state in LIVING]
         taken = {part for one in living if one.state in HELD for part in one.parts}
         ahead = {part for one in living if one.state == "requested" for part in one.parts}
         before: set[str] = set()
@@ -230,9 +235,7 @@ class Leases(RuleBasedStateMachine):
             assert not is_free, f"{one.id} waits for nothing"
             before |= one.parts
 
-    @invariant()
-    def what_is_being_sent_is_still_allowed(self):
-        leases = self.all()
+    def what_is_being_sent_is_still_allowed(self, leases):
         assert all(leases[lease].state in HELD for lease in self.sending)
 
 

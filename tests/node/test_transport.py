@@ -193,14 +193,14 @@ def first_of_three(run) -> int | None:
 
 
 def test_mltcp_moves_jobs_apart_where_reno_stays_in_overlap():
-    """Two jobs of c = 0.5 on 100 Mbit/s, queue of 16, five starts: iterations until three in a row are undisturbed."""
-    starts = (0.003, 0.006, 0.009, 0.012, 0.015)
+    """Two jobs of c = 0.5 on 100 Mbit/s, queue of 16, three starts: iterations until three in a row are undisturbed."""
+    starts = (0.003, 0.009, 0.015)
     mltcp = [two_jobs("reno", Gain(1.75, 0.25), start, 12) for start in starts]
     reno = [two_jobs("reno", Gain(), start, 10) for start in starts]
 
-    assert sorted(first_of_three(run) for run in mltcp)[3] <= 6
+    assert sorted(first_of_three(run) for run in mltcp)[1] <= 6
     assert all(sender.timeouts == 0 for run in mltcp for sender in run.senders)
-    assert [first_of_three(run) for run in reno] == [None] * 5
+    assert [first_of_three(run) for run in reno] == [None] * 3
 
 
 def test_mltcp_on_cubic_moves_jobs_apart_too():

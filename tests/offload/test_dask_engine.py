@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-distributed = pytest.importorskip("distributed", reason="needs lightbed[offload]")
+skip_without("distributed", reason="needs lightbed[offload]")
 
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration, Tls

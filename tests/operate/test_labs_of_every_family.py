@@ -47,7 +47,7 @@ def true_circuits(up, switch):
     return {tuple(pair) for pair in control(up.control[switch], {"do": "truth"})["connections"]}
 
 
-DAILY = {"calient+rest", "glimmerglass+tl1", "rome+telnet", "telescent+cli"}
+DAILY = {"calient+rest", "rome+telnet"}
 """One of each kind of wire; the others are patched in long tests."""
 
 

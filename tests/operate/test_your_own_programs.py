@@ -119,6 +119,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 def test_torchrun_sums_over_the_links(bench):
     torchrun = Path(bench.lab.hosts[0].python).with_name("torchrun")
     before = sent_over_the_fabric(bench)

@@ -1,4 +1,4 @@
-"""How the cost of a work grows with its input: a ratio within one run, which no load of the machine changes."""
+"""Growth of a cost with its input: a ratio within one run, which no load of the machine changes."""
 
 from __future__ import annotations
 

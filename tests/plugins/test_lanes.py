@@ -13,7 +13,11 @@ from needs import needs
 
 pytestmark = pytest.mark.process
 
-PLUGINS = Path(__file__).parent
+ALONE = os.environ | {
+    "PYTHONPATH": str(Path(__file__).parent),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # loading those of others takes longer than the test
+}
 
 GUARDED = """
 import multiprocessing, os, socket, subprocess, sys, threading
@@ -121,7 +125,7 @@ def outcomes(tmp_path):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-rA", "-p", "lanes", "-p", "no:cacheprovider", *arguments],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(PLUGINS), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"},
+            env=ALONE | {"COLUMNS": "200"},
             capture_output=True,
             text=True,
             check=False,
@@ -175,7 +179,7 @@ def test_files_are_shuffled_whole_and_alike_for_a_seed(tmp_path):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "lanes", "-p", "no:cacheprovider", "--collect-only", "-q",
              "--shuffle-files", str(seed)],
-            cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PLUGINS)}, capture_output=True, text=True, check=True,
+            cwd=tmp_path, env=ALONE, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return re.findall(r"(test_\d+)\.py::(test_[ab])", done.stdout)
 

@@ -68,6 +68,7 @@ def repository(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_the_workflow_runs_as_it_stands_and_parallel_tests_get_labs_of_their_own(repository, tmp_path):
     jobs = yaml.safe_load(BLOCKS["yml"])["jobs"]
     (tmp_path / "tests" / "conftest.py").write_text(TOGETHER)

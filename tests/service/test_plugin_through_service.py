@@ -54,6 +54,7 @@ def run_pytest(running, tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_a_test_has_the_lab_of_a_service_and_puts_it_back(running, run_pytest):
     with connect(running.url, running.token("operator")) as client:
         (about,) = client.labs()

@@ -86,7 +86,7 @@ def job_lists(draw, least=2, most=3):
 def test_branch_and_bound_finds_what_brute_force_finds():
     seen = {2: 0, 3: 0, "excess": 0}
 
-    @settings(max_examples=300, derandomize=True, database=None)
+    @settings(max_examples=100, derandomize=True, database=None)
     @given(job_lists())
     def check(jobs):
         circle, found = solved(jobs)
@@ -97,7 +97,7 @@ def test_branch_and_bound_finds_what_brute_force_finds():
         seen["excess"] += found.excess > 0
 
     check()
-    assert min(seen.values()) >= 50
+    assert min(seen.values()) >= 20
 
 
 def milp_excess(circle: Circle) -> float:
@@ -132,7 +132,7 @@ def milp_excess(circle: Circle) -> float:
 def test_branch_and_bound_finds_what_mixed_integer_programming_finds():
     seen = {2: 0, 3: 0}
 
-    @settings(max_examples=50, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=40, derandomize=True, database=None, deadline=None)
     @given(job_lists())
     def check(jobs):
         circle, found = solved(jobs)
@@ -142,7 +142,7 @@ def test_branch_and_bound_finds_what_mixed_integer_programming_finds():
         seen[len(jobs)] += 1
 
     check()
-    assert min(seen.values()) >= 10
+    assert min(seen.values()) >= 5
 
 
 @settings(max_examples=60, derandomize=True, database=None)

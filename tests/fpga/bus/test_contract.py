@@ -45,6 +45,7 @@ def test_cocotb_on_icarus(expected, told_in_icarus):
     assert told_in_icarus(Streams.REGISTERS, "story") == expected
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_axi_stream_on_icarus(told_in_icarus):
     seen = told_in_icarus(Streams.AXI_STREAM, "streams")

@@ -56,6 +56,7 @@ def test_every_file_of_checks_is_used():
     assert {path.stem for path in CHECKS.glob("*.sv")} == {f"{block}_checks" for block in blocks}
 
 
+@pytest.mark.long
 def test_mutants_of_small_blocks_fail_at_the_assertion_that_is_about_them(missed_of, mutants):
     planted = [mutant for mutant in mutants.MUTANTS if mutant.block in SMALL]
     assert missed_of(mutants, planted) == []

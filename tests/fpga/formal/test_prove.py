@@ -100,6 +100,7 @@ def chosen(mutants):
     return parse_text(mutants.CHOSEN, "chosen.ca").datapath
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", daily(range(4), 3))
 def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place):
     mutant = mutants.CHOICE_MUTANTS[place]
@@ -128,6 +129,7 @@ module bucket {
 """
 
 
+@pytest.mark.long
 def test_what_the_text_states_is_proven_under_what_it_assumes(prover):
     proof = prove(parse_text(STATED).datapath, cover=False)
     stated = {each.part: each for each in proof.results if each.property == "stated"}
@@ -160,6 +162,7 @@ def file(tmp_path, mutants):
     return path
 
 
+@pytest.mark.long
 def test_the_command_shows_what_is_proven(prover, file, capsys):
     assert run_app(["prove", str(file), "--module", "after"]) == 0
     shown = capsys.readouterr().out

@@ -136,7 +136,7 @@ FAULTS = [
     ("photonic_sample", "product[15:8]", "product[15:8] + {7'd0, product[7]}"),
 ]  # fmt: skip
 
-DAILY = {"activation_memory", "beat_queue", "photonic_mac", "photonic_sample"}
+DAILY = {"photonic_mac", "photonic_sample"}
 """Blocks that no other test looks at alone; faults in the others are planted in `make test-long`."""
 
 

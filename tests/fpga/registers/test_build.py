@@ -115,6 +115,7 @@ def test_the_same_text_every_time(built, demo):
         assert (built / name).read_text() == text
 
 
+@pytest.mark.long
 def test_bench_runs(built):
     for name in ("iverilog", "vvp"):
         tool(name)

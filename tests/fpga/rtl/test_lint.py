@@ -39,7 +39,7 @@ def test_tops_of_random_datapaths_are_clean(lint, yosys_accepts, random_datapath
 
 
 @pytest.mark.hdl
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_tops_with_formulas_are_clean(lint, yosys_accepts, random_datapaths, random_formulas, seed):
     datapath = random_formulas.with_formulas(random_datapaths.random_datapath(seed, 8), seed)
     design = design_of(datapath)

@@ -1,5 +1,6 @@
 """The fast simulator against the plain one: the same bits in every cycle, over random datapaths."""
 
+import os
 import sys
 
 import numpy as np
@@ -139,9 +140,35 @@ def test_streams_in_a_circle_are_refused():
 
 def test_without_numba_the_hint_is_given(small, monkeypatch):
     monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.compiled.native", raising=False)
-    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
     with pytest.raises(ImportError, match=r"lightbed\[fpga\]"):
         simulate(small, np.zeros((1, ports_of(small).input_columns), np.uint64))
+
+
+def test_code_is_translated_once_and_again_where_its_file_is_damaged(small, monkeypatch, tmp_path):
+    from fpga.count_action.simulate.compiled import native
+
+    monkeypatch.setattr(native, "_folder", lambda: tmp_path)
+    rows = np.ones((5, ports_of(small).input_columns), np.uint64)
+    first = simulate(small, rows)
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1])
+    assert (simulate(small, rows) == first).all()
+    assert kept.read_bytes() == whole
+
+    monkeypatch.setattr(native, "_translate", lambda _: pytest.fail("it was translated again"))
+    assert (simulate(small, rows) == first).all()
+
+
+def test_the_programs_that_were_used_least_recently_are_removed(monkeypatch, tmp_path):
+    from fpga.count_action.simulate.compiled import native
+
+    monkeypatch.setattr(native, "_MOST_KEPT", 10)
+    for age in range(11):
+        native._keep(tmp_path / f"{age}.o", b"x")
+        os.utime(tmp_path / f"{age}.o", (age, age))
+    assert {path.stem for path in tmp_path.iterdir()} == set(map(str, range(1, 11)))
 
 
 @given(st.integers(0, 2**128 - 1), st.integers(0, 127), st.integers(1, 64), st.booleans())

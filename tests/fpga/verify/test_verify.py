@@ -77,6 +77,7 @@ def failing(found):
     return [each for each in found.properties if each.verdict.value in {"failed", "open"}]
 
 
+@pytest.mark.long
 def test_renamed_wires_and_comments_pass(copy, capsys):
     """The names of wires inside are nobody's: those that the proof looks at are found by what they do."""
     core = copy / f"{PLANTED.NAME}.sv"

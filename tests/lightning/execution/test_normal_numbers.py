@@ -7,12 +7,12 @@ from libraries import library, skip_without
 skip_without("numba")
 stats = library("scipy.stats")
 
-from lightning.execution.kernels.normal import EDGE, ENDS, normals_into
+kernels = library("lightning.execution.kernels.normal")  # in machine code
 
 
 def normals(count, seed=1, key=2, stream=3):
     found = np.empty(count)
-    normals_into(seed, key, stream, found)
+    kernels.normals_into(seed, key, stream, found)
     return found
 
 
@@ -29,12 +29,12 @@ def test_they_are_normal(many):
 
 
 def test_the_tail_is_there_and_falls_as_it_should(many):
-    beyond = np.abs(many[np.abs(many) > EDGE])
-    expected = 2 * stats.norm.sf(EDGE) * len(many)
+    beyond = np.abs(many[np.abs(many) > kernels.EDGE])
+    expected = 2 * stats.norm.sf(kernels.EDGE) * len(many)
     assert abs(len(beyond) - expected) < 4 * expected**0.5
-    assert stats.kstest(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(EDGE)).pvalue > 0.01
-    assert (many < -EDGE).any()
-    assert (many > EDGE).any()
+    assert stats.kstest(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(kernels.EDGE)).pvalue > 0.01
+    assert (many < -kernels.EDGE).any()
+    assert (many > kernels.EDGE).any()
 
 
 def test_one_follows_another_without_a_trace(many):
@@ -83,8 +83,8 @@ def test_a_name_is_a_stream_for_ever():
     named = (2**64 - 1, 2**63 + 5, 7)
     expected = []
     for word in words(*named):
-        place = ((word >> 11) - 2**52) / 2**52 * ENDS[word % 256]
-        if abs(place) >= ENDS[word % 256 + 1]:  # at the rim: more words are drawn
+        place = ((word >> 11) - 2**52) / 2**52 * kernels.ENDS[word % 256]
+        if abs(place) >= kernels.ENDS[word % 256 + 1]:  # at the rim: more words are drawn
             break
         expected.append(place)
     assert len(expected) > 5

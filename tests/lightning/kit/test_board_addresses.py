@@ -156,6 +156,7 @@ def served():
         process.wait(60)
 
 
+@pytest.mark.long
 @pytest.mark.socket
 def test_a_board_in_the_network_runs_the_kit(served, capsys):
     soc = lightning.connect(served["url"])

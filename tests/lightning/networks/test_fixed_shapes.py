@@ -12,6 +12,7 @@ from lightning.compiler import compile_network, load_model
 from lightning.errors import InputError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.execution import open_executor
 from lightning.networks import run_float
+from lightning.networks.electronic import Operation
 from lightning.networks.imports.onnx.choices import Choices, choices_of
 from lightning.networks.imports.onnx.file import from_bytes
 from lightning.networks.ports import pack, raw_of, unpack
@@ -367,7 +368,7 @@ def test_every_advice_works(name):
     assert run_float(network, np.ones((2, *network.input_shape), np.float32)).shape[0] == 2
 
 
-def test_large_constants_are_told_rightly():
+def test_a_constant_of_a_million_numbers_is_taken():
     nodes = [
         ("ConstantOfShape", ["s"], ["c"], {}),
         ("ReduceSum", ["c"], ["t"], {}),
@@ -375,7 +376,28 @@ def test_large_constants_are_told_rightly():
     ]
     model = graph(nodes, FIXED, ["y"], {"s": np.array([1 << 10, 1 << 10])})
     assert taken(model).output_shape == (4,)
-    model = graph(nodes, FIXED, ["y"], {"s": np.array([1 << 15, 1 << 15])})
+
+
+@pytest.mark.parametrize(
+    ("operation", "constants"),
+    [
+        ("ConstantOfShape", {"s": [1 << 15, 1 << 15]}),
+        ("Expand", {"c": np.ones((1, 1 << 15), np.float32), "s": [1 << 15, 1]}),
+        ("Tile", {"c": np.ones((2, 2), np.float32), "s": [1 << 14, 1 << 14]}),
+        ("Pad", {"c": np.ones((1, 1 << 15), np.float32), "s": [(1 << 15) - 1, 0, 0, 0]}),
+    ],
+)
+def test_constants_that_would_fill_the_memory_are_refused_before_they_are_made(
+    operation, constants, monkeypatch
+):
+    monkeypatch.setattr(Operation, "run", lambda *_: pytest.fail("it was made"))
+    constants = {name: np.asarray(value) for name, value in constants.items()}
+    nodes = [
+        (operation, list(constants), ["made"], {}),
+        ("ReduceSum", ["made"], ["t"], {}),
+        ("Add", ["x", "t"], ["y"], {}),
+    ]
+    model = graph(nodes, FIXED, ["y"], constants)
     with pytest.raises(NetworkError, match=r"1,073,741,824 numbers, and 268,435,456"):
         taken(model)
 

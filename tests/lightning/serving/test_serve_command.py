@@ -122,6 +122,7 @@ def output_of(command, folder):
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_the_how_to_page_is_true(tutorial_folder):
     folder = tutorial_folder
     serving, ran = None, 0

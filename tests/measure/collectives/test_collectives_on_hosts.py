@@ -287,6 +287,7 @@ def thirteen(tmp_path_factory):
         yield hosts
 
 
+@pytest.mark.long
 def test_one_way_links_are_patched_proven_and_routed(thirteen):
     wiring, routes = thirteen.design.wiring, thirteen.design.routes
     assert (wiring.simplex, len(wiring.links), thirteen.brought.verified.links_received) == (True, 52, 52)
@@ -300,6 +301,7 @@ def test_one_way_links_are_patched_proven_and_routed(thirteen):
     }
 
 
+@pytest.mark.long
 def test_a_ring_on_one_way_links_runs_in_their_direction(thirteen):
     result = thirteen.run(thirteen.rings("one ring", MIB, count=1))
     assert misplaced(result.nic_bytes) == ()
@@ -355,6 +357,7 @@ def test_corruption_on_the_way_is_seen(small):
     assert small.our_processes() == {}
 
 
+@pytest.mark.long
 def test_after_splices_and_repairs_the_same_lab_measures_again(small):
     result = small.run(small.rings("two rings", MIB))
     assert [timing.wrong for timing in result.timings] == [0]
@@ -385,6 +388,7 @@ def test_a_host_without_that_python_is_named_at_once(small):
     assert small.our_processes() == {}
 
 
+@pytest.mark.long
 def test_a_rank_that_is_killed_is_named_long_before_the_deadline(small):
     with pytest.raises(
         CollectiveError, match=r"rank 2 \(c, at .*\) was ended by signal 9\. All ranks were ended$"

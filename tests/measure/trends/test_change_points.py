@@ -28,7 +28,7 @@ DRAWS = {
 
 @pytest.mark.parametrize("kind", DRAWS)
 def test_series_without_a_change_are_false_alarms_at_the_stated_rate(kind):
-    random, rate, series = np.random.default_rng(7), 0.1, 400
+    random, rate, series = np.random.default_rng(7), 0.1, 200
     alarms = sum(
         bool(change_points(DRAWS[kind](random, int(random.integers(8, 40))), rate=rate, seed=seed))
         for seed in range(series)

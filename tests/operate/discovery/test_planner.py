@@ -24,6 +24,7 @@ LABS = {
     "two hosts": ({"hosts": 2, "degree": 1, "dead": 1}, 8),
     "two hosts, no power monitors": ({"hosts": 2, "degree": 1, "dead": 1, "monitors": False}, 12),
 }
+DAILY = {"power monitors, cables of three switches", "no power monitors, light of others", "two hosts"}
 
 
 def discover(lab):
@@ -70,7 +71,9 @@ def check_all_found(draws, most):
     return found
 
 
-@pytest.mark.parametrize("name", LABS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.long) for name in LABS]
+)
 def test_every_fibre_is_found_or_dead(name):
     options, most = LABS[name]
     found = check_all_found((RandomLab(seed, **options) for seed in range(SEEDS)), most)

@@ -94,7 +94,7 @@ BOUNDARIES = (before_anything, among_circuits, before_routes, among_hosts)
 def test_a_kill_at_each_boundary_is_one_finding(worlds, kill):
     """Also where so little differs that most routes are those of the plan: they would be told one by one."""
     seen = Counter()
-    for seed in range(8):
+    for seed in range(4):
         world = worlds()
         before = (
             with_exchanged_targets(world.wiring, seed, 1 + seed % 4)
@@ -109,8 +109,8 @@ def test_a_kill_at_each_boundary_is_one_finding(worlds, kill):
         world.leave_unfinished(before)
         assert world.told() == [("unfinished", "op")], seed
         seen["labs"] += 1
-    assert seen["labs"] >= 6
-    assert seen["told as faults without the record"] >= 4
+    assert seen["labs"] >= 4
+    assert seen["told as faults without the record"] >= 3
 
 
 def test_the_finding_counts_what_it_explains(worlds):

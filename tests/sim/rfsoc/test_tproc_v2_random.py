@@ -17,7 +17,7 @@ from qick.tprocv2_assembler import Assembler
 
 from sim.twins.rfsoc.tproc_v2 import TprocV2, compiled
 
-PROGRAMS = 120
+PROGRAMS = 60
 FREE = [f"r{n}" for n in range(4, 12)]
 WAVE = [f"w{n}" for n in range(6)]
 LOOPS = ["r0", "r1", "r2"]
@@ -444,7 +444,7 @@ def test_machine_and_reference_agree(done):
 
 @pytest.mark.parametrize("name", ["copy", *sorted(TWO), *sorted(ONE)])
 def test_every_operation_of_the_arithmetic_unit_was_tried(done, name):
-    assert done[f"op {name}"] >= 100
+    assert done[f"op {name}"] >= 50
 
 
 @pytest.mark.parametrize(
@@ -453,18 +453,18 @@ def test_every_operation_of_the_arithmetic_unit_was_tried(done, name):
      "DPORT reg", "TRIG", "inc_ref imm", "inc_ref reg", "FLAG", "DIV", "loop", "JUMP", "CALL", "RET"],
 )  # fmt: skip
 def test_every_instruction_was_tried(done, kind):
-    assert done[kind] >= 100
+    assert done[kind] >= 50
 
 
 @pytest.mark.parametrize("name", sorted(MULTIPLIER))
 def test_every_operation_of_the_multiplier_was_tried(done, name):
-    assert done[f"ARITH {name}"] >= 20
+    assert done[f"ARITH {name}"] >= 10
 
 
 @pytest.mark.parametrize("condition", ["Z", "NZ", "S", "NS", "F", "NF"])
 def test_every_condition_was_tried(done, condition):
-    assert done[f"if {condition}"] >= 100
-    assert done[f"jump {condition}"] >= 50
+    assert done[f"if {condition}"] >= 50
+    assert done[f"jump {condition}"] >= 25
 
 
 @pytest.mark.slow

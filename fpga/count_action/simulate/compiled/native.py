@@ -1,59 +1,122 @@
 """Statements of a cycle into machine code: one loop over the rows, all registers in registers of the processor.
 
-numba could compile the same text by itself, but takes ten milliseconds a line to find out that everything in it is a
-64-bit integer. We know that, hence hand LLVM the instructions through an intrinsic, the way numba's own functions are
-made; a datapath of fifty modules is compiled in a few seconds. Importing this needs numba.
+numba could compile the same text, but takes ten milliseconds a line to find out that everything in it is a 64-bit
+integer. We know that, hence hand LLVM the instructions: a datapath of fifty modules is compiled in a few seconds. The
+code is kept for the next process that simulates the same datapath. Importing this needs llvmlite, which numba brings.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
+import itertools
+import os
 import re
+import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from ctypes import CFUNCTYPE, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+import llvmlite
+from llvmlite import binding, ir
 
 from fpga.count_action.simulate.compiled.generator import CycleProgram
+from lightbed.machine_code import digest_of, make_folder
 
 Run = Callable[[Any, Any, Any], None]
 """Takes the registers, the rows that come in and those that go out, all of 64-bit signed integers."""
 
 _WORD = ir.IntType(64)
-_ROWS = types.Array(types.int64, 2, "C")
-_STATE = types.Array(types.int64, 1, "C")
+_POINTER = _WORD.as_pointer()
 _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
+_CALL = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
+_NAME = "run"
+_NUMBERS = itertools.count()
+_MOST_KEPT = 2000
+"""Programs whose code is kept; the one that was used least recently goes first."""
 
 
 def compiled(program: CycleProgram) -> Run:
     """Return the loop over a program, compiled."""
+    library = binding.JITLibraryBuilder().add_object_img(_object_code(program)).add_current_process()
+    tracker = library.export_symbol(_NAME).link(_linker(), f"program{next(_NUMBERS)}")
+    call = _CALL(tracker[_NAME])
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def cycles(_typing: Any, state: Any, rows: Any, out: Any) -> Any:
-        return types.void(state, rows, out), _code_generator(program)
-
-    @njit(types.void(_STATE, _ROWS, _ROWS))  # type: ignore[untyped-decorator]
     def run(state: Any, rows: Any, out: Any) -> None:
-        cycles(state, rows, out)
+        call(state.ctypes.data, rows.ctypes.data, out.ctypes.data, len(rows))
 
-    return run  # type: ignore[no-any-return, unused-ignore]
+    run.tracker = tracker  # type: ignore[attr-defined]  # the code lives as long as its tracker
+    return run
 
 
-def _code_generator(program: CycleProgram) -> Callable[..., None]:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        arrays = [
-            context.make_array(kind)(context, builder, each)
-            for kind, each in zip(signature.args, arguments, strict=True)
-        ]
-        state, rows, out = (array.data for array in arrays)
-        cycles = builder.extract_value(arrays[1].shape, 0)
-        _Loop(builder, program).emit(state, rows, out, cycles)
+@cache
+def _linker() -> binding.LLJIT:
+    return binding.create_lljit_compiler(_machine())
 
-    return generate
+
+def _machine() -> binding.TargetMachine:
+    """Return a description of this processor; whom it is handed to may keep it."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    features = binding.get_host_cpu_features().flatten()
+    target = binding.Target.from_default_triple()
+    return target.create_target_machine(binding.get_host_cpu_name(), features, opt=3, jit=True)
+
+
+def _object_code(program: CycleProgram) -> bytes:
+    """Return the object file of a program, from the last process that made it or made now."""
+    key = hashlib.sha256(repr(program).encode()).hexdigest()
+    try:
+        kept = _folder() / f"{key[:32]}.o"
+    except OSError:
+        return _translate(program)
+    with suppress(OSError):
+        content = kept.read_bytes()
+        digest, code = content[:32], content[32:]
+        if hashlib.sha256(code).digest() == digest:  # LLVM ends the process when it reads a damaged file
+            os.utime(kept)
+            return code
+    code = _translate(program)
+    with suppress(OSError):
+        _keep(kept, hashlib.sha256(code).digest() + code)
+    return code
+
+
+@cache
+def _folder() -> Path:
+    """Return the folder of code that this translator makes for this processor. Raises `OSError`."""
+    machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    key = hashlib.sha256(repr(machine).encode() + digest_of(Path(__file__)))
+    return make_folder(f"count-action-{key.hexdigest()[:24]}")
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file at once, and remove the oldest where there are too many."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    Path(file.name).replace(path)
+    kept = list(path.parent.iterdir())
+    if len(kept) > _MOST_KEPT:
+        for old in sorted(kept, key=lambda each: each.stat().st_mtime)[: _MOST_KEPT // 10]:
+            old.unlink(missing_ok=True)
+
+
+def _translate(program: CycleProgram) -> bytes:
+    """Return the object file of a program."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER] * 3 + [_WORD]), _NAME)
+    for pointer in function.args[:3]:
+        pointer.add_attribute("noalias")
+    _Loop(ir.IRBuilder(function.append_basic_block()), program).emit(*function.args)
+    parsed = binding.parse_assembly(str(module))
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    machine = _machine()
+    passes = binding.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(parsed, passes)
+    return machine.emit_object(parsed)  # type: ignore[no-any-return, unused-ignore]
 
 
 class _Loop:
@@ -64,24 +127,35 @@ class _Loop:
         self._tree = ast.parse("\n".join(program.statements))
         names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - {"ones"}
         self._cells = {
-            name: cgutils.alloca_once(builder, _WORD, name=name)
-            for name in sorted(names | program.registers.keys())
+            name: builder.alloca(_WORD, name=name) for name in sorted(names | program.registers.keys())
         }
 
     def emit(self, state: Any, rows: Any, out: Any, cycles: Any) -> None:
         """Emit the loading of the registers, the loop, and the storing of the registers."""
+        builder = self._builder
         for place, name in enumerate(self._program.registers):
             self._copy(self._at(state, place), self._cells[name])
-        with cgutils.for_range(self._builder, cycles) as loop:
-            row_in = self._row(rows, loop.index, self._program.inputs)
-            row_out = self._row(out, loop.index, self._program.outputs)
-            for name, column in self._columns(_INPUT):
-                self._copy(self._at(row_in, column), self._cells[name])
-            self._block(self._tree.body)
-            for name, column in self._columns(_OUTPUT):
-                self._copy(self._cells[name], self._at(row_out, column))
+        before = builder.block
+        head, body, end = (builder.append_basic_block(name) for name in ("head", "body", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        cycle = builder.phi(_WORD)
+        cycle.add_incoming(_WORD(0), before)
+        builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
+        builder.position_at_end(body)
+        row_in = self._row(rows, cycle, self._program.inputs)
+        row_out = self._row(out, cycle, self._program.outputs)
+        for name, column in self._columns(_INPUT):
+            self._copy(self._at(row_in, column), self._cells[name])
+        self._block(self._tree.body)
+        for name, column in self._columns(_OUTPUT):
+            self._copy(self._cells[name], self._at(row_out, column))
+        cycle.add_incoming(builder.add(cycle, _WORD(1)), builder.block)
+        builder.branch(head)
+        builder.position_at_end(end)
         for place, name in enumerate(self._program.registers):
             self._copy(self._cells[name], self._at(state, place))
+        builder.ret_void()
 
     def _columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
         found = ((name, pattern.fullmatch(name)) for name in self._cells)

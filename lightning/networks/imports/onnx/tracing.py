@@ -7,6 +7,7 @@ that move are all allowed. What depends on no input is computed at once. The res
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,15 +112,38 @@ class Scope:
         domain = "" if node.domain == "ai.onnx" else node.domain
         given = attributes_in_words(node, self.folder)
         operation = Operation(node.op_type, domain, self.opset_of(node), kinds, given, len(node.output))
-        found = operation.run(arrays)
-        for array in found:
-            if array.size > LARGEST_CONSTANT:
-                raise NetworkError(
-                    f"node {node.name} ({node.op_type}) makes {array.size:,} numbers,"
-                    f" and {LARGEST_CONSTANT:,} are allowed",
-                    hint="Fix smaller shapes: --shape NAME=1x3x64x64",
-                )
-        return found
+        _check_size(node, _size_before_running(node.op_type, arrays))
+        outputs = operation.run(arrays)
+        for array in outputs:
+            _check_size(node, array.size)
+        return outputs
+
+
+def _size_before_running(operation: str, arrays: Sequence[Array | None]) -> int:
+    """Return how many numbers an operation will make, where its inputs say so: they may not fit in memory; else 0."""
+    nothing = np.empty(0, np.int64)
+    data, second = (nothing if array is None else array for array in (*arrays, None, None)[:2])
+    numbers = list(map(int, second.ravel()))
+    rank = data.ndim
+    shape: tuple[int, ...] = ()
+    if operation == "ConstantOfShape":
+        shape = tuple(map(int, data.ravel()))
+    elif operation == "Expand":
+        shape = np.broadcast_shapes(data.shape, tuple(numbers))
+    elif operation == "Tile":
+        shape = (*data.shape, *numbers)
+    elif operation == "Pad" and len(numbers) == 2 * rank:  # fewer: of some axes only
+        shape = tuple(map(sum, zip(data.shape, numbers[:rank], numbers[rank:], strict=True)))
+    return math.prod(shape)
+
+
+def _check_size(node: Any, numbers: int) -> None:
+    """Raise `NetworkError` for an operation that makes more numbers than is sensible."""
+    if numbers > LARGEST_CONSTANT:
+        raise NetworkError(
+            f"node {node.name} ({node.op_type}) makes {numbers:,} numbers, and {LARGEST_CONSTANT:,} are allowed",
+            hint="Fix smaller shapes: --shape NAME=1x3x64x64",
+        )
 
 
 def constant_of(node: Any, folder: Path) -> Array:

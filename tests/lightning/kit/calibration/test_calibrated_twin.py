@@ -57,6 +57,7 @@ def test_one_decimated_sample_at_default_noise_gives_99_7_per_cent(kit):
     assert found >= 99.7
 
 
+@pytest.mark.long
 def test_averaging_gives_99_85_per_cent_of_at_most_99_887(kit):
     found = accuracy(np.clip(np.rint(answers(kit, shots=4, count=2_048)), 0, 255), *PAIRS[:, :2_048])
     assert 99.85 <= found <= 99.90
@@ -72,6 +73,7 @@ def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
     assert 99.25 <= found <= 99.87
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("bits", "share", "count"), [pytest.param(16, 0.005, 4_096, marks=pytest.mark.long), (12, 0.04, 1_024)]
@@ -144,6 +146,7 @@ def test_after_a_drift_one_sweep_per_modulator_brings_the_accuracy_back():
     assert not drift(rows, dimmer).recalibrate
 
 
+@pytest.mark.long
 def test_sums_of_two_products_and_their_signs(kit):
     soc, run = kit
     compute = LightningCompute(soc, run.calibration)

@@ -20,6 +20,7 @@ def kit(calibration):
     return lightning.connect("sim://kit?noise=off&adc_bits=16"), calibration
 
 
+@pytest.mark.long
 def test_an_acquisition_shows_64_products_of_either_pair_each_by_itself(kit):
     weights, inputs = np.random.default_rng(1).integers(0, 256, (2, 128))
     seen = inspect(*kit, weights, inputs, rounds=1)

@@ -154,6 +154,7 @@ def test_other_symbols_serve_too(calibration):
     assert error.max() <= 0.25 * np.sqrt(300) + 2e-4 * 300 * 64
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_kit_of_another_make_with_its_own_calibration():
     device = lightning.connect("sim://kit?seed=23&vary=yes")
@@ -165,6 +166,7 @@ def test_a_kit_of_another_make_with_its_own_calibration():
     assert 100 - 100 * np.sqrt(np.mean(error**2)) / (784 * 255) >= 99.99
 
 
+@pytest.mark.long
 def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
     device = lightning.connect("sim://kit?seed=6")
     core = VectorCore(device, calibration)

@@ -11,7 +11,7 @@ from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder
 
-DEVICES, TASKS, GRAPHS = 3, 40, 200
+DEVICES, TASKS, GRAPHS = 3, 40, 60
 RATE_GBPS, BYTES_A_MS = 8, 10**6
 
 
