@@ -10,6 +10,7 @@ import pytest
 numba = pytest.importorskip("numba")
 
 from lightbed import compiled as machine_code
+from lightbed.machine_code import digest_of, make_folder
 from lightning.execution.kernels.compiled import compiled
 
 
@@ -21,16 +22,16 @@ def twice(number):
 def cache_folder(tmp_path, monkeypatch):
     """Provide the folder of translations, an empty one."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    for function in (machine_code._digest, machine_code._make_folder):
+    for function in (digest_of, make_folder):
         function.cache_clear()
     yield tmp_path / "lightbed" / "machine-code"
-    for function in (machine_code._digest, machine_code._make_folder):
+    for function in (digest_of, make_folder):
         function.cache_clear()
 
 
 def translate(source: Path) -> str:
     """Return the name of the folder in which a translation from this source is kept."""
-    machine_code._digest.cache_clear()
+    digest_of.cache_clear()
     made = machine_code.compiled(twice, signatures=["int64(int64)"], sources=[source])
     assert made(21) == 42
     assert machine_code.is_kept(made)
