@@ -96,6 +96,15 @@ def test_maintenance_is_shown_and_ended(ask):
     assert ask("lease", "list", LAB)[1]["maintenance"] is None
 
 
+def test_maintenance_refuses_an_apply_before_anything_is_recorded(testbed, lab_file):
+    assert testbed("maintenance", "on", lab_file, "--reason", "a fan").code == 0
+    ran = testbed("apply", lab_file, "--simplex", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (1, "maintenance")
+    assert testbed("history", lab_file, "--json").json["epochs"] == []
+    assert testbed("maintenance", "off", lab_file, "--json").json["unfinished"] == []
+
+
 def test_a_request_waits_for_its_grant_no_longer_than_it_was_told(ask):
     ask("lease", "request", LAB, "host:a")
     assert ask("lease", "request", LAB, "host:a", "--wait", "0.01")[1]["leases"][0]["state"] == "queued"
