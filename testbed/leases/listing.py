@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from testbed.leases import rules
@@ -30,8 +30,11 @@ def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lea
 
 
 def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
-    """Return the leases of a lab for programs, and what those that wait are waiting for."""
-    found = read_leases(address, lab, ended=ended)
+    """Return the leases of a lab for programs, and what those that wait are waiting for.
+
+    A lease whose time is over is told as expired, though nobody has written that yet: the next change will.
+    """
+    found = tuple(_as_of(now_s, one) for one in read_leases(address, lab, ended=ended))
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_rows(address, query, (lab,))}
     living = [one for one in found if one.state in LIVING]
@@ -39,6 +42,14 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
         lease_json(one) | {"waits_for": rules.why_waiting(one, living, faults, now_s) if _waits(one) else ""}
         for one in found
     ]
+
+
+def _as_of(now_s: float, lease: Lease) -> Lease:
+    if lease.state not in LIVING or not rules.is_due(lease, now_s):
+        return lease
+    if lease.operation is not None:  # which ends before the lease does
+        return replace(lease, state="draining")
+    return replace(lease, state="expired", reason="its time is over")
 
 
 def _waits(lease: Lease) -> bool:

@@ -86,6 +86,14 @@ def test_reservations_are_made_ahead_and_do_not_overlap(ask):
     assert ask("lease", "request", LAB, "nic:a/nic1", "--at", "2099-01-01T10:00")[0] == 0
 
 
+def test_a_lease_whose_time_is_over_is_told_as_expired(ask, monkeypatch):
+    ask("lease", "request", LAB, "host:a", "--ttl", "1h")
+    later_s = time.time() + 3700
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    (lease,) = ask("lease", "list", LAB)[1]["leases"]
+    assert (lease["state"], lease["reason"]) == ("expired", "its time is over")
+
+
 def test_maintenance_is_shown_and_ended(ask):
     assert ask("maintenance", "on", LAB, "--reason", "a fan") == (
         0,
