@@ -86,6 +86,16 @@ def test_reservations_are_made_ahead_and_do_not_overlap(ask):
     assert ask("lease", "request", LAB, "nic:a/nic1", "--at", "2099-01-01T10:00")[0] == 0
 
 
+def test_a_database_that_is_damaged_is_told_with_what_to_do(ask, tmp_path):
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    (tmp_path / "runs" / "lightbed.sqlite").write_bytes(
+        b"something else, and long enough to be looked at\n" * 40
+    )
+    code, document = ask("lease", "list", LAB)
+    assert (code, document["error"]["code"]) == (1, "storage")
+    assert "`testbed restore FILE`" in document["error"]["message"]
+
+
 def test_a_lease_whose_time_is_over_is_told_as_expired(ask, monkeypatch):
     ask("lease", "request", LAB, "host:a", "--ttl", "1h")
     later_s = time.time() + 3700
