@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from lightbed.output_file import save_figure
 from lightning.errors import LightningError
 
 INK = "#1f2933"
@@ -123,7 +124,7 @@ def save(figure: Any, file: str | Path) -> Path:
     """Write it, in the format that the name ends in (png, svg, pdf). Raises `PlotError`."""
     path = check_file(file)
     try:
-        figure.savefig(path, dpi=DPI)
+        save_figure(figure, path, dpi=DPI)
     except OSError as error:
         raise PlotError(
             f"{str(path)!r} cannot be written ({error.strerror})", hint="Give another path"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from lightbed.output_file import write_output
 
 if TYPE_CHECKING:
     from fpga.count_action import Checked
@@ -35,7 +36,7 @@ def explain(
     checked = load(file, parse_parameters(parameters))
     explanation = explanation_of(checked.datapath)
     if svg is not None:
-        svg.write_text(draw_svg(explanation), "utf-8")
+        write_output(svg, draw_svg(explanation))
     if as_json:
         notes = {"warnings": checked.warnings, "inferences": checked.inferences}
         found = {kind: [each.as_dict() for each in listed] for kind, listed in notes.items()}

@@ -10,6 +10,7 @@ import typer
 
 from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from lightbed.output_file import write_output
 
 if TYPE_CHECKING:
     from fpga.formal import Proof
@@ -57,7 +58,7 @@ def _prove_file(
         message = str(error.args[0] if isinstance(error, KeyError) else error)
         return tell_message(message, as_json=as_json)
     if vcd is not None and proof.trace:
-        vcd.write_text(proof.trace, encoding="utf-8")
+        write_output(vcd, proof.trace)
     print(json.dumps(_as_document(proof)) if as_json else "\n".join(_as_lines(proof)))
     return 0 if proof.ok else 1
 

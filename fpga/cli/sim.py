@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from lightbed.output_file import write_output
 
 if TYPE_CHECKING:
     from fpga.count_action.model import Datapath
@@ -133,7 +134,7 @@ def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
     if vcd is not None:
         from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
-        vcd.write_text(vcd_text(run.datapath, run.stimulus.rows, run.outputs), encoding="ascii")
+        write_output(vcd, vcd_text(run.datapath, run.stimulus.rows, run.outputs))
     if png is not None:
         from fpga.count_action.simulate.waveforms.plot import draw
 

@@ -13,6 +13,7 @@ from fpga.registers.ipxact import to_ipxact
 from fpga.registers.register_list import Streams, register_map
 from fpga.registers.text import to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.registers.top import top_name, top_table
+from lightbed.output_file import write_output
 
 _BOARDS = Path(__file__).resolve().parent.parent / "boards"
 
@@ -41,7 +42,7 @@ def write_files(files: dict[str, str], folder: Path) -> None:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_output(path, text)
 
 
 def _files(datapath: Datapath) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import sys
 import warnings
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightbed.errors import with_former_keys
+from lightbed.output_file import write_output
 from lightning.errors import DarkWarning, LightningError, SaturationWarning
 
 if TYPE_CHECKING:
@@ -80,11 +82,12 @@ def write_csv(
 ) -> None:
     """Write a table with a line of names; the first line says whose it is. Raises `FileError`."""
     try:
-        with file.open("w", encoding="utf-8", newline="") as opened:
-            opened.write(f"# {device.label}\n")
-            table = csv.writer(opened, lineterminator="\n")
-            table.writerow(names)
-            table.writerows(rows)
+        lines = io.StringIO(f"# {device.label}\n", newline="")
+        lines.seek(0, io.SEEK_END)
+        table = csv.writer(lines, lineterminator="\n")
+        table.writerow(names)
+        table.writerows(rows)
+        write_output(file, lines.getvalue())
     except OSError as error:
         raise FileError(
             f"{str(file)!r} cannot be written ({error.strerror})", hint="Give another path"

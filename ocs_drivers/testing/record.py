@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from lightbed.output_file import write_output
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import OcsError
 
@@ -87,7 +88,7 @@ def digest(content: Mapping[str, Any]) -> str:
 
 def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -> None:
     """Write the record, and its signature when a key is given. Raises `RecordError`."""
-    path.write_text(json.dumps(record.document(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_output(path, json.dumps(record.document(), indent=1, sort_keys=True) + "\n")
     if sign_with is None:
         return
     command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(sign_with), "-n", NAMESPACE, str(path)]

@@ -25,7 +25,7 @@ from sim.lab.switch_twins import addresses_of, switch_twin
 from sim.twins.hosts import netns
 from sim.twins.hosts.interfaces import InterfaceWatch
 from sim.twins.hosts.keys import make_keys, ssh_files
-from sim.twins.hosts.own_root import machine_mounts, own_root_script, refusal_of_own_root
+from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, refusal_of_own_root
 from sim.twins.hosts.redirects import Fabric, far_ends
 from sim.twins.hosts.spec import HostSpec
 from sim.twins.hosts.transceivers.command import transceiver_verb
@@ -155,6 +155,7 @@ async def _start_hosts(
     shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
     keys = make_keys([spec.name for spec in specs], tools)
     mounts = machine_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
+    check_device_nodes()
     refusal = refusal_of_own_root(mounts, tools)
     own_root = () if refusal else own_root_script(mounts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,9 +37,7 @@ def history(
     epochs = history_of(runs_dir, lab.name)
     told = {"lab": lab.name, "epochs": epochs}
     document, lines = with_unfinished(told, list(history_lines(epochs)), runs_dir, lab)
-    print_answer(
-        document, lines or [f"no epoch of lab '{lab.name}' is stored in {runs_dir}"], as_json=as_json
-    )
+    print_answer(document, lines or [_nothing(f"no epoch of lab '{lab.name}'", runs_dir)], as_json=as_json)
     return DONE
 
 
@@ -65,8 +64,20 @@ def journal(
     shown = shown[-last:] if last else shown
     told = {"lab": lab.name, "operations": [one.json() for one in shown]}
     document, lines = with_unfinished(told, [line for one in shown for line in _lines(one)], runs_dir, lab)
-    print_answer(document, lines or [f"no operation of lab '{lab.name}' is in {runs_dir}"], as_json=as_json)
+    print_answer(
+        document, lines or [_nothing(f"no operation of lab '{lab.name}'", runs_dir)], as_json=as_json
+    )
     return DONE
+
+
+def _nothing(what: str, runs_dir: Path) -> str:
+    """Return that nothing was found; where there is no database at all, also what may be done about it."""
+    from testbed.storage.address import address_in
+
+    address = address_in(runs_dir)
+    if not isinstance(address, Path) or address.exists():
+        return f"{what} is stored in {runs_dir}"
+    return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
 
 
 def _lines(record: OperationRecord) -> Iterator[str]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightbed.output_file import write_output
 from testbed.cli.intervals import at_intervals
 from testbed.cli.output import CHANGES, DONE, ERROR, print_answer
 
@@ -64,19 +65,13 @@ def _done(client: Client, asked: _Asked) -> int:
     for name, path in asked.files.items():
         output = output.replace(f"{run.id}/{name}", str(path))
         if run.exit_code in (DONE, CHANGES):
-            _write(path, client.file(run.id, name))
+            write_output(path, client.file(run.id, name))
     sys.stderr.write(run.messages)
     sys.stdout.write(output)
     sys.stdout.flush()
     if run.state == "cancelled":
         print(f"error: run {run.id} was cancelled", file=sys.stderr)
     return ERROR if run.exit_code is None else run.exit_code
-
-
-def _write(path: Path, content: bytes) -> None:
-    from testbed.lab.wired_file import write_new_file
-
-    write_new_file(path, content.decode(), replace=True)
 
 
 def _request(

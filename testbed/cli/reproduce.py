@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lightbed.output_file import write_output
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory, grouped
 from testbed.cli.output import (
     DONE,
@@ -95,12 +96,12 @@ def _write(
     from testbed.design.reproductions.page import page
 
     name = f"figure{wanted.number}"
-    (folder / f"{name}.csv").write_text(table.csv, encoding="utf-8")
+    write_output(folder / f"{name}.csv", table.csv)
     plot = draw(wanted.draw(table), folder / f"{name}.{ending}")
     comparisons = wanted.compare(table)
     if quick:
         comparisons = of_small_sizes(comparisons)
-    (folder / f"{name}.md").write_text(page(wanted, table, plot.name, quick=quick), encoding="utf-8")
+    write_output(folder / f"{name}.md", page(wanted, table, plot.name, quick=quick))
     narrator.note(f"{folder / name}.csv, .{ending}, .md")
     return {
         "figure": wanted.number,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.output_file import write_output
 from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
@@ -131,7 +132,7 @@ def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
 
     path = runs_dir / "labs" / f"{started.lab_id}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_lab(started.lab), encoding="utf-8")
+    write_output(path, render_lab(started.lab))
     return path
 
 

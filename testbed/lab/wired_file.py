@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from lightbed.output_file import write_output
 from testbed.errors import LabFileError
 
 _KEYS = ("transmit", "receive", "unused")
@@ -44,24 +43,11 @@ def wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
 
 
 def write_new_file(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file that appears complete or not at all. Raises `LabFileError` if it exists, unless `replace`."""
+    """Write a file and the folders above it. Raises `LabFileError` if it exists, unless `replace`; `OSError`."""
+    if path.is_file() and not replace:
+        raise exists_already(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    aside = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.chmod(0o644)
-        if replace:
-            aside.replace(path)
-        else:
-            path.hardlink_to(aside)
-    except FileExistsError:
-        raise exists_already(path) from None
-    finally:
-        aside.unlink(missing_ok=True)
+    write_output(path, text)
 
 
 def exists_already(path: Path) -> LabFileError:

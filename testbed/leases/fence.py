@@ -79,12 +79,16 @@ class Fence:
                 f"lease {self.lease.id} (token {self.token}) is {became}; nothing was sent. Look at the lab with "
                 "`testbed plan`, then request a new lease"
             )
-        stopped = connection.execute(maintenance.select().where(maintenance.c.lab == self.lease.lab)).first()
-        if stopped is not None:
-            raise UnderMaintenance(
-                f"lab '{stopped.lab}' is under maintenance by {stopped.owner} ({stopped.reason}); nothing was sent. "
-                "Wait for `testbed maintenance off`"
-            )
+        _check_maintenance(connection, self.lease.lab)
+
+
+def _check_maintenance(connection: sa.Connection, lab: str) -> None:
+    stopped = connection.execute(maintenance.select().where(maintenance.c.lab == lab)).first()
+    if stopped is not None:
+        raise UnderMaintenance(
+            f"lab '{lab}' is under maintenance by {stopped.owner} ({stopped.reason}); nothing was sent. "
+            "Wait for `testbed maintenance off`"
+        )
 
 
 @contextmanager
@@ -98,8 +102,8 @@ def fenced(
 ) -> Iterator[Fence]:
     """Hold parts of a lab for the time of an operation: under a lease (by default of `--lease`), or an implicit one.
 
-    Inside another `fenced` that holds the parts this is the same fence. Raises `LeaseDenied` and its like, and
-    `JournalError` when the database cannot be written: nothing may move then.
+    Inside another `fenced` that holds the parts this is the same fence. Raises `UnderMaintenance`, `LeaseDenied` and
+    its like, and `JournalError` when the database cannot be written: nothing may move then.
     """
     outer = _current.get()
     if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
@@ -107,6 +111,8 @@ def fenced(
         return
     leases_of_lab, wanted = (store or LeaseStore)(database, lab), chosen() if lease is None else lease
     with database_errors(database):
+        with database.reading() as connection:  # before anything is recorded
+            _check_maintenance(connection, lab)
         held = leases_of_lab.begin(wanted, parts) if wanted else leases_of_lab.request_implicit(parts)
     fence = Fence(database, held, held.parts, Heartbeat(leases_of_lab, held).beat)
     mark = _current.set(fence)

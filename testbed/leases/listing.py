@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from testbed.leases import rules
 from testbed.leases.model import LIVING, Lease
 from testbed.storage.address import Address
-from testbed.storage.looking import read_rows
+from testbed.storage.looking import read_or_refuse
 
 _LISTS = ("resources", "parts", "allowed")
 
@@ -25,20 +25,31 @@ def lease_of(row: Mapping[str, Any]) -> Lease:
 
 def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
     """Return the leases of a lab in the order of their arrival; with `ended` also those that are over."""
-    rows = read_rows(address, "select * from leases where lab = ? order by arrival", (lab,))
+    rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
     return tuple(one for one in map(lease_of, rows) if ended or one.state in LIVING)
 
 
 def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
-    """Return the leases of a lab for programs, and what those that wait are waiting for."""
-    found = read_leases(address, lab, ended=ended)
+    """Return the leases of a lab for programs, and what those that wait are waiting for.
+
+    A lease whose time is over is told as expired, though nobody has written that yet: the next change will.
+    """
+    found = tuple(_as_of(now_s, one) for one in read_leases(address, lab, ended=ended))
     query = "select part, fault from part_checks where lab = ? and fault != ''"
-    faults = {row["part"]: row["fault"] for row in read_rows(address, query, (lab,))}
+    faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
     living = [one for one in found if one.state in LIVING]
     return [
         lease_json(one) | {"waits_for": rules.why_waiting(one, living, faults, now_s) if _waits(one) else ""}
         for one in found
     ]
+
+
+def _as_of(now_s: float, lease: Lease) -> Lease:
+    if lease.state not in LIVING or not rules.is_due(lease, now_s):
+        return lease
+    if lease.operation is not None:  # which ends before the lease does
+        return replace(lease, state="draining")
+    return replace(lease, state="expired", reason="its time is over")
 
 
 def _waits(lease: Lease) -> bool:
@@ -59,5 +70,5 @@ def lease_json(lease: Lease) -> dict[str, Any]:
 
 def read_maintenance(address: Address, lab: str) -> dict[str, Any] | None:
     """Return who stopped the lab, and why; None where it may move."""
-    rows = read_rows(address, "select owner, reason, since_s from maintenance where lab = ?", (lab,))
+    rows = read_or_refuse(address, "select owner, reason, since_s from maintenance where lab = ?", (lab,))
     return dict(rows[0]) if rows else None

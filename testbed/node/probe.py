@@ -2,8 +2,8 @@
 
     python3 probe.py --host a --epoch 7 nic1 nic2
 
-Opens every NIC, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC, prints
-`{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
+Opens every NIC that there is, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
+prints `{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
 Then it prints `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...]}}}`.
 Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is proved by itself.
 Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import errno
 import fcntl
 import json
 import select
@@ -99,9 +100,24 @@ class Ear:
                 self.frames.append(frame)
 
     def report(self) -> dict[str, object]:
-        """Return what this NIC found."""
-        carrier = has_carrier(self.connection, self.nic)
+        """Return what this NIC found; it may have gone meanwhile."""
+        try:
+            carrier = has_carrier(self.connection, self.nic)
+        except OSError:
+            carrier = False
         return {"carrier": carrier, "sent": self.sent, "frames": self.frames}
+
+
+def open_ears(nics: list[str]) -> list[Ear]:
+    """Return those NICs that there are: one that is missing is a finding, and the others are heard."""
+    ears = []
+    for nic in nics:
+        try:
+            ears.append(Ear(nic))
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
+    return ears
 
 
 def say(event: str, **details: object) -> None:
@@ -136,14 +152,15 @@ def main() -> None:
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("nics", nargs="+")
     options = parser.parse_args()
-    ears = [Ear(nic) for nic in options.nics]
+    ears = open_ears(options.nics)
     say("ready")
     if sys.stdin.readline().strip() != "go":
         return
     speak(ears, options.host, options.epoch)
     say("sent")
     listen(ears)
-    say("heard", nics={ear.nic: ear.report() for ear in ears})
+    silent = {"carrier": False, "sent": 0, "frames": []}
+    say("heard", nics=dict.fromkeys(options.nics, silent) | {ear.nic: ear.report() for ear in ears})
 
 
 if __name__ == "__main__":

@@ -74,25 +74,25 @@ def restoring(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
     if (
         root["kind"] == "tbf"
         and {"rate", "burst", "lat"} <= set(root["options"])
-        and (not inner or _is_short_first(inner))
+        and (not inner or _is_of_twins(inner))
     ):
         options = root["options"]
         burst = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
         rate = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst}b"]
         place = ["dev", nic, "root", "handle", root["handle"]]
         bucket = ["tc", "qdisc", "replace", *place, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
-        return [bucket, *(_short_first(nic, root["handle"], inner) if inner else [])]
+        return [bucket, *(_queues_of_twins(nic, root["handle"], inner) if inner else [])]
     raise Refused(
         f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be put back: remove it first"
     )
 
 
-def _is_short_first(inner: list[dict[str, Any]]) -> bool:
-    """Return True for the queues of simulated NICs, in which short packets pass the others."""
+def _is_of_twins(inner: list[dict[str, Any]]) -> bool:
+    """Return True for the queues of simulated NICs, in which acknowledgements and pings pass the others."""
     return [row["kind"] for row in inner] == ["htb", "bfifo", "bfifo"] and inner[0]["handle"] == "2:"
 
 
-def _short_first(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
+def _queues_of_twins(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
     """Return the commands that make these queues in a token bucket, as `LinkShape.queues` of the twins has them."""
     limit = inner[1]["options"]["limit"]
     lines = (
@@ -105,9 +105,20 @@ def _short_first(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[lis
             f"qdisc add dev {nic} parent 2:{number} handle {number + 2}: bfifo limit {limit}"
             for number in (1, 2)
         ),
-        f"filter add dev {nic} parent 2: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 2:1",
+        *(f"filter add dev {nic} parent 2: protocol ip prio 1 u32 {match} flowid 2:1" for match in _PASSING),
     )
     return [["tc", *line.split()] for line in lines]
+
+
+_PASSING = (
+    "match u8 1 0xff at 9 match u16 0 0xff00 at 2",
+    *(
+        f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
+        f" match u8 {words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
+        for words in range(5, 16)
+    ),
+)
+"""As `LinkShape.queues` of the twins has them: pings, and acknowledgements without data."""
 
 
 def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:

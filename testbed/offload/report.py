@@ -6,6 +6,7 @@ import html
 import json
 from pathlib import Path
 
+from lightbed.output_file import save_figure, write_output
 from testbed.offload.policy import CANDIDATES
 from testbed.offload.store import Profile
 
@@ -27,7 +28,7 @@ def write_report(folder: Path, found: Profile, name: str, *, is_simulated: bool)
     """Write profile.json, rates.png and report.html to a folder, and return the page."""
     folder.mkdir(parents=True, exist_ok=True)
     document = found.document() | {"simulated": is_simulated}
-    (folder / "profile.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_output(folder / "profile.json", json.dumps(document, indent=2) + "\n")
     draw_rates(folder / "rates.png", found, is_simulated=is_simulated)
     decision = found.decision
     head = f"{decision.candidate} at ratio {decision.ratio:.2f}" if decision.candidate else "No offload."
@@ -43,7 +44,7 @@ def write_report(folder: Path, found: Profile, name: str, *, is_simulated: bool)
         share=found.profiling_share,
     )
     path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    write_output(path, page)
     return path
 
 
@@ -65,4 +66,4 @@ def draw_rates(path: Path, found: Profile, *, is_simulated: bool) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("samples a second" + (" (SIMULATED step)" if is_simulated else ""))
     axes.margins(x=0.12)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from lightbed.output_file import write_output
 from testbed.errors import OffloadError
 from testbed.offload.policy import Candidate, Decision, Metrics
 from testbed.offload.stages import Pipeline
@@ -90,9 +90,7 @@ def save_profile(folder: Path, document: dict[str, Any], key: str) -> Path:
     """Write a profile, whole or not at all, and return its file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key}.json"
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_output(path, json.dumps(document, indent=2) + "\n")
     return path
 
 

@@ -22,6 +22,7 @@ from testbed.lab.model import Lab
 from testbed.operate.owner import is_running
 from testbed.storage.address import address_in
 from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+from testbed.storage.reasons import hint_for
 
 State = Literal["intended", "applied", "verified", "failed"]
 
@@ -152,7 +153,7 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
         if not is_database_error(error):
             raise
         what = why_unreadable(address, error)
-        hint = "name the topology (--method, --simplex, --demand, --plan) or another --runs-dir"
+        hint = f"{hint_for(error)}; or name the topology (--method, --simplex, --demand, --plan), or another --runs-dir"
         raise JournalError(f"what lab '{lab}' is meant to be is not known: {what}; {hint}") from error
 
 

@@ -9,7 +9,6 @@ return: what was granted before ends as `broken`, and the next token is far abov
 
 from __future__ import annotations
 
-import os
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from lightbed.output_file import open_output
 from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, shown
@@ -46,23 +46,17 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
     """Write a backup; others may write to the database meanwhile. Raises `StorageError` and `OSError`."""
     if file.exists():
         raise StorageError(f"{file} exists: name another file, or move it away")
-    unfinished = file.with_name(f".{file.name}.unfinished")
     with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch:
         copy = Path(scratch) / _MEMBER
         _copy(address, copy)
         _check_whole(copy)
         kept = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
         there = tuple(run for run in kept if (runs_dir / run).is_dir())
-        with unfinished.open("wb") as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
             archive.add(copy, _MEMBER)
             for run in there:
                 archive.add(runs_dir / run, run, filter=_without_lock)
-            archive.close()
-            stream.flush()
-            os.fsync(stream.fileno())
-        report = BackupReport(_row_counts(copy), there)
-        unfinished.replace(file)
-    return report
+        return BackupReport(_row_counts(copy), there)
 
 
 def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = False) -> BackupReport:

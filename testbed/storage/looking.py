@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed import database_file
+from testbed.errors import StorageError
 from testbed.storage.address import Address, shown
+from testbed.storage.reasons import hint_for
 
 CONNECT_TIMEOUT_S = 10
 
@@ -34,9 +36,22 @@ def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> li
             return []
 
 
+def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
+    """Return the same rows. Raises `StorageError`, which says what to do, for a database that cannot be read."""
+    try:
+        return read_rows(address, query, values)
+    except Exception as error:
+        if not is_database_error(error):
+            raise
+        raise StorageError(f"{why_unreadable(address, error)}; {hint_for(error)}") from error
+
+
 def is_database_error(error: Exception) -> bool:
-    """Return whether `read_rows` raises this for a database that cannot be read; no library is imported for it."""
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
+    """Return whether this is raised for a database that cannot be read; no library is imported for it."""
+    return isinstance(error, OSError | StorageError) or type(error).__module__.partition(".")[0] in (
+        "psycopg",
+        "sqlite3",
+    )
 
 
 def why_unreadable(address: Address, error: Exception) -> str:

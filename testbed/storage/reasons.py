@@ -4,7 +4,10 @@ from __future__ import annotations
 
 _READ_ONLY = ("readonly database", "Read-only file system", "unable to open database file")
 """What SQLite says on a file system that is mounted read-only, with WAL and without."""
+_DAMAGED = ("not a database", "malformed", "disk image")
 _HINTS = (
+    *((word, "move it away and put a backup back (`testbed restore FILE`)") for word in _DAMAGED),
+    ("Permission denied", "make it readable, or choose another directory for runs (--runs-dir)"),
     ("locked", "another program writes to it: wait until that ends, or find it with `fuser`"),
     ("lock timeout", "another program writes to it: wait until that ends, or find it in pg_stat_activity"),
     *((word, "make it writable, or choose another directory for runs (--runs-dir)") for word in _READ_ONLY),
@@ -27,6 +30,8 @@ def hint_for(error: BaseException) -> str:
     'free disk space, or choose another directory for runs (--runs-dir)'
     >>> hint_for(OSError("attempt to write a readonly database"))
     'make it writable, or choose another directory for runs (--runs-dir)'
+    >>> hint_for(OSError("file is not a database"))
+    'move it away and put a backup back (`testbed restore FILE`)'
     """
     said = reason_of(error)
     return next((hint for word, hint in _HINTS if word in said), _DISK)

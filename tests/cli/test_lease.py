@@ -86,6 +86,24 @@ def test_reservations_are_made_ahead_and_do_not_overlap(ask):
     assert ask("lease", "request", LAB, "nic:a/nic1", "--at", "2099-01-01T10:00")[0] == 0
 
 
+def test_a_database_that_is_damaged_is_told_with_what_to_do(ask, tmp_path):
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    (tmp_path / "runs" / "lightbed.sqlite").write_bytes(
+        b"something else, and long enough to be looked at\n" * 40
+    )
+    code, document = ask("lease", "list", LAB)
+    assert (code, document["error"]["code"]) == (1, "storage")
+    assert "`testbed restore FILE`" in document["error"]["message"]
+
+
+def test_a_lease_whose_time_is_over_is_told_as_expired(ask, monkeypatch):
+    ask("lease", "request", LAB, "host:a", "--ttl", "1h")
+    later_s = time.time() + 3700
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    (lease,) = ask("lease", "list", LAB)[1]["leases"]
+    assert (lease["state"], lease["reason"]) == ("expired", "its time is over")
+
+
 def test_maintenance_is_shown_and_ended(ask):
     assert ask("maintenance", "on", LAB, "--reason", "a fan") == (
         0,
@@ -94,6 +112,15 @@ def test_maintenance_is_shown_and_ended(ask):
     assert ask("lease", "list", LAB)[1]["maintenance"]["reason"] == "a fan"
     assert ask("maintenance", "off", LAB) == (0, {"lab": "testbed12", "maintenance": False, "unfinished": []})
     assert ask("lease", "list", LAB)[1]["maintenance"] is None
+
+
+def test_maintenance_refuses_an_apply_before_anything_is_recorded(testbed, lab_file):
+    assert testbed("maintenance", "on", lab_file, "--reason", "a fan").code == 0
+    ran = testbed("apply", lab_file, "--simplex", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (1, "maintenance")
+    assert testbed("history", lab_file, "--json").json["epochs"] == []
+    assert testbed("maintenance", "off", lab_file, "--json").json["unfinished"] == []
 
 
 def test_a_request_waits_for_its_grant_no_longer_than_it_was_told(ask):

@@ -13,7 +13,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.errors import ApplyFailed, ClockError, JournalError, LeaseDenied
+from testbed.errors import ApplyFailed, ClockError, JournalError, LeaseDenied, UnderMaintenance
 from testbed.leases.choice import choose
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
@@ -108,7 +108,7 @@ def test_during_maintenance_nothing_moves_and_looking_works(bench, testbed12, sw
     session, store = bench
     store.set_maintenance("hands in the rack")
     switch.obey = lambda step: pytest.fail("something was sent")
-    with pytest.raises(ApplyFailed, match="is under maintenance by ben@h"):
+    with pytest.raises(UnderMaintenance, match="is under maintenance by ben@h"):
         session.bring_up(design_for(testbed12))
     assert session.plan(design_for(testbed12)).has_changes
     store.clear_maintenance()

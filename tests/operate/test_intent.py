@@ -305,7 +305,8 @@ def test_where_nothing_is_stored_nothing_is_made(tmp_path, runs_dir):
 def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
     database_in(tmp_path).write_bytes(b"something else, and long enough to be looked at\n" * 40)
     with pytest.raises(
-        JournalError, match=r"is not known: .*lightbed\.sqlite cannot be read .*; name the topology"
+        JournalError,
+        match=r"is not known: .*lightbed\.sqlite cannot be read .*; move it away and .* or name the topology",
     ):
         stored_intents(tmp_path, "lab")
     (told,) = unfinished_or_why_not(tmp_path, testbed12)

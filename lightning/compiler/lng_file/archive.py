@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightbed.output_file import write_output
 from lightning.compiler.lng_file.check import check_model
 from lightning.compiler.lng_file.document import from_document, to_document
 from lightning.compiler.model import CompiledModel
@@ -46,7 +47,7 @@ class _TooLarge(ValueError):
 def save_model(model: CompiledModel, path: str | Path) -> None:
     """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
     try:
-        Path(path).write_bytes(packed(model))
+        write_output(path, packed(model))
     except OSError as error:
         raise ModelFileError(
             f"{path} cannot be written ({error.strerror})", hint="Give another path"

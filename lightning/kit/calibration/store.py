@@ -11,7 +11,6 @@ import io
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightbed.output_file import write_output
 from lightning import errors
 from lightning.kit.calibration.document import HINT, MAX_AGE, Calibration
 from lightning.kit.calibration.form import from_json, to_json, to_text
@@ -65,9 +65,9 @@ def save(
         packed = io.BytesIO()
         arrays: dict[str, Any] = dict(raw)
         np.savez_compressed(packed, **arrays)
-        _replace(kept, packed.getvalue())
+        write_output(kept, packed.getvalue())
         calibration = replace(calibration, raw=kept.name)
-    _replace(path, to_text(calibration).encode())
+    write_output(path, to_text(calibration).encode())
     return path
 
 
@@ -240,17 +240,3 @@ def _max_age() -> timedelta:
             hint="set it to a number above 0, as in 24",
         ) from error
     return holds
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write next to it and rename: a reader sees the old file or the new one, never half of one."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

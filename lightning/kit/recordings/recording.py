@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lightbed.output_file import write_output
 from lightning.errors import LightningError, RecordingError
 from lightning.kit.devices.identity import identity_of
 from lightning.kit.recordings.packing import packed, unpacked
@@ -165,7 +166,7 @@ def save(recording: Recording, file: str | Path) -> None:
     named: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
     np.savez_compressed(written, **{HEAD: np.array(json.dumps(head)), **named})
     try:
-        Path(file).write_bytes(written.getvalue())
+        write_output(file, written.getvalue())
     except OSError as error:
         raise RecordingError(
             f"{file} cannot be written ({error.strerror})", hint="Give another path"

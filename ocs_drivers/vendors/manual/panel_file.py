@@ -7,12 +7,12 @@ a crash or a lost line the doubt is still there, and somebody has to look.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lightbed.output_file import write_output
 from ocs_drivers.errors import AddressError, ConnectError
 from ocs_drivers.model import CrossConnects
 
@@ -93,13 +93,7 @@ class PanelFile:
             "doubtful": sorted(panel.doubtful),
             "labels": {str(port): label for port, label in sorted(panel.labels.items())},
         }
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with scratch.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self.path)
+        write_output(self.path, json.dumps(document, indent=1) + "\n")
 
 
 def _panel(document: dict[str, Any]) -> Panel:

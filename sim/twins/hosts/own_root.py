@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.twins.hosts.netns import KernelFault
+
 OVERLAY_SIZE = "512m"
 _PROBE_TIMEOUT_S = 20.0
 # Made by the kernel, or by us in a way of their own. autofs would mount something as soon as it is looked at.
@@ -23,6 +25,14 @@ _OWN_FOLDERS = ("/proc", "/sys", "/dev", "/run")
 _NO_FILES = ("autofs", "nsfs")
 # No disk, no memory of the machine, no console; accelerators and tunnels as far as the machine has them.
 _DEVICES = "null zero full random urandom tty fuse net/tun kfd nvidia* dri infiniband"
+_NUMBERS = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
 # `net` is of the network namespace, host and domain name of the UTS namespace, the others of the IPC namespace.
 _OWN_SYSCTLS = (
     "net fs/mqueue kernel/hostname kernel/domainname kernel/shm* kernel/msg* kernel/sem* kernel/auto_msgmni"
@@ -153,6 +163,21 @@ def _kernel_lines() -> list[str]:
         "fi",
         "mount -o remount,bind,ro sys",
     ]
+
+
+def check_device_nodes(folder: Path = Path("/dev")) -> None:
+    """Raise `KernelFault` for a node of the machine that is not the device of its name: hosts get copies of them."""
+    for name, numbers in _NUMBERS.items():
+        try:
+            found = (folder / name).stat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISCHR(found.st_mode) or found.st_rdev != os.makedev(*numbers):
+            node, (major, minor) = folder / name, numbers
+            raise KernelFault(
+                f"{node} of this machine is not the device of that name, and hosts would get a copy of it",
+                hint=f"As root: rm {node}; mknod -m 666 {node} c {major} {minor}",
+            )
 
 
 def refusal_of_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]) -> str:

@@ -27,9 +27,9 @@ _FILTER = "ingress protocol all pref 1"
 class LinkShape:
     """Shape of the traffic on a NIC of the lab.
 
-    Token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`. Packets of less than 256 bytes pass those
-    that wait, as they do in `fq_codel`, which hosts have by default: acknowledgements that wait behind the data of the
-    other direction slow down connections whose own links are free.
+    Token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`. Acknowledgements without data, and pings,
+    pass the packets that wait, as they do in `fq_codel`, which hosts have by default: acknowledgements behind the data
+    of the other direction slow down connections whose own links are free. What carries data stays in its order.
     """
 
     rate_mbps: float
@@ -66,8 +66,22 @@ class LinkShape:
                 f"qdisc add dev {nic} parent 2:{number} handle {number + 2}: bfifo limit {self.queue_bytes}"
                 for number in (1, 2)
             ),
-            f"filter add dev {nic} parent 2: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 2:1",
+            *(
+                f"filter add dev {nic} parent 2: protocol ip prio 1 u32 {match} flowid 2:1"
+                for match in _PASSING
+            ),
         )
+
+
+_PASSING = (
+    "match u8 1 0xff at 9 match u16 0 0xff00 at 2",  # ICMP of less than 256 bytes
+    *(  # TCP with the flag ACK alone, whose packet ends with its header of so many words
+        f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
+        f" match u8 {words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
+        for words in range(5, 16)
+    ),
+)
+"""Packets that pass those that wait, as `u32` matches them. None carries data that could overtake its own."""
 
 
 @dataclass(frozen=True, slots=True)

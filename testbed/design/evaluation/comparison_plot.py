@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lightbed.output_file import save_figure
 from testbed.design.evaluation.comparison import Row
 from testbed.errors import WorkloadError
 
@@ -31,4 +32,4 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
     axes.set_xlabel("ms an iteration")
     axes.set_title(title, fontsize=10)
     axes.legend(loc="lower right", fontsize=8)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

@@ -7,15 +7,14 @@ reading, since people edit such files.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from errno import EISDIR
 from pathlib import Path
 from typing import Any
 
+from lightbed.output_file import check_output, write_output
 from testbed.design.model import Topology
 from testbed.design.plans.parts import read_strategy, read_topology
 from testbed.design.plans.reading import PlanReader
@@ -53,17 +52,11 @@ class Plan:
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
-    """Write the file whole or not at all. Raises `OSError`."""
+    """Write the file of a plan. Raises `OSError`."""
     # Pairs and grids on one line each: a plan is read by people, too.
     text = _NUMBERS.sub(_on_one_line, json.dumps(plan_json(plan), indent=1, ensure_ascii=False)) + "\n"
     text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
-    target = Path(path)
-    written = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        written.write_text(text, encoding="utf-8")
-        written.replace(target)
-    finally:
-        written.unlink(missing_ok=True)
+    write_output(path, text)
 
 
 _NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
@@ -76,13 +69,8 @@ def _on_one_line(numbers: re.Match[str]) -> str:
 
 def check_writable(path: str | Path) -> None:
     """Raise `PlanFileError` unless a plan can be written there, for whoever has a long search before that."""
-    target = Path(path)
-    tried = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        if target.is_dir():
-            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
-        tried.touch()
-        tried.unlink()
+        check_output(path)
     except OSError as error:
         raise PlanFileError(
             f"no plan can be written to {path}: {error.strerror}: give another --out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lightbed.output_file import save_figure
 from testbed.design.reproductions.plot import Panel, Plot
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
@@ -35,7 +36,7 @@ def draw(plot: Plot, path: Path) -> Path:
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
         _legend(figure, plot, high)
-        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save_figure(figure, path)
     return path
 
 

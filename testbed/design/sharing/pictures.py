@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lightbed.output_file import save_figure
 from sim.models.contention.engine import Floats
 from sim.models.contention.job import PeriodicJob
 from sim.models.contention.simulation import Contention
@@ -115,5 +116,5 @@ def _save(figure: Any, path: Path) -> Path:
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.hashsalt": "lightbed"}):
-        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save_figure(figure, path)
     return path

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lightbed.output_file import save_figure
+
 _DECADES = 4
 """Below the largest value; what is smaller has the darkest colour, and nothing at all is white."""
 
@@ -34,7 +36,7 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         axis.set(title=title, xlabel="target server", ylabel="source server")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save_figure(figure, path, dpi=150)
     return path
 
 

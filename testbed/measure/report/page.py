@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from lightbed.output_file import write_output
 from lightbed.wording import counted
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.header import header
@@ -29,11 +30,8 @@ CPU_NOTE = " (limited by the hosts’ CPU)"
 
 
 def write_report(stored: StoredRun, path: Path | str) -> None:
-    """Write the report of a run; the file appears whole or not at all."""
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(render_report(stored), encoding="utf-8")
-    unfinished.replace(path)
+    """Write the report of a run. Raises `OSError`."""
+    write_output(path, render_report(stored))
 
 
 def render_report(stored: StoredRun) -> str:

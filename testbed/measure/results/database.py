@@ -116,8 +116,8 @@ class Database:
         except Exception as error:
             if not is_database_error(error):
                 raise
-            hint = "Make it readable, or move it away: the files of each run beside it stay readable"
-            raise ResultsError(f"{self._storage.name}: {reason_of(error)}. {hint}") from error
+            hint = f"{hint_for(error)}: the files of each run beside it stay readable"
+            raise ResultsError(f"{self._storage.name}: {reason_of(error)}; {hint}") from error
         is_text = [json_in and isinstance(row[json_in], str) for row in rows]
         return [
             {**row, json_in: json.loads(row[json_in])} if text else row
@@ -131,7 +131,7 @@ class Database:
         except StorageError as error:
             raise ResultsError(str(error)) from error
         except DATABASE_ERRORS as error:
-            hint = "if the file is damaged, move it away: the files of each run beside it stay readable"
+            hint = "the files of each run beside it stay readable"
             raise ResultsError(
-                f"{self._storage.name}: {reason_of(error)}; {hint_for(error)}; {hint}"
+                f"{self._storage.name}: {reason_of(error)}; {hint_for(error)}: {hint}"
             ) from error

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from lightbed.errors import with_former_keys
+from lightbed.output_file import write_output
 from testbed.log_context import about, logger
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.database import Database
@@ -111,9 +112,7 @@ class Run:
         """Write `nccl/<name>.json`, a document of nccl-tests, without the secrets of its environment."""
         path = self.directory / "nccl" / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.json"
         path.parent.mkdir(exist_ok=True)
-        unfinished = path.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps(redact_document(document), indent=1) + "\n")
-        unfinished.replace(path)
+        write_output(path, json.dumps(redact_document(document), indent=1) + "\n")
         return path
 
     def finish(self, status: FinalStatus, *, error: str = "") -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lightbed.output_file import write_output
 from testbed.errors import PlanFileError, PlanStale
 from testbed.lab.model import Lab
 from testbed.operate.changes.durations import Durations
@@ -102,15 +102,8 @@ def informing(plan: LabPlan, elements: tuple[Element, ...], durations: Durations
 
 
 def write_change(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Write a change; the file is complete when it appears. Raises `OSError`."""
-    target = Path(path)
-    text = json.dumps({**document, "digest": _digest(document)}, indent=1)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        beside.write_text(text + "\n", encoding="utf-8")
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Write a change. Raises `OSError`."""
+    write_output(path, json.dumps({**document, "digest": _digest(document)}, indent=1) + "\n")
 
 
 def read_change(path: str | Path) -> Change:

@@ -71,6 +71,7 @@ def ring(bench):
     brought = bench.session.bring_up(RING)
     assert brought.verified.findings == ()
     yield bench
+    bench.on("c", "ip link set gone down 2>/dev/null && ip link set gone name nic1; true")
     bench.on("c", "ip link set nic1 up; ip link set nic2 up; ip rule del prio 99; true")
     rate = f"{round(bench.lab.link.rate_mbps * 1000)}kbit burst 128kb latency 50ms"
     bench.on("c", f"tc qdisc replace dev nic1 root tbf rate {rate}")
@@ -128,6 +129,10 @@ KERNEL_FAULTS = {
         [("wrong_rate", "c/nic1")],
     ),
     "interface down": ("ip link set dev nic1 down", [("interface_down", "c/nic1")]),
+    "interface renamed": (
+        "ip link set dev nic1 down; ip link set dev nic1 name gone",
+        [("missing_interface", "c/nic1")],
+    ),
     "rule that drops": (f"ip rule add prio 99 to {D} prohibit", [("unreachable", None)]),
 }
 

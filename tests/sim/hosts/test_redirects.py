@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -274,3 +276,75 @@ def test_a_failed_rendering_can_be_rendered_again(dark):
     dark.fabric.render({}, RING)
     dark.light = RING
     assert dark.reach(b"again")["a/nic1"] == {"b/nic1"}
+
+
+# ------------------------------------------------------------------------------------------ order of packets
+MESSAGE = b"x" * (3 * 7 * 8948) + b"y" * 100
+"""Segments as long as the MTU, as the kernel joins them, and a last one that is short."""
+MESSAGES = 40
+
+
+@pytest.fixture
+@needs("kernel", "process", "socket")
+def two_hops():
+    """Provide the namespaces of a sender, a forwarder that is slower, and a receiver, their NICs shaped as a lab's."""
+    sender, forwarder, receiver = names = [f"th{os.getpid()}-{host}" for host in "sfr"]
+    netns.add(names)
+    try:
+        joined = ((sender, "nic1", forwarder, "nic1"), (forwarder, "nic2", receiver, "nic1"))
+        netns.batch(
+            "ip",
+            [
+                f"link add {a} netns {ours} type veth peer name {b} netns {theirs}"
+                for ours, a, theirs, b in joined
+            ],
+        )
+        ends = [(sender, "nic1", "10.9.1.1", 100), (forwarder, "nic1", "10.9.1.2", 100)]
+        ends += [(forwarder, "nic2", "10.9.2.1", 50), (receiver, "nic1", "10.9.2.2", 50)]
+        for name, nic, address, rate_mbps in ends:
+            netns.batch("ip", [f"link set {nic} up mtu 9000", f"address add {address}/24 dev {nic}"], name)
+            netns.batch("tc", LinkShape(rate_mbps, 9000).queues(nic), name)
+        netns.batch("ip", ["route add default via 10.9.1.2"], sender)
+        netns.batch("ip", ["route add default via 10.9.2.1"], receiver)
+        netns.set_sysctls(forwarder, {"ipv4/ip_forward": 1})
+        yield names
+    finally:
+        netns.delete(names)
+
+
+def answer_messages(server):
+    connection, _ = server.accept()
+    with connection:
+        for _ in range(MESSAGES):
+            left = len(MESSAGE)
+            while left:
+                left -= len(connection.recv(left))
+            connection.sendall(b"k")
+
+
+@pytest.mark.kernel
+def test_no_connection_is_reordered_by_a_nic(two_hops):
+    """Short segments that passed the data of their own connection made the sender send again what had arrived."""
+    sender, _, receiver = two_hops
+    with netns.call_in(receiver, lambda: socket.create_server(("10.9.2.2", 7))) as server:
+        answering = threading.Thread(target=answer_messages, args=(server,))
+        answering.start()
+        with netns.call_in(sender, lambda: socket.create_connection(("10.9.2.2", 7), 60)) as connection:
+            for _ in range(MESSAGES):
+                connection.sendall(MESSAGE)
+                assert connection.recv(1) == b"k"
+        answering.join()
+
+    assert counters_of(sender)["TcpExtTCPSACKReorder"] == 0
+    assert counters_of(receiver)["TcpExtTCPOFOQueue"] == 0
+    assert acknowledgements_that_passed(receiver) > MESSAGES
+
+
+def counters_of(namespace):
+    text = subprocess.check_output(["ip", "netns", "exec", namespace, "nstat", "-asz"], text=True)
+    return {name: int(count) for name, count, *_ in map(str.split, text.splitlines()[1:])}
+
+
+def acknowledgements_that_passed(namespace):
+    shown = subprocess.check_output(["tc", "-n", namespace, "-s", "class", "show", "dev", "nic1"], text=True)
+    return int(re.search(r"class htb 2:1 .*\n Sent \d+ bytes (\d+) pkt", shown)[1])

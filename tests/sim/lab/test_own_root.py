@@ -20,7 +20,8 @@ skip_without("jsonschema")
 from sim.lab import supervisor
 from sim.lab.document import parse
 from sim.twins.hosts import netns
-from sim.twins.hosts.own_root import MachineMount, machine_mounts
+from sim.twins.hosts.netns import KernelFault
+from sim.twins.hosts.own_root import MachineMount, check_device_nodes, machine_mounts
 
 kernel = pytest.mark.kernel
 ROOT = Path(__file__).parents[3]
@@ -233,6 +234,13 @@ async def _megabytes(raw):
         held = [os.statvfs(f"/proc/{sshd}/root{folder}") for folder in ("/", "/run", "/dev", "/dev/shm")]
         held_kb = sum((each.f_blocks - each.f_bfree) * each.f_frsize for each in held) / 1024
     return (mapped_kb + held_kb) / 1024
+
+
+# ---------------------------------------------------------------------------------------------- device nodes
+def test_a_node_of_the_machine_that_is_no_device_is_refused_with_its_repair(tmp_path):
+    (tmp_path / "null").write_text("somebody's plan")
+    with pytest.raises(KernelFault, match=rf"rm {tmp_path}/null; mknod -m 666 {tmp_path}/null c 1 3"):
+        check_device_nodes(tmp_path)
 
 
 # ------------------------------------------------------------------------------ where there are no overlays

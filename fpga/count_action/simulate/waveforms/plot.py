@@ -8,6 +8,7 @@ from typing import Any
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
+from lightbed.output_file import save_figure
 
 MAX_WIRES = 32
 MAX_CYCLES = 64
@@ -37,7 +38,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
     for row, trace in enumerate(traces):
         _draw_trace(axes, -row, trace)
     _dress(axes, datapath, traces, first, cycles)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def chosen_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lightbed.output_file import save_figure
 from sim.models.network.execution.simulation import Execution
 from sim.models.network.results.traces import link_table
 from sim.models.network.taskgraph.graph import Kind
@@ -75,7 +76,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
     links.set_xlabel("time (ms)")
     links.set_xlim(0, execution.iteration_s * 1e3)
     figure.align_ylabels()
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
     return Path(path)
 
 

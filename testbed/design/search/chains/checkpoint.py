@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lightbed.output_file import write_output
 from testbed.design.search.chains.chain import ChainState, Rules, Visit
 from testbed.design.search.chains.objective import Objective
 from testbed.errors import SearchError
@@ -46,20 +45,9 @@ def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
     Raises `SearchError` when it cannot be written.
     """
     content = {"format": FORMAT, "search": search, "chains": [asdict(state) for state in states]}
-    text = json.dumps(content, allow_nan=False)
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=path.name, suffix=".new", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_output(path, json.dumps(content, allow_nan=False))
     except OSError as error:
-        if temporary:
-            temporary.unlink(missing_ok=True)
         raise SearchError(f"the checkpoint {path} cannot be written: {error}; give another file") from error
 
 

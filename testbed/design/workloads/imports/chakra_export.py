@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lightbed.output_file import write_output
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra import DEVICE, GROUPS_FILE, SECONDS
@@ -32,8 +33,8 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     if others:
         raise WorkloadError(f"{folder} has traces of another job, {others[0].name}: give an empty folder")
     for path, nodes in zip(paths, writer.ranks(), strict=True):
-        path.write_bytes(wire.write_nodes(nodes))
-    (folder / GROUPS_FILE).write_text(json.dumps(writer.groups) + "\n", encoding="utf-8")
+        write_output(path, wire.write_nodes(nodes))
+    write_output(folder / GROUPS_FILE, json.dumps(writer.groups) + "\n")
     return (*paths, folder / GROUPS_FILE)
 
 
