@@ -16,6 +16,8 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
 # SHUFFLE=seed runs the files in a random order.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder $(if $(SHUFFLE),--shuffle-files $(SHUFFLE))
+# Tests on kernel hosts wait for a third of their time.
+WAITING := -n 3 $(wordlist 3,9,$(PARALLEL))
 TIMES := .venv/bin/python -m tools.test_times
 
 # The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.
@@ -76,7 +78,7 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones and those of the codecs
 	$(PYTEST) $(PARALLEL) --lane parallel -m "not (kernel or codec or long)"
-	$(PYTEST) $(PARALLEL) --lane kernel -m "kernel and not long"
+	$(PYTEST) $(WAITING) --lane kernel -m "kernel and not long"
 
 test-long: install-test planted ## the tests that take minutes, and planted faults
 	HYPOTHESIS_PROFILE=long $(PYTEST) --lane long -m long --ignore tests/planted

@@ -94,8 +94,8 @@ def test_linear_words_as_published_are_no_encoder(kit, chebyshev_decoder):
     assert accuracy(published, *PAIRS[:, 512:1_024]) < 98.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [21, pytest.param(22, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [21, 22])
 def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polynomials(
     seed, polynomial_decoder, chebyshev_decoder
 ):
