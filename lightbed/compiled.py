@@ -68,9 +68,9 @@ def _keep(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]
     own = Path(function.__code__.co_filename)
     files = [own.parent] if sources is None else list(sources)
     key = hashlib.sha256(repr((function.__module__, sorted(options.items()), numba.__version__)).encode())
-    for digest in (*map(digest_of, files), digest_of(own), digest_of(Path(__file__))):
-        key.update(digest)
     try:
+        for digest in (*map(digest_of, files), digest_of(own), digest_of(Path(__file__))):
+            key.update(digest)
         made = numba.njit(cache=True, **options)(function)
         folder = make_folder(f"{own.stem}-{key.hexdigest()[:24]}")
         kept = made._cache  # noqa: SLF001

@@ -27,10 +27,15 @@ def digest_of(source: Path) -> bytes:
 
 @cache
 def make_folder(name: str) -> Path:
-    """Make the folder of translations from the same sources, and remove those that are long unused."""
-    home = Path(
-        os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    )
+    """Make the folder of translations from the same sources, and remove those that are long unused.
+
+    Raises `OSError` where there is no place for it.
+    """
+    named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    try:
+        home = Path(named) if named else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
     folder = home / "lightbed" / "machine-code" / name
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Files that a user names, as in `-o FILE`: regular files appear whole or not at all, devices and pipes are written to.
 
-Every command writes through this module. A name is what it stands for: replacing `/dev/null`, as root, would take the
-device away from the whole machine.
+Every command writes through this module, so that a device stays a device: replacing `/dev/null`, as root, would take
+it away from the whole machine.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import re
 import secrets
 import stat
 import sys
@@ -18,10 +19,11 @@ from pathlib import Path
 from typing import IO, Any
 
 STANDARD_OUTPUT = "-"
-"""Stands for standard output wherever a file is named."""
+"""Stands for standard output."""
 
-_DOORS = ("/dev/fd/", "/dev/std", "/proc/")
-"""Beginnings of names that lead to what a process has open, also where a regular file is behind them."""
+_DESCRIPTOR = re.compile(r"/dev/(?:fd/|std)(\d+|in|out|err)|/proc/(?:self|thread-self)/fd/(\d+)")
+_STANDARD = {"in": 0, "out": 1, "err": 2}
+_MOST_LINKS = 40
 
 
 def write_output(path: str | Path, content: str | bytes) -> None:
@@ -33,7 +35,7 @@ def write_output(path: str | Path, content: str | bytes) -> None:
 def save_figure(figure: Any, path: str | Path, *, dpi: float = 120) -> None:
     """Write a figure of matplotlib in the format that the name ends in, or as PNG. Raises as `open_output`."""
     kind = Path(path).suffix[1:].lower() or "png"
-    with open_output(path) as file:  # an SVG without its date: the same figure is the same file
+    with open_output(path) as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
 
 
@@ -42,24 +44,56 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     """Provide a file that a user named, for writing.
 
     A regular file is replaced at the end of the block, and stays as it was when the block raises; a link stays a link,
-    and what it leads to is replaced. A character device or a pipe is written to as it stands, as is standard output
-    for the name `-`.
+    and what it leads to is replaced. Character devices, pipes, open descriptors (`/dev/stdout`, `/dev/fd/3`) and
+    standard output (`-`) are written to as they stand.
 
     Raises `OSError` with a reason in `strerror`, as `check_output` does, and for a disk that is full.
     """
+    check_output(path)
+    descriptor = _descriptor_of(path)
     if str(path) == STANDARD_OUTPUT:
         sys.stdout.flush()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-        return
-    if _is_door(path) or not _is_regular_or_new(path):
-        check_output(path)
-        with open(path, "wb") as file:  # noqa: PTH123 - the name may be of a descriptor
+    elif descriptor is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with os.fdopen(
+            os.dup(descriptor), "wb"
+        ) as file:  # with the place where it stands, which opening would reset
             yield file
-        return
-    check_output(path)
-    with _replacing(Path(os.path.realpath(path))) as file:
-        yield file
+    elif Path(path).exists() and not Path(path).is_file():
+        with Path(path).open("wb") as file:
+            yield file
+    else:
+        with replace_file(Path(os.path.realpath(path))) as file:
+            yield file
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
+    """Provide a new file that takes the place of `path`, with its mode and group, at the end of the block.
+
+    This is for files of the program itself: whoever may write in the folder may replace them. Raises `OSError`.
+    """
+    try:
+        before = path.stat()
+        mode, group = stat.S_IMODE(before.st_mode), before.st_gid
+    except FileNotFoundError:
+        mode, group = 0o666 & ~_umask(), -1
+    beside = path.with_name(f".lightbed-{secrets.token_hex(8)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            with suppress(PermissionError):  # of a group that is not ours
+                os.fchown(descriptor, -1, group)
+            os.fchmod(descriptor, mode)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def check_output(path: str | Path) -> None:
@@ -68,17 +102,17 @@ def check_output(path: str | Path) -> None:
     Refused are folders, disks, sockets, links that lead to nothing, files that nobody may write or that belong to
     another user, and names in a folder that is not there or cannot be written.
     """
-    if str(path) == STANDARD_OUTPUT:
+    if str(path) == STANDARD_OUTPUT or _descriptor_of(path) is not None:
         return
     try:
-        found = os.stat(path)  # noqa: PTH116 - as above
+        found = Path(path).stat()
     except FileNotFoundError:
         _check_new(Path(path))
         return
     for is_kind, number, what in _REFUSED:
         if is_kind(found.st_mode):
             raise OSError(number, f"it is {what}", str(path))
-    if not stat.S_ISREG(found.st_mode) or _is_door(path):
+    if not stat.S_ISREG(found.st_mode):
         return
     if found.st_uid != os.geteuid():
         raise OSError(errno.EACCES, f"it belongs to {_user_name(found.st_uid)}", str(path))
@@ -107,15 +141,25 @@ def _check_folder(folder: Path, path: str | Path) -> None:
         raise OSError(errno.EACCES, f"nothing can be written in {folder}", str(path))
 
 
-def _is_door(path: str | Path) -> bool:
-    return os.path.abspath(path).startswith(_DOORS)  # noqa: PTH100 - links are not followed
+def _descriptor_of(path: str | Path) -> int | None:
+    """Return the descriptor that a name stands for, also through links; None for the name of a file."""
+    name = os.path.abspath(path)  # noqa: PTH100 - links are followed one by one
+    for _ in range(_MOST_LINKS):
+        found = _DESCRIPTOR.fullmatch(name)
+        if found:
+            word = found[1] or found[2]
+            return _STANDARD.get(word) if word in _STANDARD else int(word)
+        try:
+            name = os.path.normpath(Path(name).parent / Path(name).readlink())
+        except OSError:
+            return None
+    return None
 
 
-def _is_regular_or_new(path: str | Path) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116
-    except FileNotFoundError:
-        return True
+def _umask() -> int:
+    """Return which permissions new files lack."""
+    text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(re.search(r"^Umask:\s*(\d+)", text, re.MULTILINE)[1], 8)  # type: ignore[index]
 
 
 def _user_name(number: int) -> str:
@@ -123,20 +167,3 @@ def _user_name(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"user {number}"
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Provide a new file beside `path`, which takes its place, and its permissions, at the end."""
-    beside = path.with_name(f".lightbed-{secrets.token_hex(8)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileNotFoundError):
-            beside.chmod(stat.S_IMODE(path.stat().st_mode))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

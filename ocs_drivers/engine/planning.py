@@ -257,7 +257,7 @@ def _check_outputs_free(add: Collection[Pair], kept: CrossConnects, device: str)
                 peer=holder[output],
                 device=device,
                 ports=(source, output),
-                hint="Disconnect that circuit, or take its input into the scope.",
+                hint="Disconnect that circuit, or move its input, too.",
             )
 
 

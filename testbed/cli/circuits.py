@@ -96,7 +96,7 @@ def plan(
     lines = [*_heading(meant), *describe(meant.lab, planned), *change.lines(), *meant.unfinished_lines()]
     if out:
         change.write(out, take_over=take_over)
-    print_answer(document, [*lines, *change.to_apply()], as_json=as_json)
+    print_answer(document, [*lines, *change.to_apply()], as_json=as_json, output=out)
     return CHANGES if planned.has_changes or meant.left else DONE
 
 

@@ -46,12 +46,11 @@ def discover(
     """
     from testbed.lab.inventory import load_bare_lab
     from testbed.lab.simulated.lifecycle import find_running, hosts_of
-    from testbed.lab.wired_file import exists_already
+    from testbed.lab.wired_file import check_new_file
     from testbed.operate.apply import check_permission
 
     lab = find_running(load_bare_lab(bare))
-    if output.exists() and not force:
-        raise exists_already(output)
+    check_new_file(output, replace=force)
     check_permission(lab, really_move)
     settle = settle_s if settle_s is not None else SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
     found = _discover(lab, runs_dir, settle)

@@ -71,7 +71,7 @@ def journal(
 
 
 def _nothing(what: str, runs_dir: Path) -> str:
-    """Return that nothing was found; where there is no database at all, also what may be done about it."""
+    """Return the line for an empty answer; without any database also what to do about it."""
     from testbed.storage.address import address_in
 
     address = address_in(runs_dir)

@@ -101,7 +101,7 @@ def _answer(plan: Plan, found: Found, lab_file: Path | None, out: Path, *, as_js
 
     document = {**plan_json(plan), "plan": str(out), "stopped": found.stopped}
     lines = [*_lines(plan), *_patches(lab_file, plan, out), f"plan: {out}", *_next(lab_file, out)]
-    print_answer(document, lines, as_json=as_json)
+    print_answer(document, lines, as_json=as_json, output=out)
     if found.stopped:
         print(f"stopped after {found.steps:,} steps; the plan is the best so far", file=sys.stderr)
     return INTERRUPTED if found.stopped else DONE

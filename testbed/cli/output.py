@@ -10,13 +10,15 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.exceptions import TyperException
 
+from lightbed.output_file import STANDARD_OUTPUT
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport
 from testbed.cli.app import build_app
@@ -43,12 +45,13 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
-    """Print what was found: the document for programs, the lines for people."""
-    if as_json:
-        print_json(document)
-    else:
-        print_lines(lines)
+def print_answer(document: Any, lines: Sequence[str], *, as_json: bool, output: Path | None = None) -> None:
+    """Print the document for programs, or the lines for people: on standard error where `output` is standard output."""
+    with redirect_stdout(sys.stderr if str(output) == STANDARD_OUTPUT else sys.stdout):
+        if as_json:
+            print_json(document)
+        else:
+            print_lines(lines)
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

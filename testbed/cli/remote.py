@@ -65,6 +65,7 @@ def _done(client: Client, asked: _Asked) -> int:
     for name, path in asked.files.items():
         output = output.replace(f"{run.id}/{name}", str(path))
         if run.exit_code in (DONE, CHANGES):
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_output(path, client.file(run.id, name))
     sys.stderr.write(run.messages)
     sys.stdout.write(output)
@@ -126,15 +127,14 @@ def _options(
 
 
 def _files(model: type[Request], words: str, given: Mapping[str, Any]) -> dict[str, Path]:
-    """Return where files of the run are written here. Raises `LabFileError` for one that is not to be replaced."""
-    from testbed.lab.wired_file import exists_already
+    """Return where files of the run are written here. Raises as `check_new_file`."""
+    from testbed.lab.wired_file import check_new_file
 
     files = {name: given[field] for field, name in model.writes.items() if given.get(field)}
     if words == "report" and not files:
         files = {"report.html": Path(f"report-{given['run_id']}.html")}
     for path in files.values():
-        if path.exists() and not given.get("force", True):
-            raise exists_already(path)
+        check_new_file(path, replace=given.get("force", True))
     return files
 
 

@@ -225,5 +225,5 @@ def report(
     write_report(stored, path)
     count = len(stored.timings)
     document = _summary_json(stored.summary) | {"report": str(path), "timings": count}
-    print_answer(document, [f"{path}  ({count} timings)"], as_json=as_json)
+    print_answer(document, [f"{path}  ({count} timings)"], as_json=as_json, output=path)
     return DONE

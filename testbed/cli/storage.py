@@ -60,4 +60,4 @@ def _print(file: Path, report: BackupReport, begin: str, *, as_json: bool) -> No
     document = {"file": str(file), "rows": report.rows, "runs": list(report.runs)}
     rows = counted(sum(report.rows.values()), "row")
     lines = [f"{begin} {rows}, and the files of {counted(len(report.runs), 'run')}"]
-    print_answer(document, lines, as_json=as_json)
+    print_answer(document, lines, as_json=as_json, output=file)

@@ -16,6 +16,7 @@ import typer
 
 from ocs_drivers import OpticalSwitch, open_switch
 from ocs_drivers.engine.reports import describe_pairs, ports_of
+from ocs_drivers.errors import OcsError
 from ocs_drivers.transports.recording import recording
 from testbed.cli.on_demand import load_on_demand
 from testbed.errors import Interrupted, MoveTimedOut, TimedOut
@@ -58,7 +59,12 @@ def opened(context: typer.Context, *, is_bounded: bool = True) -> Iterator[Optic
         if wanted.record is not None:
             stack.enter_context(_recording(wanted.record))
         with time_limit(timeout_s, wanted.address):  # closing is not in it: it takes a second at most
-            yield stack.enter_context(open_switch(wanted.address, timeout_s=wanted.answer_s))
+            switch = stack.enter_context(open_switch(wanted.address, timeout_s=wanted.answer_s))
+            try:
+                yield switch
+            except OcsError as error:  # one of the command line itself does not name the device
+                error.locate(device=switch.address)
+                raise
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from lightbed.output_file import write_output
+from lightbed.output_file import check_output, write_output
 from testbed.errors import LabFileError
 
 _KEYS = ("transmit", "receive", "unused")
@@ -43,11 +43,18 @@ def wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
 
 
 def write_new_file(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file and the folders above it. Raises `LabFileError` if it exists, unless `replace`; `OSError`."""
+    """Write a file and the folders above it. Raises as `check_new_file`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_new_file(path, replace=replace)
+    write_output(path, text)
+
+
+def check_new_file(path: Path, *, replace: bool = False) -> None:
+    """Raise `LabFileError` for a file that exists, unless `replace`, and `OSError` for one that cannot be written."""
     if path.is_file() and not replace:
         raise exists_already(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_output(path, text)
+    if path.parent.exists():  # else it will be made
+        check_output(path)
 
 
 def exists_already(path: Path) -> LabFileError:

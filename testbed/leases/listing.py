@@ -11,6 +11,7 @@ from testbed.leases import rules
 from testbed.leases.model import LIVING, Lease
 from testbed.storage.address import Address
 from testbed.storage.looking import read_or_refuse
+from testbed.storage.owner import is_running
 
 _LISTS = ("resources", "parts", "allowed")
 
@@ -45,9 +46,10 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
 
 
 def _as_of(now_s: float, lease: Lease) -> Lease:
-    if lease.state not in LIVING or not rules.is_due(lease, now_s):
+    """Return a lease as the next change will leave it: an operation that goes on ends before its lease does."""
+    if lease.state not in LIVING - {"draining"} or not rules.is_due(lease, now_s):
         return lease
-    if lease.operation is not None:  # which ends before the lease does
+    if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")
     return replace(lease, state="expired", reason="its time is over")
 

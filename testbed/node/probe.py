@@ -109,7 +109,7 @@ class Ear:
 
 
 def open_ears(nics: list[str]) -> list[Ear]:
-    """Return those NICs that there are: one that is missing is a finding, and the others are heard."""
+    """Open the NICs that exist. One that is missing is a finding of whoever asks, not an error."""
     ears = []
     for nic in nics:
         try:

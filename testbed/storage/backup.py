@@ -18,7 +18,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from lightbed.output_file import open_output
+from lightbed.output_file import check_output, open_output
 from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, shown
@@ -44,19 +44,21 @@ class BackupReport:
 
 def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
     """Write a backup; others may write to the database meanwhile. Raises `StorageError` and `OSError`."""
-    if file.exists():
+    if file.is_file():
         raise StorageError(f"{file} exists: name another file, or move it away")
+    check_output(file)
     with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch:
         copy = Path(scratch) / _MEMBER
         _copy(address, copy)
         _check_whole(copy)
         kept = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
         there = tuple(run for run in kept if (runs_dir / run).is_dir())
-        with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        report = BackupReport(_row_counts(copy), there)
+        with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
             archive.add(copy, _MEMBER)
             for run in there:
                 archive.add(runs_dir / run, run, filter=_without_lock)
-        return BackupReport(_row_counts(copy), there)
+        return report
 
 
 def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = False) -> BackupReport:

@@ -37,7 +37,7 @@ def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> li
 
 
 def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
-    """Return the same rows. Raises `StorageError`, which says what to do, for a database that cannot be read."""
+    """Return the rows of a query. Raises `StorageError`, which says what to do, for a database that cannot be read."""
     try:
         return read_rows(address, query, values)
     except Exception as error:

@@ -7,7 +7,7 @@ _READ_ONLY = ("readonly database", "Read-only file system", "unable to open data
 _DAMAGED = ("not a database", "malformed", "disk image")
 _HINTS = (
     *((word, "move it away and put a backup back (`testbed restore FILE`)") for word in _DAMAGED),
-    ("Permission denied", "make it readable, or choose another directory for runs (--runs-dir)"),
+    ("permission denied", "give yourself the right to it, or choose another directory for runs (--runs-dir)"),
     ("locked", "another program writes to it: wait until that ends, or find it with `fuser`"),
     ("lock timeout", "another program writes to it: wait until that ends, or find it in pg_stat_activity"),
     *((word, "make it writable, or choose another directory for runs (--runs-dir)") for word in _READ_ONLY),
@@ -34,4 +34,4 @@ def hint_for(error: BaseException) -> str:
     'move it away and put a backup back (`testbed restore FILE`)'
     """
     said = reason_of(error)
-    return next((hint for word, hint in _HINTS if word in said), _DISK)
+    return next((hint for word, hint in _HINTS if word.lower() in said.lower()), _DISK)

@@ -798,3 +798,11 @@ def test_a_text_is_read_alike_with_libyaml_and_without():
 
     compare()
     assert ends == {"l", "("}  # some refused, at a line of lab.yaml, and some not
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 30_000 + "]" * 30_000, "a: " + "- " * 60_000, "a: " + "{b: " * 30_000]
+)
+def test_a_file_that_is_nested_beyond_sense_is_refused(text):
+    with pytest.raises(LabFileError, match="not YAML"):
+        parse_lab(text, "x.yaml")

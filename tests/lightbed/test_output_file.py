@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -69,12 +70,21 @@ def test_a_pipe_is_written_to(tmp_path):
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
-def test_a_descriptor_of_the_shell_is_written_to_where_it_stands(tmp_path):
-    """`-o /dev/stdout > FILE`: replacing the file would take it from the shell."""
+@pytest.mark.parametrize("name", ["descriptor", "link"])
+def test_a_descriptor_is_written_to_where_it_stands(tmp_path, name):
+    """`-o /dev/stdout >> FILE`: what is there stays, and what follows comes behind it."""
     with (tmp_path / "of-the-shell").open("wb") as file:
-        write_output(f"/proc/self/fd/{file.fileno()}", "through")
+        file.write(b"before, ")
+        file.flush()
+        path = Path(f"/proc/self/fd/{file.fileno()}")
+        if name == "link":
+            (tmp_path / "link").symlink_to(path)
+            path = tmp_path / "link"
+        write_output(path, "through")
+        file.seek(0, os.SEEK_END)
+        file.write(b", after")
         assert os.fstat(file.fileno()).st_nlink == 1
-    assert (tmp_path / "of-the-shell").read_text() == "through"
+    assert (tmp_path / "of-the-shell").read_text() == "before, through, after"
 
 
 def test_a_dash_is_standard_output(capsysbinary):

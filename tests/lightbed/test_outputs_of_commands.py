@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -62,3 +63,10 @@ def test_a_folder_and_a_link_to_nothing_are_refused_with_a_reason(write, tmp_pat
         assert code != 0
         assert reason in error
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_plan_on_standard_output_stands_there_alone(capfdbinary):
+    run, words = WRITERS["testbed optimise --out"]
+
+    assert run([*words, "-"]) == 0
+    assert json.loads(capfdbinary.readouterr().out)["format"]

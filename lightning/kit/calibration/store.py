@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightbed.output_file import write_output
+from lightbed.output_file import replace_file
 from lightning import errors
 from lightning.kit.calibration.document import HINT, MAX_AGE, Calibration
 from lightning.kit.calibration.form import from_json, to_json, to_text
@@ -65,9 +65,11 @@ def save(
         packed = io.BytesIO()
         arrays: dict[str, Any] = dict(raw)
         np.savez_compressed(packed, **arrays)
-        write_output(kept, packed.getvalue())
+        with replace_file(kept) as file:
+            file.write(packed.getvalue())
         calibration = replace(calibration, raw=kept.name)
-    write_output(path, to_text(calibration).encode())
+    with replace_file(path) as file:
+        file.write(to_text(calibration).encode())
     return path
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lightbed.output_file import write_output
+from lightbed.output_file import replace_file
 from ocs_drivers.errors import AddressError, ConnectError
 from ocs_drivers.model import CrossConnects
 
@@ -93,7 +93,8 @@ class PanelFile:
             "doubtful": sorted(panel.doubtful),
             "labels": {str(port): label for port, label in sorted(panel.labels.items())},
         }
-        write_output(self.path, json.dumps(document, indent=1) + "\n")
+        with replace_file(self.path) as file:
+            file.write(f"{json.dumps(document, indent=1)}\n".encode())
 
 
 def _panel(document: dict[str, Any]) -> Panel:

@@ -383,6 +383,7 @@ def test_a_constant_of_a_million_numbers_is_taken():
     [
         ("ConstantOfShape", {"s": [1 << 15, 1 << 15]}),
         ("Expand", {"c": np.ones((1, 1 << 15), np.float32), "s": [1 << 15, 1]}),
+        ("Expand", {"c": np.ones((1,), np.float32), "s": [1 << 20, 1 << 10]}),
         ("Tile", {"c": np.ones((2, 2), np.float32), "s": [1 << 14, 1 << 14]}),
         ("Pad", {"c": np.ones((1, 1 << 15), np.float32), "s": [(1 << 15) - 1, 0, 0, 0]}),
     ],
@@ -400,6 +401,18 @@ def test_constants_that_would_fill_the_memory_are_refused_before_they_are_made(
     model = graph(nodes, FIXED, ["y"], constants)
     with pytest.raises(NetworkError, match=r"1,073,741,824 numbers, and 268,435,456"):
         taken(model)
+
+
+def test_constants_that_are_not_finite_are_no_shapes():
+    """As in the mask of an attention, which no later number may see."""
+    mask = np.where(np.tri(4, dtype=bool), 0, -np.inf).astype(np.float32)
+    nodes = [
+        ("MatMul", ["x", "w"], ["scores"], {}),
+        ("Add", ["scores", "mask"], ["masked"], {}),
+        ("Softmax", ["masked"], ["y"], {"axis": -1}),
+    ]
+    model = graph(nodes, {"x": (FLOAT, [1, 4, 4])}, ["y"], {"w": np.eye(4, dtype=np.float32), "mask": mask})
+    assert taken(model).output_shape == (4, 4)
 
 
 def test_a_loop_names_its_node():

@@ -36,7 +36,7 @@ _CALL = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
 _NAME = "run"
 _NUMBERS = itertools.count()
 _MOST_KEPT = 2000
-"""Programs whose code is kept; the one that was used least recently goes first."""
+"""Most programs whose code is kept; the least recently used go first."""
 
 
 def compiled(program: CycleProgram) -> Run:

@@ -121,20 +121,19 @@ class Scope:
 
 def _size_before_running(operation: str, arrays: Sequence[Array | None]) -> int:
     """Return how many numbers an operation will make, where its inputs say so: they may not fit in memory; else 0."""
-    nothing = np.empty(0, np.int64)
-    data, second = (nothing if array is None else array for array in (*arrays, None, None)[:2])
-    numbers = list(map(int, second.ravel()))
-    rank = data.ndim
-    shape: tuple[int, ...] = ()
-    if operation == "ConstantOfShape":
-        shape = tuple(map(int, data.ravel()))
-    elif operation == "Expand":
-        shape = np.broadcast_shapes(data.shape, tuple(numbers))
-    elif operation == "Tile":
-        shape = (*data.shape, *numbers)
-    elif operation == "Pad" and len(numbers) == 2 * rank:  # fewer: of some axes only
-        shape = tuple(map(sum, zip(data.shape, numbers[:rank], numbers[rank:], strict=True)))
-    return math.prod(shape)
+    place = {"ConstantOfShape": 0, "Expand": 1, "Pad": 1, "Tile": 1}.get(operation)
+    given = arrays[place] if place is not None and place < len(arrays) else None
+    if given is None or not np.issubdtype(given.dtype, np.integer):
+        return 0
+    numbers, data = [int(number) for number in given.ravel()], arrays[0]
+    ours = () if data is None or operation == "ConstantOfShape" else data.shape
+    if operation == "Expand":  # where the shapes do not fit, running says so
+        ours = (1,) * (len(numbers) - len(ours)) + ours
+        return math.prod(map(max, zip(ours, numbers, strict=False)))
+    if operation == "Pad":
+        before, after = numbers[: len(ours)], numbers[len(ours) :]  # fewer where only some axes are padded
+        return math.prod(map(sum, zip(ours, before, after, strict=True))) if len(after) == len(ours) else 0
+    return math.prod((*ours, *numbers))
 
 
 def _check_size(node: Any, numbers: int) -> None:
