@@ -15,9 +15,8 @@ FAST := not (process or socket or hdl or kernel or slow or long)
 PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
 # SHUFFLE=seed runs the files in a random order.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder $(if $(SHUFFLE),--shuffle-files $(SHUFFLE))
-# Tests on kernel hosts wait for a third of their time.
-WAITING := -n 3 $(wordlist 3,9,$(PARALLEL))
+BY_FILE := --dist loadfile --no-loadscope-reorder $(if $(SHUFFLE),--shuffle-files $(SHUFFLE))
+PARALLEL := -n 2 $(BY_FILE)
 TIMES := .venv/bin/python -m tools.test_times
 
 # The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.
@@ -75,10 +74,11 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 	@tools/install board
 	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) --lane board -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
+# Tests on kernel hosts wait for a third of their time, hence three workers.
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones and those of the codecs
 	$(PYTEST) $(PARALLEL) --lane parallel -m "not (kernel or codec or long)"
-	$(PYTEST) $(WAITING) --lane kernel -m "kernel and not long"
+	$(PYTEST) -n 3 $(BY_FILE) --lane kernel -m "kernel and not long"
 
 test-long: install-test planted ## the tests that take minutes, and planted faults
 	HYPOTHESIS_PROFILE=long $(PYTEST) --lane long -m long --ignore tests/planted

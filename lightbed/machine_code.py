@@ -1,4 +1,4 @@
-"""Where machine code stays from one process to the next: `lightbed/machine-code` of the user's cache folder."""
+"""The folder of machine code that outlives its process: `lightbed/machine-code` of the user's cache folder."""
 
 from __future__ import annotations
 

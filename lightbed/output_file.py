@@ -58,9 +58,8 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     elif descriptor is not None:
         sys.stdout.flush()
         sys.stderr.flush()
-        with os.fdopen(
-            os.dup(descriptor), "wb"
-        ) as file:  # with the place where it stands, which opening would reset
+        # The place in the file is kept: opening the name would begin at its head, and cut off what is there.
+        with os.fdopen(os.dup(descriptor), "wb") as file:
             yield file
     elif Path(path).exists() and not Path(path).is_file():
         with Path(path).open("wb") as file:
@@ -76,18 +75,15 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 
     This is for files of the program itself: whoever may write in the folder may replace them. Raises `OSError`.
     """
-    try:
-        before = path.stat()
-        mode, group = stat.S_IMODE(before.st_mode), before.st_gid
-    except FileNotFoundError:
-        mode, group = 0o666 & ~_umask(), -1
+    before = path.stat() if path.exists() else None
     beside = path.with_name(f".lightbed-{secrets.token_hex(8)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if before else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            with suppress(PermissionError):  # of a group that is not ours
-                os.fchown(descriptor, -1, group)
-            os.fchmod(descriptor, mode)
+            if before:
+                with suppress(PermissionError):  # of a group that is not ours
+                    os.fchown(descriptor, -1, before.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             yield file
             file.flush()
             os.fsync(descriptor)
@@ -154,12 +150,6 @@ def _descriptor_of(path: str | Path) -> int | None:
         except OSError:
             return None
     return None
-
-
-def _umask() -> int:
-    """Return which permissions new files lack."""
-    text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    return int(re.search(r"^Umask:\s*(\d+)", text, re.MULTILINE)[1], 8)  # type: ignore[index]
 
 
 def _user_name(number: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightbed.output_file import write_output
+from lightbed.output_file import replace_file
 from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
@@ -132,7 +132,8 @@ def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
 
     path = runs_dir / "labs" / f"{started.lab_id}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_output(path, render_lab(started.lab))
+    with replace_file(path) as file:
+        file.write(render_lab(started.lab).encode())
     return path
 
 

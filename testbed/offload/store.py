@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from lightbed.output_file import write_output
+from lightbed.output_file import replace_file
 from testbed.errors import OffloadError
 from testbed.offload.policy import Candidate, Decision, Metrics
 from testbed.offload.stages import Pipeline
@@ -90,7 +90,8 @@ def save_profile(folder: Path, document: dict[str, Any], key: str) -> Path:
     """Write a profile, whole or not at all, and return its file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key}.json"
-    write_output(path, json.dumps(document, indent=2) + "\n")
+    with replace_file(path) as file:
+        file.write(f"{json.dumps(document, indent=2)}\n".encode())
     return path
 
 

@@ -153,7 +153,7 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
         if not is_database_error(error):
             raise
         what = why_unreadable(address, error)
-        hint = f"{hint_for(error)}; or name the topology (--method, --simplex, --demand, --plan), or another --runs-dir"
+        hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --plan)"
         raise JournalError(f"what lab '{lab}' is meant to be is not known: {what}; {hint}") from error
 
 

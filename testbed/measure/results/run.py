@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from lightbed.errors import with_former_keys
-from lightbed.output_file import write_output
+from lightbed.output_file import replace_file
 from testbed.log_context import about, logger
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.database import Database
@@ -112,7 +112,8 @@ class Run:
         """Write `nccl/<name>.json`, a document of nccl-tests, without the secrets of its environment."""
         path = self.directory / "nccl" / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.json"
         path.parent.mkdir(exist_ok=True)
-        write_output(path, json.dumps(redact_document(document), indent=1) + "\n")
+        with replace_file(path) as file:
+            file.write(f"{json.dumps(redact_document(document), indent=1)}\n".encode())
         return path
 
     def finish(self, status: FinalStatus, *, error: str = "") -> None:

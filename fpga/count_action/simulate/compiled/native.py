@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from ctypes import CFUNCTYPE, c_int64, c_void_p
@@ -25,6 +24,7 @@ from llvmlite import binding, ir
 
 from fpga.count_action.simulate.compiled.generator import CycleProgram
 from lightbed.machine_code import digest_of, make_folder
+from lightbed.output_file import replace_file
 
 Run = Callable[[Any, Any, Any], None]
 """Takes the registers, the rows that come in and those that go out, all of 64-bit signed integers."""
@@ -58,7 +58,7 @@ def _linker() -> binding.LLJIT:
 
 
 def _machine() -> binding.TargetMachine:
-    """Return a description of this processor; whom it is handed to may keep it."""
+    """Return a description of this processor. Each compiler needs one of its own: LLVM takes it over."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     features = binding.get_host_cpu_features().flatten()
@@ -70,18 +70,18 @@ def _object_code(program: CycleProgram) -> bytes:
     """Return the object file of a program, from the last process that made it or made now."""
     key = hashlib.sha256(repr(program).encode()).hexdigest()
     try:
-        kept = _folder() / f"{key[:32]}.o"
+        path = _folder() / f"{key[:32]}.o"
     except OSError:
         return _translate(program)
     with suppress(OSError):
-        content = kept.read_bytes()
+        content = path.read_bytes()
         digest, code = content[:32], content[32:]
         if hashlib.sha256(code).digest() == digest:  # LLVM ends the process when it reads a damaged file
-            os.utime(kept)
+            os.utime(path)
             return code
     code = _translate(program)
     with suppress(OSError):
-        _keep(kept, hashlib.sha256(code).digest() + code)
+        _keep(path, hashlib.sha256(code).digest() + code)
     return code
 
 
@@ -94,13 +94,12 @@ def _folder() -> Path:
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """Write a file at once, and remove the oldest where there are too many."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+    """Write a file whole or not at all, and remove the oldest where there are too many."""
+    with replace_file(path) as file:
         file.write(content)
-    Path(file.name).replace(path)
-    kept = list(path.parent.iterdir())
-    if len(kept) > _MOST_KEPT:
-        for old in sorted(kept, key=lambda each: each.stat().st_mtime)[: _MOST_KEPT // 10]:
+    files = list(path.parent.iterdir())
+    if len(files) > _MOST_KEPT:
+        for old in sorted(files, key=lambda each: each.stat().st_mtime)[: _MOST_KEPT // 10]:
             old.unlink(missing_ok=True)
 
 

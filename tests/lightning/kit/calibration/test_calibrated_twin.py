@@ -75,9 +75,7 @@ def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("bits", "share", "count"), [pytest.param(16, 0.005, 4_096, marks=pytest.mark.long), (12, 0.04, 1_024)]
-)
+@pytest.mark.parametrize(("bits", "share", "count"), [(16, 0.005, 4_096), (12, 0.04, 1_024)])
 def test_without_noise_the_integers_of_the_board_are_off_by_one_at_most_and_seldom(bits, share, count):
     kit = calibrated(f"sim://kit?seed=5&vary=yes&noise=off&adc_bits={bits}")
     seldom, most = wrong(answers(kit, window=1, shots=4, count=count), count)
