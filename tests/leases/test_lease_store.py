@@ -53,6 +53,21 @@ def test_priority_goes_first_and_says_whom_others_wait_for(stores, clock):
     assert (fast["id"], fast["note"], fast["resources"]) == (urgent.id, "a demonstration", ["host:a"])
 
 
+def test_a_list_tells_the_state_that_the_next_change_will_write(stores, clock, monkeypatch):
+    ann = stores()
+    used = ann.begin(ann.request(["host:a"], A, ttl_s=60).id, A)
+    ann.request(["host:b"], B, ttl_s=60)
+
+    def told(at_s):
+        return [one["state"] for one in describe_leases(ann.database.address, "lab", at_s)]
+
+    assert used.operation
+    assert told(clock.now_s + 59) == ["granted", "granted"]
+    assert told(clock.now_s + 61) == ["draining", "expired"]
+    monkeypatch.setattr("testbed.leases.listing.is_running", lambda _process: False)
+    assert told(clock.now_s + 61) == ["expired", "expired"]
+
+
 def test_leases_survive_a_restart_and_end_by_their_time(stores, clock):
     lease = stores().request(["host:a"], A, ttl_s=60)
     clock.now_s += 59
