@@ -82,14 +82,19 @@ def test_a_stopped_supervisor_is_killed_when_its_lab_is_named(kernel_labs, monke
 
 
 def test_a_killed_supervisor_takes_its_hosts_along_and_down_removes_the_rest(kernel_labs):
-    with kernel_labs.kernel() as up:
-        up.process.kill()
-        up.process.wait(PATIENCE_S)
-        kernel_labs.eventually(lambda: not kernel_labs.host_processes(up.lab_id))
-        found = kernel_labs.status()[up.lab_id]
-        assert (found["state"], found["pid"], found["namespaces"]) == ("debris", None, 4)
-        assert up.lab_id in kernel_labs.sim_lab("--down")[1]["removed"]
-        assert kernel_labs.traces(up.lab_id) == []
+    """A lab that another worker starts removes debris, too: where it came first, one more supervisor is killed."""
+    for _ in range(10):
+        with kernel_labs.kernel() as up:
+            up.process.kill()
+            up.process.wait(PATIENCE_S)
+            kernel_labs.eventually(lambda lab_id=up.lab_id: not kernel_labs.host_processes(lab_id))
+            debris = kernel_labs.status().get(up.lab_id)
+            removed = kernel_labs.sim_lab("--down")[1]["removed"]
+            kernel_labs.eventually(lambda lab_id=up.lab_id: kernel_labs.traces(lab_id) == [])
+        if up.lab_id in removed:
+            assert (debris["state"], debris["pid"], debris["namespaces"]) == ("debris", None, 4)
+            return
+    pytest.fail("ten times somebody else removed what a killed supervisor left")
 
 
 def test_processes_that_outlive_a_killed_supervisor_are_ended_by_down(kernel_labs):
