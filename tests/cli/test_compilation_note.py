@@ -8,8 +8,6 @@ from libraries import skip_without
 skip_without("typer")
 skip_without("matplotlib")
 
-from testbed.design.evaluation import compilation
-
 NOTE = "compiling the simulator for this machine, once: about half a minute\n"
 SMALL = ("vgg16", "--nodes", 1, "--set", "batch_per_device=2")
 
@@ -23,6 +21,8 @@ def kept(monkeypatch):
     def is_kept(function):
         looked.append(f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}")
         return function.__name__ not in fresh
+
+    from testbed.design.evaluation import compilation  # imports numba
 
     monkeypatch.setattr(compilation, "AVAILABLE", True)
     monkeypatch.setattr(compilation, "is_kept", is_kept)
@@ -61,6 +61,8 @@ def test_a_search_looks_at_all_that_it_needs(testbed, kept):
 
 
 def test_without_machine_code_there_is_nothing_to_compile(kept, monkeypatch):
+    from testbed.design.evaluation import compilation
+
     monkeypatch.setattr(compilation, "AVAILABLE", False)
     assert compilation.is_compiled("flows", "packets")
     assert kept[1:] == []

@@ -11,9 +11,11 @@ import socket
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
+from libraries import library
+
+pq = library("pyarrow.parquet")
 
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 

@@ -15,7 +15,7 @@ import pytest
 def skip_without(*names: str, reason: str = "") -> None:
     """Skip the test, or the module that is being collected, unless these libraries are installed."""
     for name in names:
-        if not _is_installed(name):
+        if find_spec(name.partition(".")[0]) is None:  # of a module inside a package, this would import the package
             pytest.skip(reason or f"needs {name}, which is not installed", allow_module_level=True)
 
 
@@ -23,13 +23,6 @@ def library(name: str, *, reason: str = "") -> Any:
     """Return a stand-in for the library that imports it when an attribute is asked for; skip without it."""
     skip_without(name, reason=reason)
     return _Library(name)
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # the package that would hold it
-        return False
 
 
 class _Library:
