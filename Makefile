@@ -20,7 +20,7 @@ PARALLEL := -n 2 $(BY_FILE)
 TIMES := .venv/bin/python -m tools.test_times
 
 # The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.
-BOARD := board or not (process or socket or hdl or torch or kernel or slow or long)
+BOARD := (board or not (process or socket or hdl or torch or kernel or slow)) and not long
 BOARD_FOLDERS := tests/fpga/bus tests/fpga/registers tests/lightning/execution tests/lightning/kit \
 	tests/sim/board tests/sim/models/photonics tests/sim/rfsoc tests/sim/rfsoc_kit
 CODEC_FOLDERS := tests/ocs_drivers tests/fuzz

@@ -212,11 +212,13 @@ def test_every_contract_has_a_violation_to_prove_it():
     assert [name for name, _, _ in VIOLATIONS] == contracts()
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_arrows_hold(tmp_path):
     assert broken_contracts(copy_packages(tmp_path)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "path", "line"), VIOLATIONS)
 def test_a_violation_is_caught(broken, name, path, line):
     """By the contract that is about it, at the import that was added."""
@@ -302,6 +304,7 @@ def test_core_rooms_need_only_numpy(room, allowed):
     assert foreign == {path: names for path, names in WIRES.items() if path.startswith(f"{room}/")}
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_core_rooms_import_without_any_extra():
     """On a machine with numpy alone, every core room but the VISA transport and the contract suite imports."""

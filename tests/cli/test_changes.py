@@ -83,6 +83,7 @@ def test_what_is_meant_is_said_once(testbed, lab_file, tmp_path):
         assert (refused.code, refused.json["error"]["code"]) == (1, "plan.file")
 
 
+@pytest.mark.long
 def test_seconds_are_learned_from_the_journal(testbed, lab_file):
     first = testbed("plan", lab_file, "--simplex", "--json").json
     assert first["expected"]["total"]["samples"] == 0

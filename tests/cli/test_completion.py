@@ -45,6 +45,7 @@ def test_every_program_tells_its_version(program):
     assert (done.returncode, done.stdout) == (0, f"{program} {version('lightbed')}\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_brings_its_completion(program):
     done = ran(program, "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
@@ -78,6 +79,7 @@ def test_schemes_families_and_labs_are_completed():
     }
 
 
+@pytest.mark.long
 def test_ports_of_a_switch_are_completed_where_bash_goes_on(shared_twin):
     address = shared_twin("glimmerglass", "--size=2x8").urls["tl1"]
     scheme, _, rest = address.partition(":")

@@ -152,6 +152,7 @@ class TestKernelHosts:
         check_run(ran.json, tmp_path)
         assert namespaces(ran.err) == []
 
+    @pytest.mark.long
     def test_an_interrupted_demo_tears_its_lab_down(self, start_testbed):
         said = ""
         with start_testbed("demo", LAB) as process:

@@ -77,7 +77,7 @@ def command(place: Path, disk: Path, *words: str, prepare: str = "") -> subproce
 
 
 LOOKS = [
-    ("plan", "lab.yaml"),
+    pytest.param(("plan", "lab.yaml"), marks=pytest.mark.long),
     ("verify", "lab.yaml"),
     pytest.param(("path", "a", "c", "--lab", "lab.yaml"), marks=pytest.mark.long),
     pytest.param(("repair", "lab.yaml"), marks=pytest.mark.long),
@@ -101,7 +101,7 @@ def test_looking_works_where_nothing_can_be_written(place, disk, words):
     ("disk", "hint"),
     [
         ("full", "free disk space"),
-        ("read-only", "make it writable"),
+        pytest.param("read-only", "make it writable", marks=pytest.mark.long),
         ("read-only machine", "make it writable"),
     ],
 )

@@ -36,6 +36,7 @@ def test_an_import_alone_loads_nothing():
     assert outcome("import numpy as np", "print('numpy._core' in sys.modules)") == "False"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "use",
     [

@@ -143,6 +143,7 @@ def test_a_plan_is_simulated_as_it_was_predicted(testbed):
     assert rounds.json["iteration_ms"] == pytest.approx(ran.json["iteration_ms"], rel=0.02)
 
 
+@pytest.mark.long
 def test_a_plan_keeps_what_saves_memory_and_is_simulated_with_it(testbed):
     asked = (
         "optimise",
@@ -268,6 +269,7 @@ def test_progress_in_a_log_is_told_when_it_changes(capsys):
     assert capsys.readouterr().err.split() == ["[0/4]", "5", "ms", "[2/4]", "4", "ms", "[4/4]", "4", "ms"]
 
 
+@pytest.mark.long
 def test_two_jobs_share_a_lab_and_no_link(testbed, lab_file):
     """From a model to a patched lab, twice: the second leaves the first as it is."""
     asked = ("optimise", "vgg16", "--lab", LAB, "--steps", 0)

@@ -44,6 +44,7 @@ def test_what_is_not_reproduced_is_told(testbed, tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_the_study_of_unfairness_has_the_same_keys(testbed, tmp_path):
     ran = testbed("reproduce", "unfairness", "--quick", "--out", tmp_path, "--json")
 

@@ -104,6 +104,7 @@ def test_an_apply_that_is_confirmed_stays(testbed, lab_file, two_epochs, held):
     assert testbed("apply", lab_file).code == 0
 
 
+@pytest.mark.long
 def test_an_apply_that_nobody_confirms_is_taken_back(testbed, lab_file, two_epochs, held, runs):
     applied = testbed("apply", lab_file, "--epoch", 1, "--confirm-within", "1s", "--json")
     assert applied.json["confirm"]["armed"]

@@ -89,6 +89,7 @@ def test_packets_on_a_hashed_path_take_one_switch_of_each_tier(testbed, transfer
     assert len(bytes_of(spread)) == 4
 
 
+@pytest.mark.long
 def test_other_routings_leave_the_routes_of_a_plan(testbed, plan):
     planned, ideal, spread, hashed, other = (
         testbed("simulate", *plan, *options)
@@ -121,6 +122,7 @@ def test_a_plan_tells_the_time_that_it_predicts(testbed, plan, tmp_path):
     assert f"takes {predicted_ms:.3g} ms" in searched
 
 
+@pytest.mark.long
 def test_fabrics_are_compared_under_a_routing(testbed, plan):
     options = ("--routing", "hash", "--seed", 3)
     alone = testbed("simulate", *plan, *options)

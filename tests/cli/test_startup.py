@@ -71,6 +71,7 @@ def too_much(imported: dict[str, list[str]], allowed: set[str]) -> dict[str, str
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", ["testbed.cli", "lightning.cli", "fpga.cli"])
 def test_help_of_every_command_imports_what_formats_it(package):
     imported = imported_by(package, "--every-help")
@@ -79,6 +80,7 @@ def test_help_of_every_command_imports_what_formats_it(package):
     assert too_much(imported, TYPER | RICH) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", ["testbed.cli", "lightning.cli", "fpga.cli"])
 def test_a_program_lists_its_commands_without_importing_one(package):
     before = {"app", "command_group", "errors", "output"}  # what starts a command and tells its end
@@ -88,6 +90,7 @@ def test_a_program_lists_its_commands_without_importing_one(package):
     assert held <= before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "front", "libraries"),
     [
@@ -113,6 +116,7 @@ def test_the_status_of_labs_imports_nothing_of_labs():
     assert too_much(imported, TYPER | RICH) == {}
 
 
+@pytest.mark.long
 def test_a_plan_imports_no_database_and_no_way_to_hosts(lab_file, tmp_path):
     runs = tmp_path / "runs"
 

@@ -72,6 +72,7 @@ def test_another_topology_is_named_and_said_in_the_heading(testbed, lab_file):
     assert (same.code, same.json["epoch"]) == (0, 1)
 
 
+@pytest.mark.long
 def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed, lab_file):
     first = testbed("apply", lab_file, "--json")
     assert (first.json["epoch"], first.json["notes"][0][:11]) == (1, "48 circuits"), (
@@ -90,6 +91,7 @@ def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed, la
     assert testbed("verify", lab_file, "--simplex", "--json").json["epoch"] == 3
 
 
+@pytest.mark.long
 def test_an_earlier_epoch_is_brought_back_by_its_number(testbed, lab_file):
     assert testbed("apply", lab_file, "--simplex").code == 0
     default = testbed("apply", lab_file, "--method", "geometric", "--json").json
@@ -138,6 +140,7 @@ def change_newest_epoch(runs, **columns):
     connection.close()
 
 
+@pytest.mark.long
 def test_an_apply_that_was_killed_before_its_routes_is_named_by_all_that_look(testbed, lab_file, runs):
     """The switches are as planned, and nothing is lost: only the journal knows that the hosts were not reached."""
     assert testbed("apply", lab_file).code == 0

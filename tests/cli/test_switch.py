@@ -239,6 +239,7 @@ def test_families_are_listed_and_an_unknown_one_is_refused(testbed_process):
     assert "polatis" in ran.err
 
 
+@pytest.mark.long
 def test_an_interrupted_move_says_what_may_still_happen(start_twin):
     twin = start_twin("calient", "--size=8x8", "--switch-time-ms=30000")
     command = [sys.executable, "-m", "testbed.cli", "switch", twin.urls["tl1"], "connect", "1:10", "--json"]

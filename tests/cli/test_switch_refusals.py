@@ -141,6 +141,7 @@ def test_what_is_provisioned_on_a_calient_is_cleared_as_the_error_says(start_twi
     assert twin.truth() == {1: 10}
 
 
+@pytest.mark.long
 def test_a_robot_that_dies_is_told_of_with_what_is_unknown(start_twin, tmp_path):
     twin = start_twin("rome", "--size=8x8")
     command = [
@@ -166,6 +167,7 @@ def test_a_robot_that_dies_is_told_of_with_what_is_unknown(start_twin, tmp_path)
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_the_timeout_ends_a_move_and_names_what_is_unknown(start_twin, testbed):
     twin = start_twin("telescent", "--size=8x8")
 

@@ -48,6 +48,7 @@ def wait_for_rome(client, first: str, second: str) -> None:
     raise AssertionError(queue)
 
 
+@pytest.mark.long
 def test_rome_autoload(rome):
     twin, client = rome
     twin.do("operator", connect=[[1, 8 + 2]])
@@ -61,6 +62,7 @@ def test_rome_autoload(rome):
     assert ports["W2"] == ("E1", "A2")
 
 
+@pytest.mark.long
 def test_rome_maps_one_way_and_clears(rome):
     twin, client = rome
     client.ask("connection create E3 to W4")
@@ -82,12 +84,14 @@ def test_rome_maps_both_ways_by_logical_ports(rome):
     assert twin.truth() == {}
 
 
+@pytest.mark.long
 def test_rome_says_what_the_driver_takes_for_an_error(rome):
     _, client = rome
     assert re.search(r"[Ee]rror|ERROR", client.ask("connection create E1 to W99"))
     assert client.ask("port show E1")
 
 
+@pytest.mark.long
 def test_rome_recovers_from_a_stuck_robot(start_twin, cloudshell):
     twin = start_twin("rome", "--size=8x8", "--speed=1000", "--option=idle_s=1e9", "--fault", "jam=0")
     client = cloudshell("telnet", twin.urls["telnet"], ROME_PROMPT)
@@ -129,6 +133,7 @@ def wait_for_afm(client, port: str, peer: str | None) -> None:
     raise AssertionError(connected_afm(client, port))
 
 
+@pytest.mark.long
 def test_afm_login_and_board(afm):
     _, client = afm
     board = client.ask("show board")
@@ -148,6 +153,7 @@ def test_afm_autoload(afm):
     assert [re.sub(r"\D", "", row[5]) for row in ports[:2]] == ["2", "1"]
 
 
+@pytest.mark.long
 def test_afm_maps_both_ways_and_clears(afm):
     twin, client = afm
     client.ask("connection create 3 to 4")
@@ -183,6 +189,7 @@ def wait_for_telescent(client, port: int, *words: str) -> None:
     raise AssertionError(state)
 
 
+@pytest.mark.long
 def test_telescent_autoload(telescent):
     twin, client = telescent
     twin.do("operator", connect=[[0 + 1, 96 + 1 + 13]])
@@ -202,6 +209,7 @@ def test_telescent_autoload(telescent):
     assert peers == {13: 0}
 
 
+@pytest.mark.long
 def test_telescent_maps_one_way_and_clears(telescent):
     twin, client = telescent
     tell(client, "unlock --force -in 5", "unlock --force -out 21", "connect --force -in 5 -out 21")
@@ -217,6 +225,7 @@ def test_telescent_maps_one_way_and_clears(telescent):
     assert twin.truth() == {}
 
 
+@pytest.mark.long
 def test_telescent_maps_both_ways_and_clears(telescent):
     twin, client = telescent
     tell(client, "unlock --force 7", "unlock --force 31", "connect --force 7 31")
@@ -228,6 +237,7 @@ def test_telescent_maps_both_ways_and_clears(telescent):
     wait_for_telescent(client, 31, "STATE = UNALLOCATED_AND_")
 
 
+@pytest.mark.long
 def test_telescent_maps_again_what_is_mapped(telescent):
     """The driver unlocks first, and waits until the circuit is locked again."""
     twin, client = telescent

@@ -34,6 +34,7 @@ def test_polatis_login_finds_the_serial_number(polatis):
     client.ask("RTRV-HDR:::{counter}:;")
 
 
+@pytest.mark.long
 def test_polatis_autoload(polatis):
     twin, client = polatis
     twin.do("operator", connect=[[1, 12]])
@@ -90,6 +91,7 @@ def calient(shared_twin, cloudshell):
     return twin, client
 
 
+@pytest.mark.long
 def test_calient_autoload(calient):
     _, client = calient
     node = client.ask("RTRV-NE;")
@@ -110,6 +112,7 @@ def test_calient_autoload(calient):
     client.ask("DLT-CRS:::::1.1.1>1.1.2;")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "between", "circuits"), [("1WAY", ">", {3: 12}), ("2WAY", "-", {3: 12, 4: 11})]
 )
@@ -183,6 +186,7 @@ def test_glimmerglass_circuits_are_read(glimmerglass):
     assert circuits == {("10002", "20005")}
 
 
+@pytest.mark.long
 def test_glimmerglass_maps_and_clears(glimmerglass):
     twin, client = glimmerglass
     client.ask("ent-crs-fiber::10001,20002:5;")

@@ -122,6 +122,7 @@ def not_survived(scene, labels):
     return [label for label in labels if not any(scene.survive(label) for _ in range(10))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OF_EACH_KIND)
 def test_an_operation_that_is_killed_at_a_point_of_it_is_finished(scene, capsys, name):
     here = scene(name)

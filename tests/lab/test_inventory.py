@@ -159,6 +159,7 @@ def test_what_is_written_reads_back_equal(lab):
     assert parse_lab(render_lab(lab), lab.path) == lab
 
 
+@pytest.mark.long
 @given(labs().filter(lambda lab: lab.simulated), st.integers(0, 255))
 def test_relocation_moves_every_management_address_and_nothing_else(lab, third):
     subnet = IPv4Network(f"10.98.{third}.0/24")

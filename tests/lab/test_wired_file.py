@@ -130,6 +130,7 @@ def test_a_file_is_not_overwritten_unless_that_is_said(tmp_path):
     assert [each.name for each in path.parent.iterdir()] == ["out.yaml"]
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000))
 def test_drawn_fibres_use_every_port_once_and_the_same_seed_gives_the_same(seed):
     lab = without_fibres(load_lab(TESTBED12))

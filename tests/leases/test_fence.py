@@ -129,6 +129,7 @@ def test_a_holder_that_wakes_up_after_its_lease_was_broken_reaches_no_device(our
     assert tokens(device)[-1] == newest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop_at", IN_SEND)
 def test_a_holder_that_is_stopped_while_it_sends_makes_everybody_wait(ours, hold, tmp_path, stop_at):
     device = tmp_path / "device"

@@ -245,6 +245,7 @@ def ask(address, mine, barrier, answer):
     database.close()
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_hundred_leases_asked_for_by_eight_processes_at_once(stores, database_address):
     store = stores()

@@ -65,6 +65,7 @@ def test_a_folder_and_a_link_to_nothing_are_refused_with_a_reason(write, tmp_pat
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.long
 def test_a_plan_on_standard_output_stands_there_alone(capfdbinary):
     run, words = WRITERS["testbed optimise --out"]
 

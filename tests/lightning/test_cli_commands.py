@@ -249,6 +249,7 @@ def test_settings_are_those_of_the_configuration(tmp_path):
     assert (found["settings"]["readouts"], found["settings"]["soft_avgs"]) == ([0, 1], 2)
 
 
+@pytest.mark.long
 def test_a_recorded_session_is_seen_again(tmp_path):
     kept, picture = tmp_path / "kept.npz", ("--png", str(tmp_path / "x.png"))
     code, first = document("scope", "200", "90", "--record", str(kept), *picture)

@@ -98,6 +98,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
     assert [phase.data["back_s"] for phase in stored.phases] == [times.back_s for times in found]
 
 
+@pytest.mark.long
 @pytest.mark.kernel
 def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(four):
     up, session = four

@@ -17,6 +17,7 @@ def second_of(nodes: int, degree: int):
     return plan_second(topology, find_routes(wire(topology)), 25.0)
 
 
+@pytest.mark.long
 def test_on_twelve_nodes_the_planner_joins_the_neighbours_of_groups_of_four():
     planned = second_of(12, 4)
 

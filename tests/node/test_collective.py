@@ -112,6 +112,7 @@ def facts(python):
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_iterations_last_for_the_least_time_and_are_never_fewer_than_three(facts):
     assert facts["iterations"] == {
         "0.0": 20,
@@ -226,6 +227,7 @@ def two_ranks(python):
         yield TwoRanks(python, stack)
 
 
+@pytest.mark.long
 def test_two_ranks_measure_all_sizes_of_all_configurations(two_ranks):
     configurations = [
         {"name": "one", "sizes": [4, 1024, 1 << 20], "rings": [[0, 1]]},
@@ -265,6 +267,7 @@ def test_two_ranks_exchange(two_ranks):
         assert row["sent_bytes"][0]["lo"] >= sent
 
 
+@pytest.mark.long
 @pytest.mark.socket
 def test_ready_says_what_runs_and_where_the_store_is(two_ranks):
     first, second = two_ranks.ready
@@ -277,6 +280,7 @@ def test_ready_says_what_runs_and_where_the_store_is(two_ranks):
     assert [rank.returncode for rank in two_ranks.ranks] == [1, 1]
 
 
+@pytest.mark.long
 def test_a_rank_whose_peer_dies_says_so(two_ranks):
     sizes = [1024, *[1 << 24] * 50]
     two_ranks.send(configurations=[{"name": "long", "sizes": sizes, "rings": [[0, 1]]}], timeout_s=3)

@@ -125,6 +125,7 @@ def test_the_end_of_input_ends_the_whole_family(family):
     assert not any(map(runs, pids.values()))
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_deadline_ends_the_whole_family_in_time(family):
     process, pids = family(deadline_s=1.5)
@@ -135,6 +136,7 @@ def test_the_deadline_ends_the_whole_family_in_time(family):
     assert not any(map(runs, pids.values()))
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_renewed_deadline_counts_from_the_last_input(guarded):
     waits = "sleep 4; echo up; read first; read second"
@@ -188,6 +190,7 @@ def test_a_command_killed_by_somebody_else_is_told_apart_from_our_ending_it(guar
     assert (status, word["reason"], word["status"]) == (1, "exit", -signal.SIGSEGV)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_command_that_reads_no_more_does_not_hold_up_the_deadline(guarded):
     """It leaves room for a part of what waits in its pipe: waiting for more room would be for ever."""

@@ -102,6 +102,7 @@ def test_many_messages_between_the_same_hosts_arrive_in_their_tasks(hosts):
     assert [line["event"] for of_host in rows for line in of_host] == ["row", "done"] * 2
 
 
+@pytest.mark.long
 def test_a_host_that_waits_in_vain_says_so(hosts):
     rows = hosts(2).run([task(0, receive=1)], [], timeout_s=1.0)
     assert rows[0][-1] == {"event": "error", "rank": 0, "message": "the job did not end in time"}

@@ -71,6 +71,7 @@ class Agent:
         return [json.loads(line) for line in self.process.communicate(timeout=60)[0].splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 @pytest.mark.parametrize("transport", ["tcp", "udp"])

@@ -50,6 +50,7 @@ def receiver_and_send():
         yield receiver, lambda: End(stack, "send", ADDRESS, port, ADDRESS)
 
 
+@pytest.mark.long
 def test_a_stream_that_is_held_up_says_for_how_long(receiver_and_send):
     receiver, send = receiver_and_send
     sender = send()

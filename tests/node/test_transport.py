@@ -192,6 +192,7 @@ def first_of_three(run) -> int | None:
     return next((at for at in range(len(apart) - 2) if apart[at : at + 3].all()), None)
 
 
+@pytest.mark.long
 def test_mltcp_moves_jobs_apart_where_reno_stays_in_overlap():
     """Two jobs of c = 0.5 on 100 Mbit/s, queue of 16, three starts: iterations until three in a row are undisturbed."""
     starts = (0.003, 0.009, 0.015)
@@ -203,10 +204,12 @@ def test_mltcp_moves_jobs_apart_where_reno_stays_in_overlap():
     assert [first_of_three(run) for run in reno] == [None] * 3
 
 
+@pytest.mark.long
 def test_mltcp_on_cubic_moves_jobs_apart_too():
     assert two_jobs("cubic", Gain(1.75, 0.25), 0.009).iteration_s[:, 6:].mean() / PERIOD_S < 1.1
 
 
+@pytest.mark.long
 def test_shifted_by_half_a_period_jobs_lose_no_time():
     apart = two_jobs("reno", Gain(), 0.15)
 

@@ -75,6 +75,7 @@ def test_every_other_driver_keeps_the_contract_on_its_twin(scheme, start_twin, t
     check_contract(scheme, start(start_twin, scheme), tmp_path / "record.json")
 
 
+@pytest.mark.long
 def test_ports_in_use_are_not_free_and_stay_as_they_are(shared_twin):
     twin = shared_twin("polatis", "--size=8x8")
     twin.do("operator", connect=[[3, 9], [1, 12]])
@@ -86,6 +87,7 @@ def test_ports_in_use_are_not_free_and_stay_as_they_are(shared_twin):
     assert twin.truth() == {1: 12, 3: 9}
 
 
+@pytest.mark.long
 def test_circuits_of_others_are_untouched(shared_twin):
     twin = shared_twin("polatis", "--size=8x8")
     twin.do("operator", connect=[[1, 9], [8, 16]])

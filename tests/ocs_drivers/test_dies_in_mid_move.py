@@ -109,6 +109,7 @@ def at_once(do, schemes=OF_EACH_WIRE) -> list[tuple[Move, float]]:
         return list(pool.map(do, schemes))
 
 
+@pytest.mark.long
 def test_the_end_of_a_device_in_mid_move_is_told_on_each_wire(start_twin, monkeypatch):
     monkeypatch.setattr(engine, "SILENCE_S", 1.0)
 
@@ -151,6 +152,7 @@ def hung(start_twin, scheme, options="", **opened) -> tuple[Move, float]:
     return move, move.ended_s - move.sent_s
 
 
+@pytest.mark.long
 def test_a_device_that_hangs_as_the_command_is_sent_is_told_on_each_wire(start_twin, monkeypatch):
     monkeypatch.setattr(engine, "SILENCE_S", 1.0)
 

@@ -24,12 +24,13 @@ LANGUAGES = {
 """Schemes that share a language, so that another make understands the first words."""
 
 CROSSINGS = [
-    (scheme, other)
+    pytest.param(scheme, other, marks=() if other == schemes[at - 1] else pytest.mark.long)
     for schemes in LANGUAGES.values()
-    for scheme in schemes
+    for at, scheme in enumerate(schemes)
     for other in schemes
     if scheme != other
 ]
+"""Each scheme beside one other of its language; beside all others in the long lane."""
 
 
 def url_of(shared_twin, scheme) -> str:
@@ -37,7 +38,7 @@ def url_of(shared_twin, scheme) -> str:
     return shared_twin(family, f"--size={'2x8' if scheme in BANKS else '8x8'}").urls[front]
 
 
-@pytest.mark.parametrize(("scheme", "other"), CROSSINGS, ids=lambda scheme: scheme)
+@pytest.mark.parametrize(("scheme", "other"), CROSSINGS)
 def test_the_scheme_of_another_make_says_check_the_port(shared_twin, scheme, other):
     place = url_of(shared_twin, other).partition("://")[2].partition("?")[0]
     wrong = f"{scheme}://{place}{'?banks=2&channels=4' if scheme in BANKS else ''}"

@@ -85,6 +85,7 @@ def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
     return [value for _, batch in feed for value in batch], feed.counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("candidate", ["p1", "p2", "p3"])
 def test_each_candidate_prepares_half_on_workers(pool, candidate):
     engine, runner = opened(pool, double)
@@ -165,6 +166,7 @@ def wait_until(is_so, limit_s=30):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 def test_an_epoch_whose_worker_is_killed_is_whole():
@@ -190,6 +192,7 @@ def test_fifty_epochs_with_five_workers_killed():
     assert after["files"] <= before["files"], "connections to workers that are gone are closed"
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 def test_a_training_goes_on_without_its_scheduler(monkeypatch):
@@ -205,6 +208,7 @@ def test_a_training_goes_on_without_its_scheduler(monkeypatch):
         engine.close()
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 @pytest.mark.skipif(not CLIENTS.exists(), reason="`make install-test` makes .venv-clients, with dask in it")
@@ -239,6 +243,7 @@ def test_workers_of_the_command_end_with_it():
     assert not Path(f"/proc/{process}").exists()
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 def test_workers_end_with_a_trainer_that_is_killed():

@@ -78,6 +78,7 @@ def test_counters_stay_within_a_unit_of_the_ratio_over_any_prefix(ratio, count):
         assert abs(taken - (unit + 1) * ratio) <= 1
 
 
+@pytest.mark.long
 def test_each_index_comes_once_at_any_ratio_with_workers_dying():
     lost = remote = 0
 

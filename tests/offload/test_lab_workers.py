@@ -125,6 +125,7 @@ def test_hosts_without_dask_are_named(bench):
         pass
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CLIENTS.exists(), reason="`make install-test` makes .venv-clients, with dask in it")
 def test_workers_end_with_a_trainer_that_is_killed(bench):
     """Its connections are closed by the system, and with them the sessions that the workers live in."""

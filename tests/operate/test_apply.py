@@ -310,6 +310,7 @@ def test_a_real_lab_moves_only_when_named(testbed12):
 # On the wire, against the twin.
 
 
+@pytest.mark.long
 def test_a_whole_configuration_takes_three_round_trips(modelled, switches, journal, caplog):
     plan = plan_lab(modelled.lab, WIRING, switches)
     with caplog.at_level(logging.DEBUG, logger="ocs_drivers.wire"):
@@ -343,6 +344,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_a_fault_on_the_wire_every_pair_is_what_the_twin_says(
     modelled, switches, journal, ask_twin, fault

@@ -42,6 +42,7 @@ def bench(tmp_path, testbed12, switch, database_address):
     choose_database("")
 
 
+@pytest.mark.long
 def test_one_operator_without_a_lease_works_under_an_implicit_one(bench, testbed12):
     session, store = bench
     session.bring_up(design_for(testbed12))
@@ -58,6 +59,7 @@ def test_what_somebody_else_holds_is_not_moved(bench, testbed12, switch):
         session.bring_up(design_for(testbed12))
 
 
+@pytest.mark.long
 def test_what_a_proof_found_at_fault_is_not_granted_until_a_proof_passes_it(bench, testbed12, switch):
     session, store = bench
     lit = switch.power([1])[1]

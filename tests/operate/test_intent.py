@@ -234,6 +234,7 @@ LabSession(lab, {{"ocs1": switch}}, None, journal_in(sys.argv[1])).bring_up(desi
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("at", "words"),
     [

@@ -126,6 +126,7 @@ die_if("ended")
 """
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("point", "unknown"), [("opened", 0), ("begun", 0), ("intended", 1), ("recorded", 0), ("ended", 0)]

@@ -77,6 +77,7 @@ def test_a_lab_is_patched_through_a_switch_of_any_family(testbed12, tmp_path, sc
         assert true_circuits(up, "ocs1") == asked["ocs1"]
 
 
+@pytest.mark.long
 def test_the_lab_with_a_robotic_panel_moves_24_fibres(tmp_path):
     lab = load_lab(LABS / "testbed12-panel.yaml")
     with start_lab(lab, hosts="model", move=True) as up:
@@ -88,6 +89,7 @@ def test_the_lab_with_a_robotic_panel_moves_24_fibres(tmp_path):
         assert sum(step.estimated_s for step in part.steps) == pytest.approx(24 * 60 / 600)
 
 
+@pytest.mark.long
 def test_the_lab_in_planes_connects_interface_i_on_switch_i(tmp_path):
     lab = load_lab(LABS / "testbed12-planes.yaml")
     assert [switch.inputs for switch in lab.switches] == [12] * 4

@@ -104,6 +104,7 @@ def session(modelled, switches, tmp_path):
         yield LabSession(modelled.lab, switches, None, journal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
 def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     session, ask_twin, ring_and_pairs, simplex

@@ -77,6 +77,7 @@ def ring_edges(links):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("monitors", [True, False], ids=["monitors", "no monitors"])
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
 @pytest.mark.parametrize("fibre", FIBRES)
@@ -262,6 +263,7 @@ def cut(ask_twin):
     ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plan_is_meant", [True, False], ids=["the plan is meant", "the plan is forgotten"])
 def test_the_command_refuses_a_topology_that_is_not_in_force(
     session, switches, cut, ring_and_pairs, tmp_path, capsys, plan_is_meant

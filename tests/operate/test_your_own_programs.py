@@ -174,6 +174,7 @@ with Client("tcp://a:8786", timeout="60s") as client:
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not (DASK / "dask").exists(), reason="`make install-test` makes .venv-clients, with dask in it"
 )

@@ -15,7 +15,8 @@ import pytest
 def skip_without(*names: str, reason: str = "") -> None:
     """Skip the test, or the module that is being collected, unless these libraries are installed."""
     for name in names:
-        if find_spec(name.partition(".")[0]) is None:  # of a module inside a package, this would import the package
+        package = name.partition(".")[0]  # to look for a module in a package is to import the package
+        if find_spec(package) is None:
             pytest.skip(reason or f"needs {name}, which is not installed", allow_module_level=True)
 
 

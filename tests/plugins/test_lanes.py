@@ -137,6 +137,7 @@ def outcomes(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_a_test_does_what_it_says_or_fails(outcomes):
     found = outcomes(GUARDED)
 
@@ -144,6 +145,7 @@ def test_a_test_does_what_it_says_or_fails(outcomes):
     assert len(found) == GUARDED.count("def test_")
 
 
+@pytest.mark.long
 def test_expressions_see_what_fixtures_need(outcomes):
     assert set(outcomes(GUARDED, "-m", "not (process or hdl)")) == {
         name
@@ -152,6 +154,7 @@ def test_expressions_see_what_fixtures_need(outcomes):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "run"),
     [
@@ -171,6 +174,7 @@ def test_a_fixture_needs_only_what_there_is():
         needs("procces")
 
 
+@pytest.mark.long
 def test_files_are_shuffled_whole_and_alike_for_a_seed(tmp_path):
     for number in range(12):
         (tmp_path / f"test_{number}.py").write_text("def test_a(): pass\ndef test_b(): pass\n")

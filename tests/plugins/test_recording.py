@@ -60,6 +60,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_processor_time_counts_the_lab_of_a_test(run):
     done, lanes = run("test_lab")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -69,6 +70,7 @@ def test_processor_time_counts_the_lab_of_a_test(run):
     assert any("test_inner.py::test_lab" in line for line in format_all(lanes))
 
 
+@pytest.mark.long
 def test_a_run_that_leaves_a_process_fails_and_names_it(run):
     done, _ = run("test_leaves_a_process")
     try:

@@ -66,6 +66,7 @@ def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standin
     assert now.topology == stored_intents(runs, standing.lab.name)[2].topology
 
 
+@pytest.mark.long
 def test_a_test_that_fails_leaves_the_lab_as_it_was_too(lab_for, circuits):
     with pytest.raises(ZeroDivisionError), lab_for(TWO) as lab:
         lab.apply()
@@ -74,6 +75,7 @@ def test_a_test_that_fails_leaves_the_lab_as_it_was_too(lab_for, circuits):
     assert circuits() == {}
 
 
+@pytest.mark.long
 def test_a_lab_that_is_marked_broken_skips_and_never_fails(lab_for, store, circuits):
     store.write_checks({"nic:a/nic1": "no_light", "host:b": "host_off"})
     with lab_for(FOUR) as lab:
@@ -116,6 +118,7 @@ def test_needs_that_the_lab_does_not_meet_skip(lab_for, circuits):
         pass
 
 
+@pytest.mark.long
 def test_a_board_is_leased_by_its_name(lab_for, store, circuits):
     with lab_for(TWO, pytest.mark.testbed_board, lab_board="kit1=qick://10.0.0.7") as lab:
         assert lab.board == "qick://10.0.0.7"

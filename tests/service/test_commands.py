@@ -179,11 +179,13 @@ def case(words, *before):
     return pytest.param(*before, words, id=name, marks=() if name in SOON else pytest.mark.long)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [case(words) for words in LOOKING])
 def test_a_command_that_looks_is_the_same_through_the_service(running, ask, stands, words):
     assert ask(words, running.url) == ask(words)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "words"), [case(words, before) for before, words in MOVING])
 def test_a_command_that_moves_is_the_same_through_the_service(running, ask, stands, before, words):
     came_to = []
@@ -224,6 +226,7 @@ def test_a_file_is_not_replaced_without_force(running, up, monkeypatch, tmp_path
     assert there.read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.long
 def test_readings_through_the_service_go_on_until_interrupted(running, up, stands, monkeypatch, capsys):
     waits = []
 
@@ -239,6 +242,7 @@ def test_readings_through_the_service_go_on_until_interrupted(running, up, stand
     assert [json.loads(line)["ok"] for line in capsys.readouterr().out.splitlines()] == [True, True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", ["ocs1", "NAME/ocs1"])
 def test_a_switch_is_named_as_in_its_lab(running, up, monkeypatch, capsys, named):
     lab = load_lab(up[1])

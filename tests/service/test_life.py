@@ -59,12 +59,14 @@ def test_a_run_from_its_request_to_its_end(running, client, name):
     assert any(port["power"] for port in lab.look("switches")["switches"][0]["ports"])
 
 
+@pytest.mark.long
 def test_an_error_of_a_command_is_that_of_the_command_line(client, name):
     run = client.lab(name).run("apply", epoch=99)
 
     assert (run.state, run.exit_code, run.result["error"]["code"]) == ("failed", 1, "intent")
 
 
+@pytest.mark.long
 def test_runs_that_move_a_lab_follow_one_another(client, name):
     runs = [client.submit(name, "apply", simplex=bool(at % 2), hosts="model") for at in range(2)]
     ended = [client.wait(run) for run in runs]
@@ -74,6 +76,7 @@ def test_runs_that_move_a_lab_follow_one_another(client, name):
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(begun))
 
 
+@pytest.mark.long
 def test_a_run_that_waits_is_withdrawn(client, name):
     first, second = client.submit(name, "apply", hosts="model"), client.submit(name, "apply", simplex=True)
 
@@ -85,6 +88,7 @@ def test_a_run_that_waits_is_withdrawn(client, name):
     assert (refused.value.status, refused.value.code, refused.value.who) == (409, "service.ended", "conflict")
 
 
+@pytest.mark.long
 def test_events_go_on_exactly_where_a_client_left_off(client, name):
     client.lab(name).run("apply", hosts="model", simplex=True)
     start = newest(client)
@@ -139,6 +143,7 @@ def test_the_asynchronous_client_sees_the_same(running, client, name):
     assert [event.event for event in found] == ["queued", "started", "done"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", ["service", "both"])
 def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at):
     """Three clients follow all the while; each sees every event once, and the run ends as it should."""
@@ -238,6 +243,7 @@ def test_a_service_that_is_away_is_told_with_what_to_do():
         connect("lab:8080")
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_serve_refuses_half_of_tls(tmp_path):
     words = [sys.executable, "-m", "testbed.cli", "serve", "--lab", str(ROOT / "labs" / "testbed12.yaml")]

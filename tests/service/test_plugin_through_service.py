@@ -75,6 +75,7 @@ def test_a_test_has_the_lab_of_a_service_and_puts_it_back(running, run_pytest):
         assert commands == ["rollback", "verify", "apply"]
 
 
+@pytest.mark.long
 def test_somebody_who_may_not_lease_is_told_so(running, run_pytest):
     code, said = run_pytest(running.token("viewer"))
 

@@ -86,6 +86,7 @@ def secured(authority, tmp_path_factory):
     assert process.end() == 0
 
 
+@pytest.mark.long
 def test_a_client_speaks_tls(secured, authority):
     context = ssl.create_default_context(cafile=authority.file)
     assert secured.url.startswith("https://127.0.0.1:")
@@ -116,6 +117,7 @@ def test_a_client_without_tls_gets_nothing(secured):
         client.labs()
 
 
+@pytest.mark.long
 def test_the_command_line_takes_the_authority_of_the_environment(secured, authority, monkeypatch, capsys):
     words = ["lease", "list", "testbed12", "--json", "--server", secured.url]
     monkeypatch.setenv("LIGHTBED_TOKEN", secured.token("viewer"))

@@ -48,6 +48,7 @@ def chain(span, spans):
     return names
 
 
+@pytest.mark.long
 def test_an_apply_is_one_trace_from_the_run_to_the_exchanges(up, tmp_path, spans, capsys):
     words = ["apply", str(up[1]), "--hosts", "model", "--runs-dir", str(tmp_path / "runs"), "--json"]
     with about(run="r1"):
@@ -116,6 +117,7 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_traces_are_sent_where_the_environment_says(up, tmp_path):
     received = []
 

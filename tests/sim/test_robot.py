@@ -411,6 +411,7 @@ class Watch:
         assert self.begun == sorted(self.begun)
 
 
+@pytest.mark.long
 def test_jobs_take_their_turns_and_light_tells_the_truth_whatever_happens():
     seen = Counter()
 

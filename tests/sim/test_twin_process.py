@@ -114,6 +114,7 @@ def test_a_device_that_refuses_from_the_start():
         assert ask(ready["scpi"], ":oxc:swit:size?") == "48,48"
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "complaint"),

@@ -119,6 +119,7 @@ def test_writers_follow_one_another_and_lose_nothing(database):
     assert read_rows(database.address, "select started from operations") == [{"started": "20"}]
 
 
+@pytest.mark.long
 def test_a_transaction_begins_when_the_one_before_it_has_ended(database):
     """One that reads at once, and writes when another has written meanwhile, would be refused by SQLite."""
     add(database, started="0")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tools import test_changed as changed
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +47,7 @@ def test_a_command_that_is_found_by_its_name_counts_as_its_package():
     assert "tests/cli/test_demo.py" in changed.find_tests({"testbed/cli/demo.py"})
 
 
+@pytest.mark.long
 def test_a_page_breaks_no_code_and_a_plugin_may_break_all():
     pages = changed.find_tests({"docs/how-to/nothing.md"})
     assert "tests/test_docs.py" in pages

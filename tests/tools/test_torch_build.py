@@ -61,6 +61,7 @@ def test_a_gpu_is_a_device_or_its_command(tmp_path):
     assert has_gpu(devices, str(commands))
 
 
+@pytest.mark.long
 def test_torchvision_is_the_one_that_was_built_for_this_torch():
     name, _, version = VISION.partition("==")
     found = importlib.metadata.distribution(name)

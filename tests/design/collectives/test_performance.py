@@ -46,6 +46,7 @@ def test_eight_mebibytes_on_one_and_four_rings():
     assert allreduce_time_s(wiring, routes, rings, 8 << 20, IDEAL) == pytest.approx(0.307582, abs=1e-6)
 
 
+@pytest.mark.long
 def test_k_disjoint_rings_follow_the_closed_form():
     seen = Counter()
 
@@ -68,6 +69,7 @@ def test_k_disjoint_rings_follow_the_closed_form():
     assert min(seen[1], seen[2], seen[3]) >= 5, seen
 
 
+@pytest.mark.long
 def test_the_limit_is_set_by_the_fullest_link():
     """With even shares the fullest link never rests: k rings reach k/load of its rate."""
     seen = Counter()

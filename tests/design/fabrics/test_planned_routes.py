@@ -54,6 +54,7 @@ def parts_on_links(routes, done):
     return replace(routes, weight=(routes.weight > 0).astype(float)).link_bytes(parts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("latency", [NO_LATENCY, Latency()], ids=["bytes", "packets"])
 def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
     random, seen = np.random.default_rng(17), Counter()

@@ -42,6 +42,7 @@ def arrays(weights):
     return ends[:, 0], ends[:, 1], np.array(list(weights.values()), dtype=float)
 
 
+@pytest.mark.long
 def test_no_matching_is_heavier():
     seen = Counter()
 

@@ -63,6 +63,7 @@ def assert_realises(wiring, topology):
         assert {Link(link.target, link.source) for link in wiring.links} == set(wiring.links)
 
 
+@pytest.mark.long
 def test_wiring_uses_each_transmitter_and_receiver_once_for_exactly_the_edges():
     seen = Counter()
 
@@ -78,6 +79,7 @@ def test_wiring_uses_each_transmitter_and_receiver_once_for_exactly_the_edges():
     assert min(seen["simplex"], seen["duplex"]) >= 25, seen
 
 
+@pytest.mark.long
 def test_planes_join_interface_i_only_to_interface_i():
     seen = Counter()
 
@@ -118,6 +120,7 @@ def test_a_topology_without_strides_is_wired_too():
     assert_realises(wire(topology, planes=3), topology)
 
 
+@pytest.mark.long
 def test_patch_lists_name_every_link():
     seen = Counter()
 

@@ -53,6 +53,7 @@ def edges_of_rings(links, spare, *, simplex):
     return Counter({edge: count for edge, count in edges(links).items() if edge not in bought})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("planes", "simplex"), [(1, False), (4, False), (1, True), (4, True)])
 def test_whatever_fibre_is_lost_data_goes_on_and_rings_are_restored(planes, simplex):
     seen = Counter()

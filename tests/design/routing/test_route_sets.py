@@ -48,6 +48,7 @@ def test_the_fullest_link_carries_at_most_a_twentieth_more_than_over_free_routes
     assert min(bounds) >= 0.95, bounds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sets", [1, 2, 4])
 def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
     used = 0
@@ -74,6 +75,7 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
     assert used >= (0, 0, 100, 0, 300)[sets]
 
 
+@pytest.mark.long
 def test_more_paths_are_never_worse():
     better = 0
     for seed in range(8):

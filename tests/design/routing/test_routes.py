@@ -44,6 +44,7 @@ def wirings(draw):
     return Wiring(nodes, len(planes), True, links)
 
 
+@pytest.mark.long
 def test_routes_are_shortest_loop_free_trees(true_hops):
     seen = Counter()
 

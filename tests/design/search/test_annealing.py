@@ -53,6 +53,7 @@ def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_ear
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.5))
 
 
+@pytest.mark.long
 def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
     """They carry the same bytes, and every message of a pair takes its weights."""
     objective, chance = StrategyObjective(problem), np.random.default_rng(1)
@@ -87,6 +88,7 @@ def test_operators_join_their_neighbours_and_chains_are_laid_out_together(proble
     assert joined >= 20
 
 
+@pytest.mark.long
 def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alone):
     """From what TopologyFinder makes for pairs; with other numbers of microbatches nothing is slower."""
     better = 0
@@ -106,6 +108,7 @@ def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alon
     assert better >= 1
 
 
+@pytest.mark.long
 def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
     ends = []
     for _ in range(2):
@@ -128,6 +131,7 @@ def test_the_temperature_falls_geometrically():
     assert parts[5] == parts[4]
 
 
+@pytest.mark.long
 def test_no_plan_is_below_the_bound(problem, random_workload):
     """Of random jobs; the bound is near where a server needs all the bytes that there are."""
     near = []

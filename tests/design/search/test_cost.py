@@ -215,6 +215,7 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
     assert kinds == {"data", "tensor", "place"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_closed_form_and_simulator_order_strategies_alike(random_workload):
     """Spearman over 24 random strategies, each on a topology of its own; 200 and real models in the benchmark."""

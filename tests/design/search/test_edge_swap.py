@@ -26,6 +26,7 @@ def strategies(random_workload, nodes, degree, *, simplex=False, count=4):
         yield objective, objective.strategy(point)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("nodes", "degree", "simplex"), [(6, 3, False), (8, 4, False), (7, 4, False), (6, 3, True)]
 )

@@ -62,6 +62,7 @@ def test_twelve_nodes_of_pure_data_parallelism_get_the_plus_minus_one_and_five_c
     assert found.predicted.iteration_s < 1.1 * found.predicted.ideal_switch_s
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("simplex", [False, True])
 def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_shorter(simplex):
     """From hardly any bytes between pairs to hardly any AllReduce: both answers occur, each the faster one.
@@ -101,6 +102,7 @@ def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
         assert [one.finding.matching_degree for one in wired] == [bought, 2 - bought]
 
 
+@pytest.mark.long
 def test_the_search_is_never_worse_than_its_start(random_workload):
     workload = random_workload(np.random.default_rng([2, 0]), layers=2)
     start, found = (optimise(workload, Cluster(4), 2, 25, steps=steps, seed=1) for steps in (0, 60))
@@ -110,6 +112,7 @@ def test_the_search_is_never_worse_than_its_start(random_workload):
     assert len({one.strategy for one in found.ranking}) == len(simulated)
 
 
+@pytest.mark.long
 def test_a_plan_is_no_slower_than_on_what_topology_finder_makes_for_its_strategy(pairs_alone):
     for number in (0, 4):
         workload, cluster = pairs_alone(number), Cluster(8)
@@ -149,6 +152,7 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
     assert (only.strategy, stop.why) == (proposals[0].strategy, "Ctrl-C")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "where", ["testbed.design.search.finalists.starts", "testbed.design.search.planner.ideal_switch_s"]
 )
@@ -219,6 +223,7 @@ def test_what_does_not_fit_or_cannot_be_is_named():
         optimise(pure_data(), Cluster(4), 2, 25, steps=1, resume=True)
 
 
+@pytest.mark.long
 def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(monkeypatch):
     asked, found = [], []
 

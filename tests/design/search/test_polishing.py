@@ -25,6 +25,7 @@ def links_for_pairs(timed):
     return timed.candidate.finding.matching_degree
 
 
+@pytest.mark.long
 def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
     """Their ends alone show which number is the fastest."""
     found = polish(annealer, [start], np.random.default_rng(0), 60_000, Stop())
@@ -48,6 +49,7 @@ def test_first_descents_lay_out_whole_groups_alone(annealer, start):
     assert min(end.seconds for end in ends) < 0.9 * begun
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("degree", [0, 2])
 def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
     begin = annealer.relinked(start, degree)
@@ -57,6 +59,7 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
         assert links_for_pairs(end) == degree
 
 
+@pytest.mark.long
 def test_what_is_annealed_uncut_counts_as_it_is_cut(annealer, start):
     """The run simulates one batch; what it found is timed with the microbatches that the plan has."""
     cut = start._replace(microbatches=4)

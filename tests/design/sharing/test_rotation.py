@@ -83,6 +83,7 @@ def job_lists(draw, least=2, most=3):
     return jobs
 
 
+@pytest.mark.long
 def test_branch_and_bound_finds_what_brute_force_finds():
     seen = {2: 0, 3: 0, "excess": 0}
 
@@ -128,6 +129,7 @@ def milp_excess(circle: Circle) -> float:
     return float(solved.fun) * circle.capacity
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_branch_and_bound_finds_what_mixed_integer_programming_finds():
     seen = {2: 0, 3: 0}

@@ -171,6 +171,7 @@ def demands_of(draw, nodes):
     return [AllReduceDemand(group, draw(st.integers(0, 2**30))) for group in groups]
 
 
+@pytest.mark.long
 def test_every_topology_is_connected_regular_and_as_asked(true_hops):
     seen = Counter()
 

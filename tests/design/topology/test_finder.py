@@ -120,6 +120,7 @@ def jobs(draw):
     return demand_of(nodes, reduces, pairs), draw(st.sampled_from(degrees)), simplex
 
 
+@pytest.mark.long
 def test_every_finding_is_connected_within_its_degree_and_can_be_wired(true_hops):
     seen = Counter()
 
@@ -170,6 +171,7 @@ def test_dense_demands_among_many_nodes_are_matched_nearly_as_heavily():
     assert sum(table[pair] for pair in first) >= 0.9 * match_edges(nodes, one, other, weights).weight
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("simplex", [True, False])
 def test_diameter_grows_no_faster_than_d_times_the_dth_root_of_n(simplex):
     """TopoOpt's bound O(d n^(1/d)) for d geometric strides; the constant is 1, and nearly 1 for few strides."""

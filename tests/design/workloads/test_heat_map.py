@@ -16,6 +16,7 @@ def ring(nodes):
     return matrix
 
 
+@pytest.mark.long
 def test_the_same_traffic_gives_the_same_file(tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[testbed]'")
     one = draw_heat_map(ring(8), tmp_path / "one.svg", title="ring").read_bytes()
@@ -24,6 +25,7 @@ def test_the_same_traffic_gives_the_same_file(tmp_path):
     assert one == two != other
 
 
+@pytest.mark.long
 def test_colours_are_where_bytes_are(tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[testbed]'")
     from matplotlib.image import imread

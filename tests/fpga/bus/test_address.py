@@ -26,6 +26,7 @@ def test_a_representation_needs_nothing_but_numpy(demo, tmp_path, scenario, monk
     assert scenario.tell(bus, demo)["sums of three"]["adder.total"] == [[6], [15], [24]]
 
 
+@pytest.mark.long
 def test_a_text_with_parameters(tmp_path):
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     (tmp_path / "streamer.ca").write_text(STREAMER)

@@ -33,6 +33,7 @@ def test_a_bus_without_bursts_takes_accesses_one_by_one():
     assert transfer_of(Memory())(accesses) == [5, 6, 7]
 
 
+@pytest.mark.long
 def test_a_burst_is_the_same_accesses(axi_simulator):
     """Registers of targets, which keep what is written; and nothing at all."""
     axi_simulator.reset()

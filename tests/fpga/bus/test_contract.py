@@ -40,6 +40,7 @@ def test_verilator(demo, scenario, expected, axi_simulator, tmp_path):
     bus.close()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_cocotb_on_icarus(expected, told_in_icarus):
     assert told_in_icarus(Streams.REGISTERS, "story") == expected
@@ -56,6 +57,7 @@ def test_axi_stream_on_icarus(told_in_icarus):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_random_pauses_and_resets_break_no_rule_of_axi(told_in_icarus):
     seen = told_in_icarus(Streams.AXI_STREAM, "restless")

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/reference/registers.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_example_runs(monkeypatch):
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")

@@ -89,6 +89,7 @@ def test_icarus_replays_what_verilator_did(tape, axi_simulator):
     assert np.array_equal(icarus.run(axi_simulator.design, rows), outputs)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("fault", [name for name, (rung, *_) in FAULTS.items() if rung == "unit"])
 def test_found_by_the_block_alone(register_blocks, fault):
@@ -98,6 +99,7 @@ def test_found_by_the_block_alone(register_blocks, fault):
     assert not np.array_equal(came, register_blocks.answers(file, rows))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [name for name, (rung, *_) in FAULTS.items() if rung == "replay"])
 def test_found_by_the_replay(tape, axi_simulator, fault):
     _, file, right, wrong = FAULTS[fault]

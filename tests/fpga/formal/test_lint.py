@@ -12,6 +12,7 @@ WAIVED = ("PROCASSINIT", "WIDTHEXPAND", "UNUSEDSIGNAL", "CMPCONST")
 only some parameters need."""
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("path", sorted(CHECKS.glob("*.sv")), ids=lambda path: path.stem)
 def test_checks_are_clean(path):

@@ -131,6 +131,7 @@ def test_usage_errors_are_sentences(capsys):
     assert "No such command 'chekc'" in err
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_command_is_a_module_of_python(examples):
     command = [sys.executable, "-m", "fpga.cli", "check", str(examples / "streamer.ca")]

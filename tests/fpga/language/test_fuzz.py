@@ -78,6 +78,7 @@ def test_datapaths_for_co_simulation_are_what_their_text_says(random_datapaths, 
         assert parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath
 
 
+@pytest.mark.long
 def test_random_datapaths_are_what_their_text_says(small_datapaths):
     seen: Counter[str] = Counter()
     for seed in range(60):

@@ -55,6 +55,7 @@ def test_a_module_has_no_errors_and_only_the_warnings_we_know(path):
     assert [str(each) for each in checked.warnings] == []
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rtl_of_a_module_is_the_simulator_cycle_by_cycle(icarus, name):

@@ -24,6 +24,7 @@ def signed_values(values, width):
     return np.where(numbers >= 2 ** (width - 1), numbers - 2**width, numbers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stages", "width"), [(4, 9), (2, 5), (1, 9)])
 def test_the_adder_tree_adds_without_loss(unit, stages, width):
     lanes = 2**stages
@@ -144,6 +145,7 @@ def test_results_fill_rows_and_the_first_of_a_row_empties_it(unit):
 LANES = 16
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "optics",
     [

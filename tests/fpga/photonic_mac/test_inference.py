@@ -46,6 +46,7 @@ def agree(found, expected, shapes, timing):
     assert not found.fault
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize(("sizes", "optics", "preamble"), SMALL)
 def test_icarus_gives_the_numbers_and_cycles_of_the_model(icarus, sizes, optics, preamble):
@@ -160,6 +161,7 @@ def _differs(icarus, design):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_the_case_of_the_planted_faults_is_sound(icarus):
     assert not _differs(icarus, loopback_design())
@@ -223,12 +225,14 @@ def test_optics_and_timing_must_agree():
         run_rows(network, image, Optics(delay=3), Timing())
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_the_datapath_is_clean(lint, yosys_accepts):
     assert lint.lint(loopback_design()) == ()
     assert yosys_accepts(loopback_design()) == ()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_the_published_detector_is_clean(lint, yosys_accepts):
     design = block_design("preamble_detector", Ports((), ()))

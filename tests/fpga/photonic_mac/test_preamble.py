@@ -45,6 +45,7 @@ def test_published_locks_on_idle_at_length_one(shift):
     assert (found.opened, found.place) == (0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shift", range(16))
 @pytest.mark.parametrize("length", [1, 2, 10])
 @pytest.mark.parametrize("idle", [0, 1, HIGH // 2, HIGH - 1, HIGH])
@@ -111,6 +112,7 @@ def as_words(samples):
     return [sum(int(value) << 16 * lane for lane, value in enumerate(row)) for row in samples]
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("published", [False, True])
 def test_the_rtl_detects_as_the_model_in_every_cycle(unit, published):

@@ -75,6 +75,7 @@ def test_says_that_nobody_has_run_it(name):
     assert "NOT RUN" in board_files("zcu111")[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", ["axi", "axis"])
 def test_ip_is_made_of_files_that_are_there(built, tmp_path, streams):
     record = recorded(built, tmp_path, "package_ip.tcl", "demo", streams)

@@ -57,6 +57,7 @@ def sources(built, streams):
     return (built / f"demo_{'axi' if streams is Streams.REGISTERS else 'axis'}.f").read_text().split()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("streams", TOPS)
 def test_icarus_takes_it(built, demo, streams):
@@ -90,6 +91,7 @@ def test_yosys_takes_it(built, demo, streams):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize(("seed", "modules"), [(1, 3), (3, 12)])
 @pytest.mark.parametrize("streams", TOPS)
@@ -109,6 +111,7 @@ def test_verible_finds_nothing_in_the_portal():
     tool("verible-verilog-lint").run(list(block_files(Streams.REGISTERS)))
 
 
+@pytest.mark.long
 def test_the_same_text_every_time(built, demo):
     again = build_files(demo)
     for name, text in again.items():

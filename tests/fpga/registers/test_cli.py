@@ -102,6 +102,7 @@ def test_build_without_its_tools_says_the_hint(streamer, tmp_path, capsys, monke
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
     assert run_app(["build", str(streamer), "-o", str(tmp_path), "--board", "none", "--json"]) == 1
@@ -111,6 +112,7 @@ def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
     assert (document["ok"], error["file"], error["line"], error["column"]) == (False, "", 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_build_where_a_file_stands_says_the_hint(streamer, tmp_path, capsys):
     (tmp_path / "taken").write_text("mine")

@@ -117,6 +117,7 @@ def under_icarus(icarus, simulator_of, random_datapaths):
     return run
 
 
+@pytest.mark.long
 def test_icarus_equals_the_simulator(under_icarus):
     tally = under_icarus(DAILY_SMALL_TOPS)
     assert tally.cycles >= 4800
@@ -131,6 +132,7 @@ def test_icarus_equals_the_simulator_for_two_hundred_modules(under_icarus):
     tally.assert_enough_happened(modules=200, fired=0.85, fires=5000, of_each_case=100)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_any_small_datapath_under_icarus(icarus, simulate, random_datapaths):
     fires = []

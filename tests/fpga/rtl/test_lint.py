@@ -30,6 +30,7 @@ def test_the_worked_tables_top_is_clean(lint, yosys_accepts, worked_tables):
     assert yosys_accepts(design) == ()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("seed", [1, 2])
 def test_tops_of_random_datapaths_are_clean(lint, yosys_accepts, random_datapaths, seed):
@@ -38,6 +39,7 @@ def test_tops_of_random_datapaths_are_clean(lint, yosys_accepts, random_datapath
     assert yosys_accepts(design) == ()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("seed", [1])
 def test_tops_with_formulas_are_clean(lint, yosys_accepts, random_datapaths, random_formulas, seed):

@@ -42,6 +42,7 @@ def rung_that_finds(icarus, lint, worked_tables, random_run):
     return lambda fault: in_simulator(fault) if hasattr(fault, "run") else in_rtl(fault)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_a_fault_of_each_rung_is_found_by_it(planted_faults, rung_that_finds):
     first = {fault.found_by: fault for fault in reversed(planted_faults.FAULTS)}
@@ -57,6 +58,7 @@ def test_every_fault_is_found_by_the_rung_it_names(planted_faults, rung_that_fin
     assert found == [(fault.name, fault.found_by) for fault in planted_faults.FAULTS]
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_without_a_fault_no_rung_finds_anything(rung_that_finds):
     from fpga.hdl import design_of

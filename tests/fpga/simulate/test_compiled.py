@@ -39,6 +39,7 @@ def compared(generated, seed, modules, cycles):
     return coverage(datapath, inputs, expected)
 
 
+@pytest.mark.long
 def test_many_modules_under_both_simulators(generated):
     seen = [compared(generated, seed, modules=14, cycles=400) for seed in range(3)]
     silent = sum(len(each.silent) for each in seen)

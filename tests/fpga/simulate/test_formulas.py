@@ -93,6 +93,7 @@ def interpreted(datapath, rows):
     return np.array([row_of(ports.outputs, each) for each in shown], np.uint64)
 
 
+@pytest.mark.long
 def test_the_plain_interpreter_agrees(runs):
     interpretable = runs[:INTERPRETED]
     fires = sum(coverage(datapath, rows, expected).fires for datapath, rows, expected in interpretable)
@@ -103,6 +104,7 @@ def test_the_plain_interpreter_agrees(runs):
     assert fires >= ENOUGH_FIRES
 
 
+@pytest.mark.long
 def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
     from fpga.count_action.simulate import Reference
 
@@ -160,6 +162,7 @@ def choices(datapath, rows):
     return int(fired[:, places].sum())
 
 
+@pytest.mark.long
 def test_the_reference_agrees(runs):
     from fpga.count_action.simulate import Reference
 

@@ -7,6 +7,7 @@ from fpga.count_action import ActionKind, CountKind, SignalKind, check, datapath
 from fpga.hdl.cosimulation import coverage
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("modules", [1, 7, 50])
 def test_datapaths_are_valid(generated, modules):
     for seed in range(12):
@@ -39,6 +40,7 @@ def test_everything_occurs(generated):
     assert any(action.shift and action.signed for action in actions)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nearly_every_module_fires(generated):
     from fpga.count_action.simulate import simulate

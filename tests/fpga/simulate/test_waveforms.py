@@ -69,6 +69,7 @@ def test_names_in_a_dump_are_those_of_modules(small):
     }
 
 
+@pytest.mark.long
 def test_a_plot_shows_what_does_most(generated, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
     datapath = generated.random_datapath(1, 10)

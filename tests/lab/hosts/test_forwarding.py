@@ -79,6 +79,7 @@ topologies = st.one_of(
 ).filter(lambda drawn: drawn[1] > drawn[2])
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(topologies)
 def test_following_the_routes_reaches_every_address_over_the_planned_links(small_lab_text, drawn):

@@ -229,6 +229,7 @@ def test_a_lab_that_is_not_there_cannot_be_taken_down():
         lab_down(["lb000000"])
 
 
+@pytest.mark.long
 @pytest.mark.socket
 @pytest.mark.process
 def test_the_lab_ends_with_a_process_that_is_killed(lab, small_lab_text, tmp_path):

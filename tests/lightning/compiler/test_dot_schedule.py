@@ -77,6 +77,7 @@ def test_the_property_above_saw_holes_fillings_and_both_signs():
 signs = {"negative activations": 0, "wrong without a second pass": 0}
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(matrices, st.booleans(), st.integers(0, 2**32 - 1))
 def test_sums_are_the_same_for_one_two_and_four_wavelengths(weights, signed, seed):
@@ -97,6 +98,7 @@ def test_sums_are_the_same_for_one_two_and_four_wavelengths(weights, signed, see
     signs["wrong without a second pass"] += bool((one_pass != exact).any())
 
 
+@pytest.mark.long
 def test_the_property_above_needed_the_second_pass():
     signs.update(dict.fromkeys(signs, 0))
     test_sums_are_the_same_for_one_two_and_four_wavelengths()

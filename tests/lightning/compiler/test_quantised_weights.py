@@ -37,6 +37,7 @@ def test_weights_come_back_within_half_a_step_and_keep_sign_and_zero(values, per
     seen["negative"] += bool((steps < 0).any())
 
 
+@pytest.mark.long
 def test_the_property_above_saw_empty_rows_several_scales_and_signs():
     seen.update(dict.fromkeys(seen, 0))
     test_weights_come_back_within_half_a_step_and_keep_sign_and_zero()

@@ -58,6 +58,7 @@ def eight(tmp_path):
 # -------------------------------------------------------------------------------------- evaluate
 
 
+@pytest.mark.long
 def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
     code, out, _ = ran("evaluate", digits_npz, "digits")
     first, second, third = out.splitlines()

@@ -25,6 +25,7 @@ def looked_at(weak, bright_blocks):
     return look
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("planted", "other"), [("fc1", "fc2"), ("fc2", "fc1")])
 def test_the_planted_weak_layer_is_found(planted, other, looked_at):
     found = looked_at(planted)

@@ -54,6 +54,7 @@ def bus():
     return simulated_bus(library_datapath("photonic_dot", {"width": 32}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skip_zeros", [False, True])
 def test_sums_are_those_of_exact(bus, skip_zeros):
     """Dense, grouped, of several positions, signed: two passes; rows of unequal length, and rows of nothing."""

@@ -66,6 +66,7 @@ def test_what_the_shift_takes_is_put_right_in_the_mean():
     assert (whole - (weights * activations >> 8)).sum(axis=1).mean() > 90
 
 
+@pytest.mark.long
 def test_more_shots_are_less_noise(kit):
     rng = np.random.default_rng(3)
     each = layer(rng, (1, 16, 200), zeros=0)
@@ -77,6 +78,7 @@ def test_more_shots_are_less_noise(kit):
     assert spread[16] < 0.5 * spread[1]
 
 
+@pytest.mark.long
 def test_a_network_is_recognised_as_exact_does(kit):
     rng = np.random.default_rng(4)
     conv = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "groups": 1}

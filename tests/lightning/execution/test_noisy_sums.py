@@ -72,6 +72,7 @@ def least_likely(model, noise):
     return min(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_draw_says_what_all_readouts_say(sparse_model, kind):
     noise, wavelengths, signed = KINDS[kind]
@@ -79,6 +80,7 @@ def test_one_draw_says_what_all_readouts_say(sparse_model, kind):
     assert least_likely(model, noise) > 0.001
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_deviation_that_does_not_grow_with_the_root_of_readouts_is_found(sparse_model, kind, monkeypatch):
     noise, wavelengths, signed = KINDS[kind]

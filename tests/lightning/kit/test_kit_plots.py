@@ -90,6 +90,7 @@ def test_a_calibration_says_where_the_light_is(kit):
     assert start + width == pytest.approx(min(timing.arrival) * timing.tick_ns / 1000 + 0.04)
 
 
+@pytest.mark.long
 def test_what_is_real_is_not_called_simulated(recorded):
     real = Waveform(list(recorded), origin(device=REAL))
     a = np.arange(16)
@@ -205,6 +206,7 @@ def test_signed_products_have_room():
 # ---------------------------------------------------------------------------------------- saving
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.PDF", b"%PDF")])
 def test_a_plot_is_saved_in_the_format_of_its_name(name, begins, tmp_path, recorded):
     path = plots.save(plots.waveform(recorded), tmp_path / name)

@@ -82,6 +82,7 @@ def test_a_recording_answers_what_it_was_asked_and_nothing_else(recorded):
         compute.multiply(200, 200)
 
 
+@pytest.mark.long
 def test_a_table_in_several_passes_comes_again(recorded):
     """53 shots of 600 rows do not fit into the memory of sums: three passes, two of them by the same program."""
     a, first = np.arange(600) % 256, []

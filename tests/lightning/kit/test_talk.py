@@ -28,6 +28,7 @@ print(sp.decode_adc_result)               # 0..255 fixed-point product
 """
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_ten_lines_as_a_script(tmp_path):
     script = tmp_path / "ten_lines.py"

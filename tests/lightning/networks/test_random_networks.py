@@ -132,6 +132,7 @@ def _check_many(seeds, answers):
     assert np.mean(np.array(alike) > 0.9) > 0.9
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_thirty_networks_agree_with_onnx_runtime(answers, chunk):

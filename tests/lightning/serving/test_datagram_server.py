@@ -133,6 +133,7 @@ def test_an_answer_has_class_scores_and_cycles(doubles, client):
     assert server.counts().answered == server.counts().received == 1
 
 
+@pytest.mark.long
 def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, fast_path):
     keys = [0, 1, 2**63 + 5, 2**64 - 1]
     with noisy.acquire("small") as instance:
@@ -289,6 +290,7 @@ def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, 
         assert asked.receive().code == Code.LATE
 
 
+@pytest.mark.long
 def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     pytest.importorskip("numba", reason="machine code is made by numba")
     weights = np.random.default_rng(3).normal(size=(4000, ROOM)).astype(np.float32)
@@ -693,6 +695,7 @@ class Traffic:
         assert min(self.sent.values()) > 20
 
 
+@pytest.mark.long
 def test_mixed_packets_add_up(exact, client, fast_path):
     traffic = Traffic(seed=2)
     with DatagramServer(exact, fast_path=fast_path) as server:

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from libraries import skip_without
 
 skip_without("qick", reason="the kit's twin is a QickSoc")
@@ -12,6 +13,7 @@ from lightning.execution import open_executor
 from lightning.serving.repository import Repository
 
 
+@pytest.mark.long
 def test_models_on_one_device_answer_together_and_while_one_is_swapped(model, other_model, images):
     device = lightning.connect("sim://kit")
     repository = Repository(lambda each: open_executor(each, "device", device=device))

@@ -46,6 +46,7 @@ def strong(clouds, module):
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_noise_in_training_pays_where_noise_is_strong(strong):
     assert strong.plain.float32 > 0.97

@@ -60,6 +60,7 @@ def test_digits_are_trained_compiled_and_written(run, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 @pytest.mark.torch
 def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
     """Batch normalisation folded, both ways round, and answers in integers close to the float ones."""

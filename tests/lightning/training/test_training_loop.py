@@ -37,6 +37,7 @@ def same(first, second):
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("emulation", [None, Emulation(Noise(sigma=2.0))])
 def test_it_learns_with_and_without_light(emulation):
     schedule = Schedule(epochs=20, batch=20, rate=1e-2)

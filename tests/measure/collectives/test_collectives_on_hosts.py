@@ -209,6 +209,7 @@ def test_each_ring_lies_on_its_twelve_links_and_nowhere_else(twelve, measured, n
     assert max((entry.sent_bytes for entry in idle.values()), default=0) < 0.02 * ring_bytes
 
 
+@pytest.mark.long
 def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
     """Hosts 0 and 2 of the ring have two ways, one in each set."""
     topology = small.design.topology

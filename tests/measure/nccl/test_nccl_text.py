@@ -224,6 +224,7 @@ def check_round_trip(printer: Printer, line: Line):
     assert (table.ranks, row.iterations) == (1, 20)
 
 
+@pytest.mark.long
 def test_every_set_of_columns_is_read_as_printed():
     for printer in PRINTERS:
         check_round_trip(printer)
@@ -263,6 +264,7 @@ def parsed(text: str) -> NcclTable | str:
         return str(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", HEADS)
 def test_cut_at_every_byte_nothing_breaks_and_no_whole_row_is_lost(file: str):
     data = (DATA / file).read_bytes()

@@ -238,6 +238,7 @@ sys.stdin.read()
     assert len(stored.timings) == 1
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_processes_that_start_together_do_not_disturb_each_other(store: RunStore):
     then = """

@@ -77,6 +77,7 @@ def shared(tmp_path_factory):
         yield Shared(session, design, journal)
 
 
+@pytest.mark.long
 def test_every_policy_is_measured_beside_its_prediction_and_nothing_stays_set(shared, tmp_path):
     before = shared.settings()
 

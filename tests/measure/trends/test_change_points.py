@@ -26,6 +26,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DRAWS)
 def test_series_without_a_change_are_false_alarms_at_the_stated_rate(kind):
     random, rate, series = np.random.default_rng(7), 0.1, 200
@@ -39,6 +40,7 @@ def test_series_without_a_change_are_false_alarms_at_the_stated_rate(kind):
     assert alarms >= series * rate / 4  # the test is not one that never rejects
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigmas", "least_found", "least_near"), [(2.0, 85, 70), (3.0, 98, 95)])
 def test_a_step_is_found_where_it_is(sigmas, least_found, least_near):
     random, found, near = np.random.default_rng(11), 0, 0
@@ -82,6 +84,7 @@ def test_constant_and_short_series_have_no_change(values):
     assert change_points(values) == ()
 
 
+@pytest.mark.long
 def test_units_and_offsets_change_nothing():
     changes = []
 

@@ -56,6 +56,7 @@ def test_whole_plans_reach_the_target(target, seen, capabilities):
     assert capabilities.atomic_whole == any(step.kind == "replace" for step in steps) or not steps
 
 
+@pytest.mark.long
 def test_scoped_plans_reach_the_target_or_name_the_peer():
     refused = made = 0
 

@@ -770,6 +770,7 @@ def engineers(bench: Any, front: str, sequences: int) -> Counter[str]:
 WHAT = ("done", "done with booked ports", "failed", "refused")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("front", ["tl1", "rest"])
 def test_engineers_circuits_are_respected_or_reported(bench, front):
     met = engineers(bench, front, 8)

@@ -90,6 +90,7 @@ def armed_once(twin: Any, **fault: Any) -> Callable[[], None]:
     return lambda: armed or armed.append(twin.do("set_fault", **fault))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("front", "fault", "errors"),
     [(front, *row) for front in ("tl1", "tl1-interactive", "rest") for row in REAL] + OF_ONE,

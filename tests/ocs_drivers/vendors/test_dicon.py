@@ -154,6 +154,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fault", "status"), FAULTS, ids=lambda value: str(value)[:70])
 def test_what_is_reported_of_a_selection_is_so(switch, twin, fault, status):
     pair = (1, output(1, 4))

@@ -109,6 +109,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fault", "status"), FAULTS, ids=lambda value: str(value)[:70])
 def test_what_is_reported_of_a_selection_is_so(twin, fault, status):
     with open_switch(twin.urls["scpi"], timeout_s=1.5) as switch:

@@ -516,6 +516,7 @@ REAL_FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", REAL_FAULTS)
 def test_every_fault_on_a_real_socket_ends_in_the_target_or_a_true_report(twin, fault):
     with open_switch(twin.urls["rest"], timeout_s=0.4) as switch:

@@ -265,6 +265,7 @@ def test_a_port_that_fails_after_the_read_is_named(twin, switch):
     assert twin.truth() == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("executed", [True, False])
 def test_a_line_lost_in_a_write_is_judged_by_reading_and_never_sent_again(twin, switch, executed):
     switch.read()
@@ -283,6 +284,7 @@ def test_a_line_lost_in_a_write_is_judged_by_reading_and_never_sent_again(twin, 
     assert twin.truth() == (dict(full()) if executed else {})
 
 
+@pytest.mark.long
 def test_a_device_that_is_gone_after_a_write_leaves_it_unknown(twin, switch):
     twin.do("set_fault", fault="close_connection", after_commands=2)
 

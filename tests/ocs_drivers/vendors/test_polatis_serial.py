@@ -232,6 +232,7 @@ REAL_FAULTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", REAL_FAULTS)
 def test_every_fault_ends_in_the_target_or_a_true_report(twin, fault):
     def arm() -> None:

@@ -151,6 +151,7 @@ def test_a_dropped_command_is_a_mismatch(twin, switch):
     assert caught.value.missing == {1: 9}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("executed", [True, False])
 def test_a_line_lost_in_a_write_is_judged_by_reading_and_never_sent_again(twin, switch, executed):
     twin.do("transcript", clear=True)

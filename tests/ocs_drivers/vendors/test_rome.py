@@ -373,6 +373,7 @@ def printed(panel: tuple[int, dict[int, int], set[int], list[int]], dialect: Any
 noise = st.sampled_from(["", "%% LOG: fan", "temperature 31 C", "========", "Port ID"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", [ROME, AFM], ids=["rome", "afm"])
 def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_another(dialect):
     counted = {"cut": 0, "circuits": 0}

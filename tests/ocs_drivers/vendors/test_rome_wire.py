@@ -54,6 +54,7 @@ class TestContractOfAfmOverTelnet(SwitchContract):
         return reach("afm", "telnet")[0]
 
 
+@pytest.mark.long
 @every_way
 def test_circuits_are_made_moved_and_taken_down(reach, family, front):
     switch, twin = reach(family, front)
@@ -81,6 +82,7 @@ def test_a_session_on_each_wire_sees_the_same(reach):
     assert "CONNECTION OPERATION SUCCEEDED" in {event.kind for event in over_ssh.events()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("family", "front"), [("rome", "cli"), ("afm", "telnet")])
 @pytest.mark.parametrize(
     ("fault", "error", "status"),

@@ -369,6 +369,7 @@ class TestOverSsh:
             yield switch
             process.do("clear_fault", fault="all")
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("fault", "fields"),
         [

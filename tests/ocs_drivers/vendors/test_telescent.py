@@ -543,6 +543,7 @@ def test_a_guard_that_changes_its_mind_stops_before_the_robot_is_commanded(frame
 # -- the robot fails
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("motion", ["hidden", "shown"])
 def test_a_jammed_robot_is_a_fault_and_is_never_homed(frame, motion):
     switch, made = frame(motion=motion)
@@ -612,6 +613,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("motion", ["hidden", "shown"])
 @pytest.mark.parametrize("cut", CUTS, ids=lambda cut: f"{cut['after_commands']}-{cut['executed']}")
 def test_a_cut_line_never_makes_a_lie(frame, cut, motion):
@@ -792,6 +794,7 @@ def test_a_wrong_password_is_refused(twin):
         open_switch(twin.urls["cli"], credentials=("admin", "guess"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "error", "status"),
     [
@@ -833,6 +836,7 @@ def test_a_session_that_the_device_ends_over_ssh(twin, switch):
     assert switch.apply(CrossConnects({1: 7})).complete
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("idle_s", [0.1, 60], ids=["known to the driver", "a surprise"])
 def test_an_idle_session_dies_over_ssh_and_nobody_notices(start_twin, idle_s):
     pytest.importorskip("asyncssh")

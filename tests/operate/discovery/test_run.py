@@ -172,6 +172,7 @@ def test_somebody_who_patches_meanwhile_ends_it_and_keeps_the_circuit(truth, swi
     assert len(switch.held) == 1
 
 
+@pytest.mark.long
 def test_a_kill_at_any_probe_is_made_good_by_the_next_discovery(truth, switch, tmp_path, monkeypatch):
     """The next one removes the circuits of the killed one, takes over what it saw, and finds the same."""
     foreign = CrossConnects({8: 16}) if 8 not in _used(truth) and 16 not in _used(truth) else CrossConnects()

@@ -201,6 +201,7 @@ def test_at_the_first_reading_the_lab_file_is_the_only_measure(bench):
     assert "b/nic1:receive loses 3.0 dB more than the lab file says" in report.findings[0].detail
 
 
+@pytest.mark.long
 def test_after_a_repair_that_changed_the_glass_judgement_begins_where_the_operator_says(bench):
     for _ in range(14):
         bench.read()

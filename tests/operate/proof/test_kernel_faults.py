@@ -137,7 +137,28 @@ KERNEL_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", KERNEL_FAULTS)
+OTHERS_OF_A_KIND = {
+    "routes flushed",
+    "route of somebody else",
+    "route that drops",
+    "neighbour of another NIC",
+    "forwarding of a NIC off",
+    "arp_ignore",
+    "address of a NIC gone",
+    "another address",
+    "receiver dirty by 1 dB",
+    "receiver dirty by 3 dB",
+    "receiver dirty by 18 dB",
+}
+"""Each is told by the same lines as another here, and planted in memory by `test_planted_faults.py`, too."""
+
+
+def one_of_each_kind(faults):
+    """Return the faults as parameters; all but one of a kind are for the long lane."""
+    return [pytest.param(name, marks=pytest.mark.long if name in OTHERS_OF_A_KIND else ()) for name in faults]
+
+
+@pytest.mark.parametrize("fault", one_of_each_kind(KERNEL_FAULTS))
 def test_a_fault_of_a_kernel_is_told_once_and_rightly(ring, fault):
     command, expected = KERNEL_FAULTS[fault]
     ring.on("c", command)
@@ -172,7 +193,7 @@ LIGHT_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", LIGHT_FAULTS)
+@pytest.mark.parametrize("fault", one_of_each_kind(LIGHT_FAULTS))
 def test_a_fault_of_the_light_is_told_once_and_rightly(ring, fault):
     plants, expected = LIGHT_FAULTS[fault]
     for do, details in plants:
@@ -220,7 +241,9 @@ def kill_after(bench, lines):
     return unfinished_operations(bench.runs, bench.lab)
 
 
-@pytest.mark.parametrize("lines", [0, 3, 8, 20, -1])
+@pytest.mark.parametrize(
+    "lines", [8, *(pytest.param(other, marks=pytest.mark.long) for other in (0, 3, 20, -1))]
+)
 def test_an_apply_that_was_killed_on_a_host_is_one_finding(ring, lines):
     """The judge takes for the state after each line what the kernel holds then."""
     left = kill_after(ring, lines)

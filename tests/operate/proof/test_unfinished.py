@@ -90,6 +90,7 @@ def among_hosts(world, before):
 BOUNDARIES = (before_anything, among_circuits, before_routes, among_hosts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kill", BOUNDARIES)
 def test_a_kill_at_each_boundary_is_one_finding(worlds, kill):
     """Also where so little differs that most routes are those of the plan: they would be told one by one."""
@@ -129,6 +130,7 @@ def test_the_finding_counts_what_it_explains(worlds):
     assert finding.hint == "again"
 
 
+@pytest.mark.long
 def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     world = worlds()
     before = over_other_nics(world.wiring)
@@ -203,6 +205,7 @@ REAL = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", REAL)
 @pytest.mark.parametrize("kill", [before_routes, among_hosts, before_anything])
 def test_a_real_fault_is_told_beside_the_unfinished_apply(worlds, kill, fault):

@@ -70,6 +70,7 @@ def killed_after_two_hosts(monkeypatch):
             yield
 
 
+@pytest.mark.long
 def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkeypatch):
     with (
         start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up,

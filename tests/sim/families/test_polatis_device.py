@@ -83,6 +83,7 @@ async def perform(device, clock, verb, value):
             device.boot()
 
 
+@pytest.mark.long
 def test_books_and_light_stay_in_order():
     seen = Counter()
 

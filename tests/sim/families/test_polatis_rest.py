@@ -289,6 +289,7 @@ def test_a_power_cycle_leaves_what_the_boot_mode_keeps(world, mode, left):
     assert switch.truth() == left
 
 
+@pytest.mark.long
 def test_whatever_document_comes_the_answer_is_a_status_and_the_next_client_is_served(switch, rest):
     met: Counter[int] = Counter()
     names = [

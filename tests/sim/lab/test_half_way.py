@@ -88,6 +88,7 @@ def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch
     assert "act_mirred" in caught.value.hint
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 def test_a_loopback_lab_that_overlaps_another_is_refused(labs):

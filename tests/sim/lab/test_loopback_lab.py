@@ -49,6 +49,7 @@ def test_a_file_that_is_not_there_is_named(labs, tmp_path):
     assert "none.json: No such file" in said["error"]
 
 
+@pytest.mark.long
 def test_two_labs_on_one_loopback_subnet_exclude_each_other(labs, wiring):
     with labs.supervised(wiring) as up:
         assert up.ready["ready"]

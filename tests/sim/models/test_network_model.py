@@ -24,6 +24,7 @@ def ring(members, links, size_bytes):
     return RingTraffic(members, tuple((link,) for link in links), size_bytes)
 
 
+@pytest.mark.long
 def test_rates_are_max_min_fair():
     """Every flow meets a full link on which nobody is faster (Bertsekas and Gallager's bottleneck)."""
     seen = Counter()

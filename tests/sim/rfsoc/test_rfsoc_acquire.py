@@ -60,6 +60,7 @@ def test_ten_rounds_and_a_thousand_shots_ask_the_plant_once(loopback, programs):
     assert soc._board.readouts[0].traces.questions == 1
 
 
+@pytest.mark.long
 def test_streaming_reads_a_hundred_thousand_shots_without_overrun(loopback, programs):
     soc = loopback(delay_ns=200, gain=0.5)
     program = programs.Averager(soc, {"reps": 100_000, "readout_length": 20, "offset": 100, "relax": 0.1})
@@ -129,6 +130,7 @@ class Mutation:
         return choice
 
 
+@pytest.mark.long
 def test_no_change_between_rounds_is_answered_with_a_trace_of_before(loopback, programs):
     """Random changes of program, envelopes, cables and converter: always what a fresh twin gives."""
     rng = np.random.default_rng(7)
@@ -215,6 +217,7 @@ def test_a_program_may_read_what_a_readout_summed(loopback, programs):
     assert soc.read_mem(2, addr=17).tolist() == sums
 
 
+@pytest.mark.long
 def test_version_2_averages_and_streams(loopback, programs):
     soc = loopback(profile="zcu216", delay_ns=100, noise_rms=0.01)
     cfg = {"freq": 300, "offset": 0.2, "readout_length": 0.1}

@@ -57,6 +57,7 @@ def test_a_stuck_counter_stays_where_it_is_and_goes_on_when_freed(loopback, prog
     assert soc.get_tproc_counter(addr=1) == 3
 
 
+@pytest.mark.long
 def test_an_overrun_is_told_by_qicks_own_reader(loopback, programs, capsys):
     soc = loopback(fault="overrun")
     program = programs.Averager(soc, {"reps": 100_000, "readout_length": 20, "relax": 0.1})

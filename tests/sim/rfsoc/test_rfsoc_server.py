@@ -36,6 +36,7 @@ def served():
             process.wait(timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.socket
 def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(served, programs, capsys):
     from qick import pyro
@@ -78,6 +79,7 @@ def test_an_address_that_names_nothing_ends_with_two(words):
     assert "error: " in done.stderr
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_ends_with_one(served):
     ready, _ = served
     done = subprocess.run(

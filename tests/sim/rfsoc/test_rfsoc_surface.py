@@ -58,6 +58,7 @@ def test_every_method_of_qicksoc_is_simulated_or_refused():
     assert simulated_names() - set(methods()) <= OWN
 
 
+@pytest.mark.long
 def test_simulated_methods_take_what_qicks_take():
     from sim.twins.rfsoc.soc.soc import SimulatedSoc
 

@@ -414,6 +414,7 @@ def test_a_program_of_the_other_processor_is_refused():
 
 
 # ---------------------------------------------------------------------------------------------- other
+@pytest.mark.long
 def test_a_million_passes_are_counted_one_by_one():
     pytest.importorskip("numba", reason="without it a million passes take a quarter of a minute")
     body = [

@@ -468,17 +468,19 @@ def test_every_condition_was_tried(done, condition):
 
 
 @pytest.mark.slow
-def test_the_compiled_machine_is_the_same_machine():
+@pytest.mark.parametrize(
+    "seed", [PROGRAMS, *(pytest.param(PROGRAMS + more, marks=pytest.mark.long) for more in range(1, 5))]
+)
+def test_the_compiled_machine_is_the_same_machine(seed):
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[kit]'")
-    for seed in range(PROGRAMS, PROGRAMS + 5):
-        generator = Generator(seed).program()
-        processor = loaded(generator, seed)
-        execution = processor._start()
-        execution.compile(compiled.executor())
-        while execution.go(10**6) == 3:
-            execution.collect()
+    generator = Generator(seed).program()
+    processor = loaded(generator, seed)
+    execution = processor._start()
+    execution.compile(compiled.executor())
+    while execution.go(10**6) == 3:
         execution.collect()
-        fast = execution.run()
-        slow = loaded(generator, seed).run(lambda port, half, tick: 0)
-        for name in ("writes", "pins", "counts", "end"):
-            assert np.array_equal(getattr(fast, name), getattr(slow, name)), name
+    execution.collect()
+    fast = execution.run()
+    slow = loaded(generator, seed).run(lambda port, half, tick: 0)
+    for name in ("writes", "pins", "counts", "end"):
+        assert np.array_equal(getattr(fast, name), getattr(slow, name)), name

@@ -234,6 +234,7 @@ def test_a_varied_make_stays_within_its_data_sheet():
     assert all(0 <= make.skew_ns <= 0.6 for make in makes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_no_varied_make_overloads_the_converter(kit, seed):
     varied = photonic_kit({"vary": "yes", "seed": str(seed), "noise": "off"})
@@ -298,6 +299,7 @@ def test_bad_options_are_refused(options):
         photonic_kit(options)
 
 
+@pytest.mark.long
 @pytest.mark.socket
 def test_a_kit_that_is_forgotten_takes_its_instruments_along():
     kit = photonic_kit({"seed": "21"})
@@ -335,6 +337,7 @@ def test_the_bench_is_ended_by_whoever_comes_even_in_its_own_thread():
         bench.close()
 
 
+@pytest.mark.long
 @pytest.mark.socket
 def test_a_kit_that_is_collected_in_the_benchs_thread_ends_it_in_silence():
     kit = PhotonicKit()

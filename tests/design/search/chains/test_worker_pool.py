@@ -32,6 +32,7 @@ def here(little, four):
     return optimise(little, four, 2, 25, **SEARCH)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_two_processes_find_what_one_finds(little, four, here):
     assert optimise(little, four, 2, 25, workers=2, **SEARCH) == here
@@ -140,6 +141,7 @@ def test_nobody_at_work_is_refused(little, four, numbers):
         optimise(little, four, 2, 25, **SEARCH | numbers)
 
 
+@pytest.mark.long
 def test_a_search_goes_on_where_it_was_left(little, four, here, tmp_path):
     file = tmp_path / "search.json"
     left = optimise(little, four, 2, 25, checkpoint=file, until=13, **SEARCH)
@@ -172,6 +174,7 @@ def test_another_search_is_not_resumed(little, four, tmp_path):
         optimise(other, four, 2, 25, checkpoint=file, resume=True, **SEARCH | {"steps": 5})
 
 
+@pytest.mark.long
 def test_progress_counts_steps_of_all_chains_and_the_best_only_falls(little, four):
     told = []
     optimise(little, four, 2, 25, progress=told.append, **SEARCH)

@@ -96,6 +96,7 @@ def modules():
     return SimpleNamespace(**locals())
 
 
+@pytest.mark.long
 def test_vgg16_is_the_catalogues():
     with torch.device("meta"):
         module = vgg16()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from testbed.design.workloads import catalogue
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -25,6 +26,7 @@ def same(one, other):
     return one.allreduce == other.allreduce and np.array_equal(one.pairs, other.pairs)
 
 
+@pytest.mark.long
 def test_it_is_that_of_the_task_graph(random_cases):
     seen = Counter()
     for number, (workload, strategy, cluster) in enumerate(random_cases(11, 300)):

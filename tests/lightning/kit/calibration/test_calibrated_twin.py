@@ -52,6 +52,7 @@ def wrong(analogue, count=4_096):
     return float(np.mean(off > 0)), int(off.max())
 
 
+@pytest.mark.long
 def test_one_decimated_sample_at_default_noise_gives_99_7_per_cent(kit):
     found = accuracy(np.clip(np.rint(answers(kit, window=1)), 0, 255), *PAIRS)
     assert found >= 99.7
@@ -63,6 +64,7 @@ def test_averaging_gives_99_85_per_cent_of_at_most_99_887(kit):
     assert 99.85 <= found <= 99.90
 
 
+@pytest.mark.long
 def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
     soc, _ = kit
     soc.knobs["noise"] = "constant"
@@ -83,6 +85,7 @@ def test_without_noise_the_integers_of_the_board_are_off_by_one_at_most_and_seld
     assert seldom <= share
 
 
+@pytest.mark.long
 def test_linear_words_as_published_are_no_encoder(kit, chebyshev_decoder):
     soc, run = kit
     words = np.zeros((1_024, 4), dtype=np.int64)

@@ -22,6 +22,7 @@ def test_the_fit_finds_half_wave_and_null_of_a_clean_sweep():
     assert len(found.phase) == 2
 
 
+@pytest.mark.long
 def test_the_fit_finds_every_one_of_many_random_fringes_in_noise():
     rng = np.random.default_rng(11)
     inverted = 0

@@ -34,6 +34,7 @@ def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
     assert not (tmp_path / "none.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("knobs", "step", "hint"),
     [

@@ -74,6 +74,7 @@ def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_k
     assert (found != np.rint(true_product(a, b))).sum() == 0
 
 
+@pytest.mark.long
 def test_curves_of_random_kits_are_found_from_nothing(numeric_kit):
     for seed in range(12):
         kit = numeric_kit.random(seed, sigma=15.0)
@@ -86,6 +87,7 @@ def test_curves_of_random_kits_are_found_from_nothing(numeric_kit):
             assert sweeps[i].chebyshev_residual() > 2e-4
 
 
+@pytest.mark.long
 def test_products_of_random_kits_are_right(numeric_kit):
     rng = np.random.default_rng(9)
     a, b = rng.integers(0, 256, (2, 2_000))

@@ -48,6 +48,7 @@ def true_dot(weights, inputs):
     return (weights * inputs).sum(axis=-1) / 255
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("low", [0, -255])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 784, 5000])
 def test_without_noise_dot_products_are_numpys_within_rounding(quiet, length, low):
@@ -58,6 +59,7 @@ def test_without_noise_dot_products_are_numpys_within_rounding(quiet, length, lo
     assert (error <= 0.25 * np.sqrt(length) + 2e-4 * np.abs(truth)).all()
 
 
+@pytest.mark.long
 def test_default_noise_of_one_shot_leaves_half_a_255th_per_root_of_the_length(noisy):
     weights, inputs = vectors(1, (60, 784))
     error = noisy.analogue(weights, inputs, shots=1) - true_dot(weights, inputs)

@@ -34,6 +34,7 @@ FABRICS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FABRICS)
 def test_paths_lead_from_source_to_target(name):
     fabric = FABRICS[name]
@@ -58,6 +59,7 @@ def test_direct_connect_takes_shortest_paths():
             assert len(fabric.path(source, target)) == hops[source][target]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nodes", [2, 5, 16, 17, 54, 128])
 def test_a_fat_tree_has_full_bisection(nodes):
     """Above each switch, and each pod, there is as much as the hosts below can send, and paths have 2, 4 or 6 links."""
@@ -73,6 +75,7 @@ def test_a_fat_tree_has_full_bisection(nodes):
         assert above >= below
 
 
+@pytest.mark.long
 def test_hashing_uses_all_up_links_about_alike():
     fabric = fat_tree(128, 100, balance="hash")
     used = Counter(fabric.path(0, 127, choice)[1:3] for choice in range(3200))

@@ -45,6 +45,7 @@ def successive_lp(paths, capacity):
     return np.array([fixed[flow] for flow in range(flows)])
 
 
+@pytest.mark.long
 def test_fair_rates_are_those_of_linear_programs():
     """500 random instances; most have flows of different rates."""
     random = np.random.default_rng(3)
@@ -69,6 +70,7 @@ def test_a_path_that_cannot_be_is_refused(path):
         max_min_rates([path], np.array([1.0]))
 
 
+@pytest.mark.long
 def test_every_byte_asked_for_is_carried_once_by_each_link_of_its_path():
     seen = Counter()
 

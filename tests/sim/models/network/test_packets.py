@@ -178,6 +178,7 @@ PUBLISHED = {"25candle_16": (25, 2187.41, 0.06), "40dlrm_16": (40, 138.85, 0.02)
 PUBLISHED |= {"200transformer_16": (200, 63.52, 0.02), "10vgg_16": (10, 1782.31, 0.02)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_hashed_paths_take_what_the_packet_simulator_found(name):
     folder = os.environ.get("LIGHTBED_DATA")

@@ -20,6 +20,7 @@ def test_a_flow_over_many_links_has_its_part_of_all_of_them(hops):
     np.testing.assert_allclose(rates, [1 / (hops + 1), *[hops / (hops + 1)] * hops], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_rates_are_feasible_and_none_can_be_better():
     """No rates y within the capacities have sum (y - x) / x above 0: a linear programme looks for them."""
     linprog = pytest.importorskip("scipy.optimize").linprog

@@ -204,6 +204,7 @@ def published():
     return lambda name: read_task_graph(Path(folder) / "taskgraphs" / f"{name}.npz")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PUBLISHED_MS)
 def test_published_iterations_within_five_per_cent(name, published):
     graph = published(name)

@@ -65,6 +65,7 @@ def interpreted(graph):
     return [begin[task] for task in range(graph.tasks)], ties
 
 
+@pytest.mark.long
 def test_devices_are_taken_as_documented():
     chosen = 0
     for seed in range(GRAPHS):

@@ -64,6 +64,7 @@ def test_one_sample_and_the_mean_of_eight_at_full_half_and_no_light(level, one_s
     assert round(decimated(Link(), level), 3) == mean_of_eight
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", [1.0, 0.5, 0.0])
 def test_the_simulated_chain_has_the_noise_of_the_budget(level):
     """119,900 samples: a deviation is known to 0.2 %, one of means of eight to 0.6 % (one sigma)."""
