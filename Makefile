@@ -80,8 +80,9 @@ test-full: install-test ## all tests but the long ones and those of the codecs
 	$(PYTEST) $(PARALLEL) --lane parallel -m "not (kernel or codec or long)"
 	$(PYTEST) -n 3 $(BY_FILE) --lane kernel -m "kernel and not long"
 
-test-long: install-test planted ## the tests that take minutes, and planted faults
-	HYPOTHESIS_PROFILE=long $(PYTEST) --lane long -m long --ignore tests/planted
+test-long: install-test planted ## second witnesses, more examples, larger labs, and planted faults
+	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --lane long -m "long and not kernel" --ignore tests/planted
+	HYPOTHESIS_PROFILE=long $(PYTEST) -n 3 $(BY_FILE) --lane long-kernel -m "long and kernel"
 
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"

@@ -33,7 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # every run, so that a red build is red again; `make test-long` draws new ones, and many more.
 PATIENT = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, max_examples=30, **PATIENT)
-settings.register_profile("long", max_examples=2000, **PATIENT)
+settings.register_profile("long", max_examples=300, **PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -26,7 +26,7 @@ MARKERS = {
     "torch": "imports torch",
     "kernel": "needs root, network namespaces, sshd and tc",
     "slow": "takes more than some four seconds of processor time; not in the fast lane",
-    "long": "takes minutes; run by `make test-long`, or when it is named",
+    "long": "costs more than it proves every day; run by `make test-long`, or when it is named",
     "board": "is about pynq: runs in the environment of a board",
     "codec": "takes the branches of a codec, all of which the suite must take",
 }
