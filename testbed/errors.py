@@ -130,13 +130,14 @@ class RefusedToMove(TestbedError):
 
 
 class HostError(TestbedError):
-    """A host cannot be reached, or a command failed there; `host` is its name."""
+    """Hosts cannot be reached, or a command failed there; `host` is the first, `reasons` says why of each."""
 
     code = "host"
     who = "device"
 
-    def __init__(self, message: str, *, host: str = "") -> None:
-        self.host = host
+    def __init__(self, message: str, *, host: str = "", reasons: Mapping[str, str] | None = None) -> None:
+        self.reasons = dict(reasons or ({host: message} if host else {}))
+        self.host = next(iter(self.reasons), "")
         super().__init__(message)
 
 

@@ -32,6 +32,11 @@ KINDS: dict[str, Kind] = {
         "a host does not answer over SSH; its links are not judged",
         "check its power, its management network and sshd",
     ),
+    "not_probed": Kind(
+        "a host answers, and a part of the proof cannot run there; what it would tell is not judged",
+        "the proof needs root, Python 3, `ip`, `tc` and `ethtool` on the host: the detail says what failed",
+        stops_packets=False,
+    ),
     "changing": Kind(
         "somebody changes a switch while we look",
         "wait until the other operation has ended, then verify again",

@@ -12,8 +12,9 @@ import io
 import secrets
 import shlex
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from testbed.errors import HostError
@@ -34,7 +35,7 @@ from testbed.lab.model import Lab, LabHost
 if TYPE_CHECKING:
     import asyncssh
 
-__all__ = ["Completed", "Fleet", "Launch", "SshFleet", "SshLaunch"]
+__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch"]
 
 KEEPALIVE_S = 5.0
 # Relative to the home directory, where SSH starts commands: simulated hosts may share /tmp, never a home.
@@ -56,8 +57,8 @@ class Fleet(Protocol):
         """
         ...
 
-    def put(self, files: Mapping[str, bytes]) -> str:
-        """Copy files (`{name: content}`) to a private directory on every host and return its path.
+    def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
+        """Copy files (`{name: content}`) to a private directory on every host, or those named; return its path.
 
         The path is the same everywhere and relative to the home directory, where commands start.
         """
@@ -66,6 +67,28 @@ class Fleet(Protocol):
     def start(self, commands: Mapping[str, str]) -> Launch:
         """Start one long-running command per host (`{host: command}`)."""
         ...
+
+
+@dataclass(slots=True)
+class PartOfFleet:
+    """A `Fleet` of some hosts of another one."""
+
+    whole: Fleet
+    hosts: tuple[LabHost, ...]
+
+    def run(
+        self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
+    ) -> dict[str, Completed]:
+        """Run a command on each host given."""
+        return self.whole.run(commands, stdin=stdin, timeout_s=timeout_s)
+
+    def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
+        """Copy files to the hosts of this part, or those named."""
+        return self.whole.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
+
+    def start(self, commands: Mapping[str, str]) -> Launch:
+        """Start a command on each host given."""
+        return self.whole.start(commands)
 
 
 class SshFleet:
@@ -108,12 +131,12 @@ class SshFleet:
         inputs = {host: text.encode() for host, text in (stdin or {}).items()}
         return self._loop.call(self._run_all(commands, inputs, timeout_s))
 
-    def put(self, files: Mapping[str, bytes]) -> str:
-        """Copy files to a directory on every host, in one round trip each; it goes when the fleet is closed."""
+    def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
+        """Copy files to a directory on hosts, in one round trip each; it goes when the fleet is closed."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
         archive = _archive(files)
-        names = [host.name for host in self.hosts]
+        names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
         done = self._loop.call(
             self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
@@ -248,12 +271,14 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def _demand_success(done: Mapping[str, Completed], what: str) -> None:
-    failed = [result for result in done.values() if result.exit_status != 0]
-    if failed:
-        said = "; ".join(
-            f"{r.host}: exit {r.exit_status}, {r.stderr.strip() or 'no message'}" for r in failed
-        )
-        raise HostError(f"{what} failed on {said}", host=failed[0].host)
+    reasons = {
+        result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
+        for result in done.values()
+        if result.exit_status != 0
+    }
+    if reasons:
+        said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
+        raise HostError(f"{what} failed on {said}", reasons=reasons)
 
 
 def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) -> HostError:

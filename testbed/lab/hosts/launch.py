@@ -210,12 +210,13 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
 
 def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
     """Return the error that names every host where a command could not be run or did not end in time."""
-    said = "; ".join(
-        f"{host}: " + (f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error))
+    reasons = {
+        host: f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error)
         for host, error in failed.items()
-    )
+    }
+    said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
     message = f"the command could not be run on {said}. Check these hosts, or allow more time."
-    return HostError(message, host=next(iter(failed)))
+    return HostError(message, reasons=reasons)
 
 
 def reason(error: Exception) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, Launch
 
 READY_TIMEOUT_S = 20.0
+_TURN_S = 0.25
 
 
 class Frame(NamedTuple):
@@ -74,15 +75,18 @@ def _collect(launch: Launch, event: str, hosts: set[str]) -> dict[str, dict[str,
     """Return one `event` of every host, or `HostError` naming those that did not say it."""
     said: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
-    for host, line in launch.lines(READY_TIMEOUT_S):
-        message = _message(line)
-        if message.get("event") == event:
-            said[host] = message
-        if len(said) == len(hosts) or time.monotonic() > deadline:
-            break
-    silent = sorted(hosts - said.keys())
-    if silent:
-        raise HostError(_silence(launch, event, silent), host=silent[0])
+    is_hopeful = True
+    while is_hopeful and time.monotonic() < deadline:
+        running = set(launch.running)  # the last lines of the others come in this turn, if any do
+        for host, line in launch.lines(_TURN_S):
+            message = _message(line)
+            if message.get("event") == event:
+                said[host] = message
+            if len(said) == len(hosts) or time.monotonic() > deadline:
+                break
+        is_hopeful = not running.isdisjoint(hosts - said.keys())
+    if silent := sorted(hosts - said.keys()):
+        raise _silence(launch, event, silent)
     return said
 
 
@@ -94,19 +98,24 @@ def _message(line: str) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _silence(launch: Launch, event: str, silent: list[str]) -> str:
-    """Name the hosts and, for those whose program ended, its last words."""
+def _silence(launch: Launch, event: str, silent: list[str]) -> HostError:
+    """Return the error that names the hosts and, for those whose program ended, its last words."""
     launch.close_input()
     try:
         done = launch.wait(2.0)
     except HostError:
         done = {}
+    words = {host: done[host].stderr.strip()[-200:] if host in done else "" for host in silent}
     hosts_by_words: dict[str, list[str]] = {}
-    for host in silent:
-        words = done[host].stderr.strip()[-200:] if host in done else ""
-        hosts_by_words.setdefault(f" ({words})" if words else "", []).append(host)
-    where = "; ".join(", ".join(hosts) + words for words, hosts in hosts_by_words.items())
-    return f"the link probe is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
+    for host, last in words.items():
+        hosts_by_words.setdefault(f" ({last})" if last else "", []).append(host)
+    where = "; ".join(", ".join(hosts) + last for last, hosts in hosts_by_words.items())
+    message = (
+        f"the link probe is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
+    )
+    return HostError(
+        message, reasons={host: last or f"not '{event}' in time" for host, last in words.items()}
+    )
 
 
 def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicReport]:

@@ -58,12 +58,10 @@ def ping_all(
     asked = fleet.hosts if hosts is None else tuple(hosts)
     commands = {host.name: _command(host, path, asked, deadline_s) for host in asked}
     done = fleet.run(commands, timeout_s=deadline_s + 30.0)
-    failed = [result for result in done.values() if result.exit_status != 0]
+    failed = {host: result.stderr.strip()[-200:] for host, result in done.items() if result.exit_status != 0}
     if failed:
-        said = "; ".join(f"{result.host}: {result.stderr.strip()[-200:]}" for result in failed)
-        raise HostError(
-            f"ping cannot be run on {said}; it needs root and Python 3 there", host=failed[0].host
-        )
+        said = "; ".join(f"{host}: {words}" for host, words in failed.items())
+        raise HostError(f"ping cannot be run on {said}; it needs root and Python 3 there", reasons=failed)
     return _read(asked, {host: json.loads(result.stdout) for host, result in done.items()})
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
+from testbed.errors import HostError
+from testbed.lab.hosts.fleet import PartOfFleet
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_all
@@ -21,7 +23,11 @@ from testbed.operate.proof.receivers import Readings
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
+T = TypeVar("T")
+
 ATTEMPTS = 3
+LINKS, KERNELS, RECEIVERS, PINGS = "link probe", "kernel state", "receivers", "pings"
+"""Parts of a proof that hosts do."""
 WINDOW_S = 0.25
 """Time that hosts listen on after the last one has spoken: frames need microseconds, busy hosts more."""
 
@@ -30,7 +36,8 @@ WINDOW_S = 0.25
 class Evidence:
     """Everything that a proof looks at; `off` says why a switch or a host, by its name, was not asked.
 
-    `changing` are switches whose circuits changed at every attempt to look at them.
+    `changing` are switches whose circuits changed at every attempt to look at them. `failures` are the parts of the
+    proof that a host which answers could not do, each with the reason.
     """
 
     switches: Mapping[str, SwitchReading]
@@ -40,6 +47,12 @@ class Evidence:
     received: Readings = field(default_factory=dict)
     reached: Reachability | None = None
     changing: tuple[str, ...] = ()
+    failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def unprobed(self) -> frozenset[str]:
+        """Hosts that sent no probe frame and heard none."""
+        return frozenset(host for host, parts in self.failures.items() if LINKS in parts)
 
 
 def gather(
@@ -55,7 +68,7 @@ def gather(
     """Look at everything; of the hosts' kernels and pings only with `kernels`. Nothing is changed anywhere.
 
     Where circuits changed between reading a switch and hearing the hosts, all is looked at again.
-    Raises `HostError` when a host that was reached does not answer any more.
+    A host that cannot do a part of it is left out of that part alone; one that can do none is off.
     """
     evidence = Evidence({})
     for _ in range(ATTEMPTS):
@@ -104,13 +117,49 @@ def _with_hosts(
     epoch: int,
     kernels: bool,
 ) -> Evidence:
-    if not kernels:
-        return Evidence(readings, off, probe_links(fleet, lab, epoch))
     joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
-    asked = [host for host in fleet.hosts if host.name in joined]
-    with ThreadPoolExecutor(max_workers=3) as pool:  # the probe mostly waits, and none disturbs another
-        states = pool.submit(read_kernels, fleet, lab)
-        light = pool.submit(read_receivers, fleet, lab)
-        pings = pool.submit(ping_all, fleet, hosts=asked)
-        probe = probe_links(fleet, lab, epoch, window_s=WINDOW_S)
-        return Evidence(readings, off, probe, states.result(), light.result(), pings.result())
+
+    def ping(part: Fleet) -> Reachability:
+        return ping_all(part, hosts=[host for host in part.hosts if host.name in joined])
+
+    parts: dict[str, Callable[[Fleet], Any]] = {
+        LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S),
+        KERNELS: lambda part: read_kernels(part, lab),
+        RECEIVERS: lambda part: read_receivers(part, lab),
+        PINGS: ping,
+    }
+    if not kernels:
+        del parts[KERNELS], parts[RECEIVERS], parts[PINGS]
+    with ThreadPoolExecutor(
+        max_workers=len(parts)
+    ) as pool:  # the probe mostly waits, and none disturbs another
+        looks = {name: pool.submit(_look, look, fleet) for name, look in parts.items()}
+        results = {name: look.result() for name, look in looks.items()}
+    failures: dict[str, dict[str, str]] = {}
+    for name, (_, reasons) in results.items():
+        for host, why in reasons.items():
+            failures.setdefault(host, {})[name] = why
+    gone = {host: why[LINKS] for host, why in failures.items() if len(why) == len(parts)}
+    found = {name: result for name, (result, _) in results.items()}
+    return Evidence(
+        readings,
+        {**off, **gone},
+        found[LINKS],
+        found.get(KERNELS, {}),
+        found.get(RECEIVERS, {}),
+        found.get(PINGS),
+        failures={host: failures[host] for host in sorted(failures.keys() - gone.keys())},
+    )
+
+
+def _look(look: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
+    """Return what a part of the proof says of the hosts that can do it, and why others cannot."""
+    reasons: dict[str, str] = {}
+    while True:
+        able = tuple(host for host in fleet.hosts if host.name not in reasons)
+        try:
+            return look(PartOfFleet(fleet, able) if reasons else fleet), reasons
+        except HostError as error:
+            if reasons.keys() >= error.reasons.keys():
+                raise
+            reasons |= error.reasons

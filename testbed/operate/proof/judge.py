@@ -112,6 +112,7 @@ class _Case:
             or circuit.link not in links  # that is an extra circuit
             or circuit.switch in self.evidence.off
             or not self.silent_nics.isdisjoint(circuit.link)
+            or self._is_unprobed(circuit.link)
             or (
                 circuit.link.source in planned
                 and not self.has_carrier(circuit.link.source)
@@ -119,11 +120,16 @@ class _Case:
             )
         )
 
+    def _is_unprobed(self, link: Link) -> bool:
+        """Return whether an end of the link could not take part in the probe."""
+        return any(self.lab.hosts[nic.node].name in self.evidence.unprobed for nic in link)
+
     @cached_property
     def silent_links(self) -> frozenset[Link]:
         """Planned links on which no probe frame arrived: whatever is the reason, it has been told."""
         probe = self.evidence.probe
-        return silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
+        silent = silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
+        return frozenset(link for link in silent if not self._is_unprobed(link))
 
     def nodes_that_fail(
         self, of_hosts: Mapping[str, Iterable[LinkFinding]], half_way: Iterable[str]
@@ -138,10 +144,13 @@ class _Case:
 
 
 def _devices(case: _Case) -> Iterator[LinkFinding]:
-    """Yield switches and hosts that do not answer, or do not hold still."""
+    """Yield switches and hosts that do not answer, do not do their part, or do not hold still."""
     switches = {switch.name for switch in case.lab.switches}
     for name, reason in case.evidence.off.items():
         yield LinkFinding("switch_off" if name in switches else "host_off", name, reason)
+    for host, parts in case.evidence.failures.items():
+        detail = "; ".join(f"{part}: {why}" for part, why in parts.items())
+        yield LinkFinding("not_probed", host, detail)
     for name in case.evidence.changing:
         yield LinkFinding("changing", name, f"the circuits of {name} changed each time that we looked")
 

@@ -83,8 +83,9 @@ class ScriptedHosts:
         self.said = []
         self.closed = False
         self.step = "started"
+        self.running = ()
 
-    def put(self, files):
+    def put(self, files, hosts=None):
         self.files = files
         return "private"
 

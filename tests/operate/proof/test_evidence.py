@@ -9,8 +9,10 @@ skip_without("asyncssh")
 skip_without("pydantic")
 
 from ocs_drivers.model import CrossConnects
+from testbed.errors import HostError
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import evidence
+from testbed.operate.proof.judge import judge
 from testbed.operate.verify import verify_lab
 
 
@@ -82,3 +84,60 @@ def test_a_switch_that_does_not_answer_is_one_finding_and_no_error(proof):
 def test_without_hosts_a_switch_is_read_once(proof):
     proof(lambda _: None, fleet=False)
     assert proof.switch.reads == 1
+
+
+class TestHostsThatCannotDoTheirPart:
+    """A host without Python, one that is gone meanwhile: each is a finding of that host, and all else is judged."""
+
+    @pytest.fixture
+    def proof(self, worlds, memory_switch, monkeypatch):
+        """Return a function that proves a healthy world in which hosts cannot do some parts."""
+        world = worlds()
+        switch = memory_switch(held=CrossConnects(world.held["ocs1"]))
+        plan = LabPlan(world.wiring, world.circuits, ())
+        everybody = {host.name for host in world.lab.hosts}
+
+        def prove(**failing):
+            def part(name, answer):
+                def look(fleet, *_arguments, **options):
+                    able = {host.name for host in options.get("hosts", fleet.hosts)}
+                    if reasons := {host: f"no {name}" for host in failing.get(name, ()) if host in able}:
+                        raise HostError("cannot", reasons=reasons)
+                    return answer(everybody - able)
+
+                return look
+
+            def kernels(unable):
+                return {host: kernel for host, kernel in world.kernels.items() if host not in unable}
+
+            monkeypatch.setattr(evidence, "probe_links", part("probe", world._probe))
+            monkeypatch.setattr(evidence, "read_kernels", part("kernel", kernels))
+            monkeypatch.setattr(evidence, "read_receivers", part("receivers", world._received_powers))
+            monkeypatch.setattr(evidence, "ping_all", part("pings", world._pings))
+            found = evidence.gather(
+                world.lab, plan, {"ocs1": switch}, Hosts(world.lab), epoch=7, off={}, kernels=True
+            )
+            return [
+                (one.kind, one.subject, one.detail) for one in judge(world.lab, plan, world.routes, found)
+            ]
+
+        return prove
+
+    def test_without_a_failure_there_is_no_finding(self, proof):
+        assert proof() == []
+
+    @pytest.mark.parametrize("name", ["probe", "kernel", "receivers", "pings"])
+    def test_a_part_that_cannot_run_is_a_finding_of_that_host(self, proof, name):
+        ((kind, host, detail),) = proof(**{name: {"e"}})
+        assert (kind, host) == ("not_probed", "e")
+        assert f"no {name}" in detail
+
+    def test_several_hosts_and_parts_are_told_once_each(self, proof):
+        told = proof(probe={"a", "e"}, kernel={"e"})
+        assert [one[:2] for one in told] == [("not_probed", "a"), ("not_probed", "e")]
+        assert "no probe" in told[1][2]
+        assert "no kernel" in told[1][2]
+
+    def test_a_host_that_can_do_no_part_is_off(self, proof):
+        everything = dict.fromkeys(("probe", "kernel", "receivers", "pings"), "e")
+        assert [one[:2] for one in proof(**everything)] == [("host_off", "e")]

@@ -34,6 +34,7 @@ from testbed.operate.unfinished import unfinished_operations
 
 pytestmark = pytest.mark.kernel
 
+PYTHON = str(Path(sys.executable).resolve())
 TOPOLOGY = find_topology(4, 2)
 RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
 CROSSED = wiring_of(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
@@ -44,8 +45,7 @@ OTHER_RING = Design("crossed", TOPOLOGY, CROSSED, find_routes(CROSSED))
 @needs("process", "socket")
 def bench(testbed12, tmp_path_factory):
     """Provide a lab of four hosts that stays up, one session with it, and what plants faults."""
-    python = str(Path(sys.executable).resolve())
-    hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in testbed12.hosts[:4])
+    hosts = tuple(replace(host, nics=host.nics[:3], python=PYTHON) for host in testbed12.hosts[:4])
     lab = replace(testbed12, name=f"proof-{os.getpid()}", hosts=hosts)
     runs = tmp_path_factory.mktemp("runs")
     with (
@@ -72,6 +72,7 @@ def ring(bench):
     assert brought.verified.findings == ()
     yield bench
     bench.on("c", "ip link set gone down 2>/dev/null && ip link set gone name nic1; true")
+    bench.on("c", f"umount {PYTHON} 2>/dev/null; true")
     bench.on("c", "ip link set nic1 up; ip link set nic2 up; ip rule del prio 99; true")
     rate = f"{round(bench.lab.link.rate_mbps * 1000)}kbit burst 128kb latency 50ms"
     bench.on("c", f"tc qdisc replace dev nic1 root tbf rate {rate}")
@@ -133,6 +134,7 @@ KERNEL_FAULTS = {
         "ip link set dev nic1 down; ip link set dev nic1 name gone",
         [("missing_interface", "c/nic1")],
     ),
+    "Python that does not run": (f"mount --bind /bin/false {PYTHON}", [("not_probed", "c")]),
     "rule that drops": (f"ip rule add prio 99 to {D} prohibit", [("unreachable", None)]),
 }
 
