@@ -74,6 +74,11 @@ class Intent:
         return self.applied_at is None and not self.is_under_way
 
     @property
+    def lacks_clean_proof(self) -> bool:
+        """True if circuits and routes stood, and the proof of the apply did not end, or found something."""
+        return self.applied_at is not None and self.state in ("applied", "failed") and not self.is_under_way
+
+    @property
     def standing(self) -> str:
         """The state in words for people: a failed epoch is not told as one that is in force."""
         if self.is_under_way:

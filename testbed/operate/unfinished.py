@@ -34,7 +34,8 @@ class Unfinished:
     Of an apply `intent` is the epoch and `replaced` are those before it, parts of which may stand; with
     `circuits_stood` the switches were done, and only hosts were left. `circuits` are those that a discovery left.
     One that `is_superseded` is an apply on some of whose hosts a newer epoch stands. One that `is_for_a_person` waits
-    for a decision: an epoch that nobody has confirmed. `kind` is that of the operation where it is no apply.
+    for a decision: an epoch that nobody has confirmed. Of one that `lacks_proof` all stands, and only its proof did not
+    end. `kind` is that of the operation where it is no apply.
     """
 
     operation: str
@@ -46,6 +47,7 @@ class Unfinished:
     circuits: frozenset[SwitchCircuit] = frozenset()
     is_superseded: bool = False
     is_for_a_person: bool = False
+    lacks_proof: bool = False
     kind: str = ""
 
     def line(self) -> str:
@@ -60,13 +62,13 @@ class Unfinished:
 def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
     """Return operations on a lab that were left unfinished and that no later one covers, oldest first.
 
-    Epochs that never stood, those that wait for a confirmation and are not watched, discoveries that were killed, and
-    other operations that were killed or have steps of which nobody knows what became. Hosts that are no longer in the
-    lab file need no epoch: none can be meant for them. Raises `JournalError`.
+    Epochs that never stood, those whose proof did not end, those that wait for a confirmation and are not watched,
+    discoveries that were killed, and other operations that were killed or have steps of which nobody knows what became.
+    Hosts that are no longer in the lab file need no epoch: none can be meant for them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
     unconfirmed = (Unfinished(*told, is_for_a_person=True) for told in unwatched(runs_dir, lab.name))
-    found = (*_applies(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
+    found = (*_applies(journal), *_proofs(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
     return tuple(sorted(found, key=lambda one: one.operation))
 
 
@@ -162,6 +164,21 @@ def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) ->
         circuits_stood=row is not None and _circuits_stood(row),
         is_superseded=bool(left),
     )
+
+
+def _proofs(journal: _Journal) -> Iterator[Unfinished]:
+    """Yield epochs in force whose process died in their proof."""
+    for intent in in_force(journal.intents):
+        if intent.state == "applied" and not intent.is_under_way:
+            begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
+            yield Unfinished(
+                intent.operation,
+                f"{begun} was killed in its proof: circuits and routes were made, and nobody knows whether they work",
+                "run `testbed verify`: without findings the epoch is verified; or `testbed resume`",
+                intent,
+                circuits_stood=True,
+                lacks_proof=True,
+            )
 
 
 def _circuits_stood(row: Row) -> bool:

@@ -111,6 +111,36 @@ def test_an_apply_that_was_killed_is_finished(testbed, lab_file, killed, ask_twi
     assert (again.code, again.json["operation"], again.json["state"]) == (0, None, "none")
 
 
+def test_an_apply_that_was_killed_in_its_proof_is_named_and_a_clean_verify_completes_it(
+    testbed, lab_file, killed, after
+):
+    after(1)
+    killed("proof", "apply", lab_file, "--simplex")
+    for command in (("plan",), ("history",), ("path", "a", "b", "--lab")):
+        (left,) = testbed(*command, lab_file, "--json").json["unfinished"]
+        assert "the apply of epoch 2, begun " in left["detail"]
+        assert "was killed in its proof" in left["detail"]
+        assert left["hint"].startswith("run `testbed verify`")
+    verified = testbed("verify", lab_file, "--json")
+    assert (verified.code, verified.json["ok"], verified.json["unfinished"]) == (0, True, [])
+    assert (verified.json["epoch_state"], verified.json["notes"]) == ("verified", ["epoch 2 is verified now"])
+    assert testbed("history", lab_file, "--json").json["epochs"][0]["verified"]
+    assert step_states(testbed, lab_file)[0] == "done"
+
+
+def test_a_verify_with_findings_leaves_the_proof_unfinished(testbed, lab_file, killed, ask_twin, after):
+    after(1)
+    killed("proof", "apply", lab_file, "--simplex")
+    source, output = min(held(ask_twin))
+    ask_twin("operator", disconnect=[source])
+    told = testbed("verify", lab_file, "--json")
+    assert told.code == 2
+    assert {one["kind"] for one in told.json["findings"]} >= {"unfinished", "missing_circuit"}
+    assert testbed("plan", lab_file, "--json").json["unfinished"] != []
+    ask_twin("operator", connect=[[source, output]])
+    assert testbed("verify", lab_file, "--json").json["notes"] == ["epoch 2 is verified now"]
+
+
 def test_an_apply_that_was_killed_before_anything_was_planned_is_no_operation_to_resume(
     testbed, lab_file, killed
 ):

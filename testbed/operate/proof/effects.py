@@ -61,7 +61,7 @@ class Effects:
     def apply(self) -> Unfinished | None:
         """The unfinished apply of the topology that is proved."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
-        ours = (one for one in self.left if one.intent and one.intent.hosts == hosts)
+        ours = (one for one in self.left if one.intent and one.intent.hosts == hosts and not one.lacks_proof)
         return next((one for one in ours if one.intent and set(one.intent.wiring.links) == links), None)
 
     @cached_property

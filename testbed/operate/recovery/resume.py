@@ -24,7 +24,6 @@ from testbed.operate.engine.order import ordered
 from testbed.operate.engine.planned import as_text
 from testbed.operate.engine.step_log import LATER
 from testbed.operate.engine.transitions import StepEvent, StepState
-from testbed.operate.intent import in_force, stored_intents
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
 from testbed.operate.recovery.judgement import doubts_about, is_doubted, judged
@@ -57,10 +56,9 @@ class Resumed:
 def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Unfinished | None:
     """Return the operation to go on with, the newest if none is named; None where nothing is unfinished.
 
-    An apply that was killed in its proof counts here as well: what is left of it is the proof. Raises
-    `NoSuchOperation`, `OperationRunning`, `Superseded` and `JournalError`.
+    Raises `NoSuchOperation`, `OperationRunning`, `Superseded` and `JournalError`.
     """
-    left = [*_without_proof(runs_dir, lab), *unfinished_operations(runs_dir, lab)]
+    left = unfinished_operations(runs_dir, lab)
     if operation is None:
         found = max(left, key=lambda one: (not one.is_for_a_person, one.operation), default=None)
     else:
@@ -70,15 +68,6 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
     if found and found.is_superseded:
         raise Superseded(f"{found.operation} cannot go on: {found.detail}; {found.hint}")
     return found
-
-
-def _without_proof(runs_dir: str | Path, lab: Lab) -> list[Unfinished]:
-    """Return applies in force whose process died in their proof."""
-    return [
-        Unfinished(one.operation, f"the proof of epoch {one.epoch} did not end", "run `testbed resume`", one)
-        for one in in_force(stored_intents(runs_dir, lab.name))
-        if one.state == "applied" and not one.is_under_way
-    ]
 
 
 def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: str) -> None:
