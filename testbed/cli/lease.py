@@ -66,7 +66,7 @@ def request(
     at: At = "",
     wait: Wait = 0.0,
     allow: Allow = None,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the lease.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.")] = "",
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
@@ -84,7 +84,7 @@ def request(
             priority=priority,
             starts_s=starts_s,
             allowed=allow or (),
-            note=note,
+            reason=reason,
         )
         lease = _granted(store, lease, wait)
     return _print_lease(lease, lab_file, runs_dir, as_json=as_json)
@@ -221,11 +221,11 @@ def _print_lease(lease: Lease, lab_file: Path, runs_dir: Path, *, as_json: bool)
 
 
 def _line(lease: dict[str, Any]) -> str:
-    """Return one line for people: `20261123T1 granted token 4, host:a, of ann@lab1 until 10:20 UTC: note`."""
+    """Return one line for people: `20261123T1 granted token 4, host:a, of ann@lab1 until 10:20 UTC; reason`."""
     until = datetime.fromtimestamp(lease["expires"], UTC)
     token = f" token {lease['token']}" if lease["token"] else ""
     names = lease["resources"] if len(lease["resources"]) < 6 else [*lease["resources"][:5], "..."]
-    why = lease["waits_for"] or lease["reason"] or lease["note"]
+    why = lease["waits_for"] or lease["reason"]
     what = f"{lease['id']} {lease['state']}{token}: {', '.join(names)}"
     text = f"{what}, {lease['owner']}, until {until:%Y-%m-%d %H:%M:%S} UTC"
     return f"{text}; {why}" if why else text

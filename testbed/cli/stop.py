@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 def stop(
     lab_file: options.LabFile,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Told to whoever wants to move it.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Told to whoever wants to move it.")
+    ] = "",
     release: Annotated[bool, typer.Option("--release", help="Let the lab move again.")] = False,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
@@ -38,7 +40,7 @@ def stop(
         lines = [f"lab '{lab.name}' {said}"]
         print_answer(*with_unfinished(released, lines, runs_dir, lab), as_json=as_json)
         return DONE
-    latch.pull(why)
+    latch.pull(reason)
     try:
         running = [one.id for one in operations_of(runs_dir, lab.name) if one.state == "running"]
         lines = [
@@ -47,7 +49,7 @@ def stop(
         ]
     except JournalError as error:
         running, lines = [], [f"what is under way is not known: {error}"]
-    document = {"lab": lab.name, "stopped": True, "why": why, "running": running}
+    document = {"lab": lab.name, "stopped": True, "reason": reason, "running": running}
     lines = [f"lab '{lab.name}' is stopped; `testbed stop {lab.path} --release` lets it move again", *lines]
     print_answer(*with_unfinished(document, lines, runs_dir, lab), as_json=as_json)
     return CHANGES if running else DONE

@@ -142,7 +142,7 @@ class AsyncLab:
         return await self._client.wait(await self.submit(command, key=key, why=why, **options))
 
     async def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
-        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `note`."""
+        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
         return await self._client.call(
             calls.request_lease(self.name, {"resources": list(resources), **options})
         )

@@ -138,7 +138,7 @@ class Lab:
         return self._client.wait(self.submit(command, key=key, why=why, **options))
 
     def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
-        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `note`."""
+        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
         return self._client.call(calls.request_lease(self.name, {"resources": list(resources), **options}))
 
     def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:

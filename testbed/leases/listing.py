@@ -51,7 +51,7 @@ def _as_of(now_s: float, lease: Lease) -> Lease:
         return lease
     if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")
-    return replace(lease, state="expired", reason="its time is over")
+    return replace(lease, state="expired", reason=lease.reason_of_end("its time is over"))
 
 
 def _waits(lease: Lease) -> bool:
@@ -60,7 +60,7 @@ def _waits(lease: Lease) -> bool:
 
 def lease_json(lease: Lease) -> dict[str, Any]:
     """Return a lease for programs; times are seconds since 1970."""
-    names = ("id", "token", "owner", "state", "priority", "note", "reason")
+    names = ("id", "token", "owner", "state", "priority", "reason")
     return {name: getattr(lease, name) for name in names} | {
         "resources": list(lease.resources) or (sorted(lease.parts) if lease.is_implicit else ["lab"]),
         "expires": lease.expires_s,

@@ -38,7 +38,8 @@ class Lease:
     """A right to move parts of a lab. Times are seconds since 1970.
 
     `arrival` orders requests; `token` is that of its grant, larger than any before. `process` asked for it, and
-    `operation` is the process that moves the lab under it now. An implicit one ends with its process.
+    `operation` is the process that moves the lab under it now. An implicit one ends with its process. The `reason` is
+    that of the request, and of its end when that has one.
     """
 
     id: str
@@ -60,7 +61,6 @@ class Lease:
     granted_s: float | None = None
     ended_s: float | None = None
     operation: str | None = None
-    note: str = ""
     reason: str = ""
 
     def become(self, state: State, **changes: object) -> Lease:
@@ -68,6 +68,10 @@ class Lease:
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"lease {self.id} is {self.state} and cannot become {state}")
         return replace(self, state=state, **changes)  # type: ignore[arg-type]
+
+    def reason_of_end(self, why: str) -> str:
+        """Return why it ended and what it was for, as far as either was told."""
+        return f"{why}; it was for: {self.reason}" if why and self.reason else why or self.reason
 
     @property
     def is_held(self) -> bool:

@@ -62,7 +62,7 @@ class LeaseStore:
         priority: int = 0,
         starts_s: float | None = None,
         allowed: Collection[str] = (),
-        note: str = "",
+        reason: str = "",
     ) -> Lease:
         """Ask for parts, all or nothing, and return the request: granted at once where nobody is before it.
 
@@ -72,7 +72,7 @@ class LeaseStore:
         _check_ttl(ttl_s)
         with self._changing() as change:
             lease = self._new(
-                change, resources, parts, ttl_s, priority=priority, allowed=tuple(allowed), note=note
+                change, resources, parts, ttl_s, priority=priority, allowed=tuple(allowed), reason=reason
             )
             if starts_s is not None:
                 if starts_s < change.now_s:
@@ -252,7 +252,7 @@ class LeaseStore:
 
     def _end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
         return change.put(
-            lease.become(state, ended_s=change.now_s, operation=None, reason=reason or lease.reason)
+            lease.become(state, ended_s=change.now_s, operation=None, reason=lease.reason_of_end(reason))
         )
 
     def _ours(self, lease: Lease) -> Lease:

@@ -66,7 +66,7 @@ class Asking:
     def _request(self, hosts: tuple[str, ...]) -> Lease:
         resources = (*(f"host:{name}" for name in hosts), *self.boards)
         parts = parts_of(self.lab, resources)
-        return self.store.request(resources, parts, ttl_s=TTL_S, note=f"pytest: {self.test}")
+        return self.store.request(resources, parts, ttl_s=TTL_S, reason=f"pytest: {self.test}")
 
     def _out_of_order(self) -> str:
         stopped = read_maintenance(self.store.database.address, self.lab.name)

@@ -130,7 +130,7 @@ def _chosen(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequen
 
 def _granted(lab: Any, wait_s: float, test: str) -> str:
     deadline = time.monotonic() + wait_s
-    lease = lab.request_lease([], ttl_s=TTL_S, note=f"pytest: {test}")
+    lease = lab.request_lease([], ttl_s=TTL_S, reason=f"pytest: {test}")
     while lease["state"] != "granted":
         if time.monotonic() > deadline or lease["state"] in _ENDED:
             if lease["state"] not in _ENDED:

@@ -162,7 +162,7 @@ def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
     view = asked.lab(lab)
     with _changing(asked, lab):
         parts = parts_of(view.lab, tuple(body.resources))
-        asked.record("request lease", lab, why=body.note)
+        asked.record("request lease", lab, why=body.reason)
         found = _store(asked, view).request(
             tuple(body.resources),
             parts,
@@ -170,7 +170,7 @@ def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
             priority=body.priority,
             starts_s=body.starts_s,
             allowed=body.allowed,
-            note=body.note,
+            reason=body.reason,
         )
         return _told(view, found, 201)
 
@@ -231,7 +231,7 @@ def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
     view.forget()
     asked.record("stop", lab, why=body.reason)
     running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
-    told = {"lab": lab, "stopped": True, "why": body.reason, "running": running}
+    told = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
     return answer(told | _unfinished(asked, view))
 
 

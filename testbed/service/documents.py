@@ -198,7 +198,7 @@ class LeaseRequest(_Closed):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     starts_s: Annotated[float, Field(ge=0, le=4e9)] | None = None
     allowed: list[Line] = []
-    note: Line = ""
+    reason: Line = ""
 
 
 class LeaseExtension(_Closed):

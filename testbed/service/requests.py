@@ -230,7 +230,7 @@ class LeaseRequest(Request):
     at: Line = ""
     wait: Annotated[float, Field(ge=0, le=3600)] = 0.0
     allow: list[Line] = Field(default=[])
-    note: Line = ""
+    reason: Line = ""
     positional: ClassVar[tuple[str, ...]] = ("resources",)
 
 

@@ -218,7 +218,6 @@ leases = sa.Table(
     sa.Column("granted_s", sa.Float),
     sa.Column("ended_s", sa.Float),
     sa.Column("operation", sa.Text),
-    _text("note", empty=True),
     _text("reason", empty=True),
 )
 lease_parts = sa.Table(

@@ -37,7 +37,7 @@ def test_looking_at_leases_makes_nothing(ask, tmp_path):
 
 
 def test_a_lease_from_the_request_to_its_end(ask):
-    code, document = ask("lease", "request", LAB, "host:a", "--ttl", "10m", "--note", "a ring")
+    code, document = ask("lease", "request", LAB, "host:a", "--ttl", "10m", "--reason", "a ring")
     (lease,) = document["leases"]
     assert (code, lease["state"], lease["token"], lease["resources"]) == (0, "granted", 1, ["host:a"])
     assert abs(lease["expires"] - time.time() - 600) < 60

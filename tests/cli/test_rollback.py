@@ -64,7 +64,7 @@ def test_an_epoch_that_was_never_verified_is_nothing_to_go_back_to(testbed, lab_
 
 
 def test_a_stopped_lab_does_not_move_until_it_is_released(testbed, lab_file, two_epochs, held):
-    stopped = testbed("stop", lab_file, "--why", "hands in the rack", "--json")
+    stopped = testbed("stop", lab_file, "--reason", "hands in the rack", "--json")
     assert (stopped.code, stopped.json["stopped"], stopped.json["running"]) == (0, True, [])
     for command in (["apply", lab_file, "--epoch", 1], ["rollback", lab_file]):
         refused = testbed(*command, "--json")

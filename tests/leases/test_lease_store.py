@@ -47,10 +47,10 @@ def test_priority_goes_first_and_says_whom_others_wait_for(stores, clock):
     ann = stores()
     ann.request(["host:a"], A)
     ann.request(["host:a"], A)
-    urgent = stores("ben@h").request(["host:a"], A, priority=5, note="a demonstration")
+    urgent = stores("ben@h").request(["host:a"], A, priority=5, reason="a demonstration")
     _, slow, fast = describe_leases(ann.database.address, "lab", clock.now_s)
     assert slow["waits_for"].startswith("lease ")
-    assert (fast["id"], fast["note"], fast["resources"]) == (urgent.id, "a demonstration", ["host:a"])
+    assert (fast["id"], fast["reason"], fast["resources"]) == (urgent.id, "a demonstration", ["host:a"])
 
 
 def test_a_list_tells_the_state_that_the_next_change_will_write(stores, clock, monkeypatch):

@@ -28,7 +28,7 @@ def test_a_test_gets_hosts_under_a_lease_and_the_circuits_are_put_back(lab_for, 
         assert names(lab) == ["a", "b", "c", "d"]
         lease = store.get(lab.lease)
         assert lease.state == "granted"
-        assert lease.note == "pytest: test_x.py::test_it"
+        assert lease.reason == "pytest: test_x.py::test_it"
         assert lab.apply().verified.ok
         assert lab.verify().ok
         assert len(circuits()) == len(foreign) + 8

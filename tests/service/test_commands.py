@@ -22,7 +22,7 @@ from testbed.service.requests import REQUESTS
 
 MODEL = ["--hosts", "model"]
 RING = [["apply", "LAB", "--simplex", *MODEL]]
-LEASE = [["lease", "request", "LAB", "host:a", "--note", "a ring"]]
+LEASE = [["lease", "request", "LAB", "host:a", "--reason", "a ring"]]
 LOOKING = [
     ["plan", "LAB"],
     ["plan", "LAB", "--simplex", "--patch-list"],
@@ -76,7 +76,7 @@ MOVING = [
     (LEASE, ["lease", "break", "LAB", "LEASE", "--reason", "a test"]),
     ([], ["maintenance", "on", "LAB", "--reason", "a fan"]),
     ([["maintenance", "on", "LAB", "--reason", "a fan"]], ["maintenance", "off", "LAB"]),
-    ([], ["stop", "LAB", "--why", "hands"]),
+    ([], ["stop", "LAB", "--reason", "hands"]),
     (RING, ["verify", "LAB", "--narrow", *MODEL]),
     ([*RING, ["nccl", "LAB", "--sizes", "1KiB", *MODEL]], ["runs", "query", "from runs select distinct lab"]),
     ([*RING, ["nccl", "LAB", "--sizes", "1KiB", *MODEL]], ["report", "last", "--out", "OUT"]),

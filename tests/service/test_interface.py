@@ -82,7 +82,7 @@ def test_a_refusal_of_the_toolkit_is_a_problem_with_its_code(ask, token_of):
 
 def test_a_lease_is_changed_only_in_the_state_that_was_seen(ask, token_of):
     ann = token_of("operator")
-    made = ask("POST", "/v1/labs/testbed12/leases", ann, json={"resources": ["host:a"], "note": "a ring"})
+    made = ask("POST", "/v1/labs/testbed12/leases", ann, json={"resources": ["host:a"], "reason": "a ring"})
     assert made.status_code == 201
     path, tag = made.headers["location"], made.headers["etag"]
     assert ask("GET", path).headers["etag"] == tag
@@ -147,7 +147,13 @@ def test_anybody_with_a_token_stops_a_lab_and_an_operator_lets_it_go(ask, token_
 
     stopped = ask("PUT", path, viewer, json={"reason": "hands in the rack"})
 
-    told = {"lab": "testbed12", "stopped": True, "why": "hands in the rack", "running": [], "unfinished": []}
+    told = {
+        "lab": "testbed12",
+        "stopped": True,
+        "reason": "hands in the rack",
+        "running": [],
+        "unfinished": [],
+    }
     assert stopped.json() == told
     assert ask("GET", "/v1/labs/testbed12").json()["stopped"] is True
     assert ask("DELETE", path, viewer).status_code == 403

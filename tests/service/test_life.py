@@ -199,7 +199,7 @@ def test_a_lab_is_stopped_through_the_service_at_once(running, name, up, capsys,
     monkeypatch.setenv("LIGHTBED_SERVER", running.url)
     monkeypatch.setenv("LIGHTBED_TOKEN", running.token("operator"))
 
-    assert run_app(["stop", str(up[1]), "--why", "hands", "--json"]) == 0
+    assert run_app(["stop", str(up[1]), "--reason", "hands", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stopped"] is True
     assert run_app(["apply", str(up[1]), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "operation.stopped"
@@ -209,7 +209,7 @@ def test_a_lab_is_stopped_through_the_service_at_once(running, name, up, capsys,
 
 def test_a_lease_of_somebody_else_keeps_a_run_out(running, client, name):
     with connect(running.url, running.token("developer")) as other:
-        lease = other.lab(name).request_lease(note="mine")
+        lease = other.lab(name).request_lease(reason="mine")
         refused = client.lab(name).run("apply", simplex=True, hosts="model")
         granted = other.lab(name).run("apply", simplex=True, hosts="model", lease=lease["id"])
         other.lab(name).release_lease(lease["id"])

@@ -64,11 +64,11 @@ class EmergencyStop:
         """True until it is released."""
         return self.path.exists()
 
-    def pull(self, why: str) -> None:
+    def pull(self, reason: str) -> None:
         """Put it in force; an empty file does on a disk that is full."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()
-        told = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "why": why})
+        told = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "reason": reason})
         try:
             self.path.write_text(f"{told}\n", encoding="utf-8")
         except OSError:
@@ -93,7 +93,7 @@ class EmergencyStop:
         try:
             told = json.loads(self.path.read_text(encoding="utf-8"))
             said = f"{told['who']} stopped lab '{self.lab}' at {told['at'][:16].replace('T', ' ')} UTC"
-            said += f" ({told['why']})" if told["why"] else ""
+            said += f" ({told['reason']})" if told["reason"] else ""
         except (OSError, ValueError, KeyError):
             said = f"lab '{self.lab}' is stopped"
         raise OperationStopped(

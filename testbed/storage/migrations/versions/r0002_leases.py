@@ -14,7 +14,7 @@ _TABLES: dict[str, str] = {
         state text not null, arrival bigint not null unique, token bigint unique, priority integer not null,
         resources json not null, parts json not null, allowed json not null, is_implicit boolean not null,
         ttl_s float not null, requested_s float not null, expires_s float not null, starts_s float,
-        granted_s float, ended_s float, operation text, note text default '' not null,
+        granted_s float, ended_s float, operation text,
         reason text default '' not null""",
     "lease_parts": """
         lab text not null, part text not null, lease text not null references leases (id),
