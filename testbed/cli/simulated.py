@@ -152,13 +152,13 @@ def down(
     from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
     lab_ids = [_lab_id(word) for word in labs or ()]
-    before = {entry["lab_id"] for entry in lab_status()}
-    lab_down(lab_ids, all_labs=all_labs)
-    left = {entry["lab_id"]: entry for entry in lab_status()}
+    removed = sorted(lab_down(lab_ids, all_labs=all_labs))
+    is_about_all = all_labs or not lab_ids
+    left = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
     if as_json:
-        print_json({"removed": sorted(before - left.keys()), "left": sorted(left)})
+        print_json({"removed": removed, "left": sorted(left)})
     else:
-        print_lines([f"removed {lab_id}" for lab_id in sorted(before - left.keys())] or ["nothing to remove"])
+        print_lines([f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
         print_lines(
             [f"left {lab_id}: {_why_left(entry, all_labs=all_labs)}" for lab_id, entry in left.items()]
         )

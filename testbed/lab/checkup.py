@@ -95,6 +95,10 @@ def check_lab(lab: Lab) -> Iterator[Check]:
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
+        started = _check_interpreter(python, "", "make install")
+        if not started.ok:
+            yield started
+            continue
         yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", "make install")
         yield _check_interpreter(
             python,

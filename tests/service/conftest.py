@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,17 +31,43 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 
-@pytest.fixture
-def service(tmp_path, monkeypatch):
+@contextmanager
+def service_in(folder):
     """Make a service of one lab that is down; its workers and its feed are not started."""
-    monkeypatch.setattr(labs, "_why_down", lambda lab: f"no simulated lab '{lab.name}' is up")
-    service = make_service([TESTBED12], tmp_path / "runs")
-    yield service
-    service.database.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(labs, "_why_down", lambda lab: f"no simulated lab '{lab.name}' is up")
+        service = make_service([TESTBED12], folder / "runs")
+        yield service
+        service.database.close()
+
+
+@pytest.fixture
+def service(tmp_path):
+    """Make a service of its own for a test."""
+    with service_in(tmp_path) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory):
+    """Make a service that tests of a module share: whatever they ask, its answers to others stay the same."""
+    with service_in(tmp_path_factory.mktemp("standing")) as service:
+        yield SimpleNamespace(service=service, ask=asker(service), token_of=token_maker(service))
 
 
 @pytest.fixture
 def token_of(service):
+    """Return a function that makes a token."""
+    return token_maker(service)
+
+
+@pytest.fixture
+def ask(service):
+    """Return a function that asks the service in memory."""
+    return asker(service)
+
+
+def token_maker(service):
     """Return a function that makes a token."""
 
     def make(role: str, **limits: Any) -> str:
@@ -49,8 +77,7 @@ def token_of(service):
     return make
 
 
-@pytest.fixture
-def ask(service):
+def asker(service):
     """Return a function that asks the service in memory: application and gate, without a socket."""
     app = Gate(build_app(service), service, service.tokens.identity)
 

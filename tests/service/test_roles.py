@@ -48,7 +48,8 @@ def call(ask, route, token="", **more):
 
 
 @by_route
-def test_a_role_may_what_the_table_says_and_no_more(ask, token_of, route):
+def test_a_role_may_what_the_table_says_and_no_more(standing, route):
+    ask, token_of = standing.ask, standing.token_of
     told = {role: call(ask, route, token_of(role)).status_code for role in ROLES}
     told["nobody"] = call(ask, route).status_code
 
@@ -61,14 +62,14 @@ def test_a_role_may_what_the_table_says_and_no_more(ask, token_of, route):
 
 
 @by_route
-def test_a_service_that_is_not_open_tells_nothing_without_a_token(service, ask, route):
-    service.is_open = False
+def test_a_service_that_is_not_open_tells_nothing_without_a_token(standing, monkeypatch, route):
+    monkeypatch.setattr(standing.service, "is_open", False)
 
-    assert (call(ask, route).status_code == 401) == (route.role is not None)
+    assert (call(standing.ask, route).status_code == 401) == (route.role is not None)
 
 
 @pytest.mark.parametrize("request_model", REQUESTS, ids=command_of)
-def test_a_command_needs_its_role(ask, token_of, request_model):
+def test_a_command_needs_its_role(standing, request_model):
     body = {
         "command": command_of(request_model),
         "lab": "testbed12",
@@ -80,7 +81,10 @@ def test_a_command_needs_its_role(ask, token_of, request_model):
     body |= {"a": "last", "b": "last", "pairs": ["1:49"], "inputs": ["1"], "what": "open", "named": ["1"]}
     body = {name: value for name, value in body.items() if name in request_model.model_fields}
 
-    told = {role: ask("POST", "/v1/runs", token_of(role), json=body).status_code for role in ROLES}
+    told = {
+        role: standing.ask("POST", "/v1/runs", standing.token_of(role), json=body).status_code
+        for role in ROLES
+    }
 
     least = ROLES.index(request_model.role)
     assert told == {role: 202 if at >= least else 403 for at, role in enumerate(ROLES)}

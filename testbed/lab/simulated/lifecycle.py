@@ -154,7 +154,10 @@ def _start_somewhere(
             shared_root=ready["shared_root"],
         )
     assert taken is not None  # at least one candidate was tried
-    raise taken
+    if move:
+        raise taken
+    hint = f"{taken.hint}, or let it take the next free one: `testbed sim up {lab.path} --move`"
+    raise StartRefused(taken.reason, taken.what, hint) from taken
 
 
 def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:

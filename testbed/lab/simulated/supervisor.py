@@ -29,7 +29,7 @@ class StartRefused(LabStartError):
     """The supervisor said no; `reason` is its own code (`subnet_taken`, `not_root`, ...)."""
 
     def __init__(self, reason: str, what: str, hint: str) -> None:
-        self.reason = reason
+        self.reason, self.what, self.hint = reason, what, hint
         super().__init__(f"the simulated lab did not start: {_sentence(what, hint)}")
 
 

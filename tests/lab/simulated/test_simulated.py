@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from ipaddress import IPv4Network
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,9 @@ skip_without("pydantic")
 
 import jsonschema
 
+from testbed.cli.output import run_app
 from testbed.errors import LabStartError
+from testbed.lab.checkup import check_lab
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab, parse_lab
 from testbed.lab.simulated.keys import ensure_key
@@ -187,7 +190,7 @@ def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
 @pytest.mark.process
 def test_a_subnet_in_use_is_refused_with_a_hint_and_moved_when_allowed(lab):
     with start_lab(lab, hosts="model") as one:
-        with pytest.raises(LabStartError, match=f"did not start: .*{one.lab.management}.*; ."):
+        with pytest.raises(LabStartError, match=f"did not start: .*{one.lab.management}.*; .*--move"):
             start_lab(one.lab, hosts="model")
         with start_lab(one.lab, hosts="model", move=True) as two:
             assert two.lab.management != one.lab.management
@@ -221,6 +224,22 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
             id_of_running(lab)
     finally:
         up.close()
+
+
+@pytest.mark.socket
+@pytest.mark.process
+def test_the_end_of_a_named_lab_says_nothing_of_others(lab, capsys):
+    with start_lab(lab, hosts="model", move=True) as one, start_lab(lab, hosts="model", move=True) as two:
+        assert run_app(["sim", "down", two.lab_id, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"removed": [two.lab_id], "left": []}
+        assert one.is_running
+
+
+@pytest.mark.process
+def test_an_interpreter_of_hosts_that_is_not_there_is_told_once(lab):
+    nowhere = replace(lab, hosts=tuple(replace(host, python="/nowhere/python") for host in lab.hosts))
+    (check,) = check_lab(nowhere)
+    assert (check.ok, check.found) == (False, "/nowhere/python: No such file or directory")
 
 
 @pytest.mark.process

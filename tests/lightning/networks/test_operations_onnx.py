@@ -33,7 +33,6 @@ def convolutions(draw):
     return attributes, channels, rows, kernel, pair(6, 9), draw(st.booleans()), padding
 
 
-@pytest.mark.long
 @settings(max_examples=120)
 @given(convolutions())
 def test_convolutions(agree, onnx_model, case):
@@ -74,7 +73,6 @@ def poolings(draw):
     return operation, attributes, pair(6, 9)
 
 
-@pytest.mark.long
 @settings(max_examples=150)
 @given(poolings())
 def test_poolings(agree, onnx_model, case):

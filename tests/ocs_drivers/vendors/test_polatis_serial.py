@@ -7,6 +7,7 @@ import sys
 import threading
 import tty
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -158,16 +159,15 @@ def test_replies_end_as_the_device_likes(terminal, ending, lines):
 
     def serve() -> None:
         waiting = b""
-        while True:
-            try:
+        with suppress(OSError):  # until the terminal is closed
+            while True:
                 waiting += os.read(terminal.master, 4096)
-            except OSError:
-                return
-            *commands, waiting = waiting.split(b"\n")
-            for command in commands:
-                asked.append(command)
-                os.write(terminal.master, answers.get(command, b'-113, "Undefined header"') + ending[:1])
-                os.write(terminal.master, ending[1:])
+                *commands, waiting = waiting.split(b"\n")
+                for command in commands:
+                    asked.append(command)
+                    answer = answers.get(command, b'-113, "Undefined header"')
+                    os.write(terminal.master, answer + ending[:1])
+                    os.write(terminal.master, ending[1:])
 
     device = threading.Thread(target=serve, daemon=True)
     device.start()
