@@ -15,12 +15,14 @@ from testbed.operate.change import Change
 from testbed.operate.confirmation import Confirmations, check_none_pending
 from testbed.operate.design import Design
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.intent import Stated
-from testbed.operate.intent_log import Applying, NotKept
+from testbed.operate.intent import Intent, Stated
+from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.part_checks import record_checks
 
 if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.operate.journal import Journal
     from testbed.operate.session import LabSession
 
 Note = Callable[[str], None]
@@ -77,6 +79,17 @@ def carry_out(
         intent.advance(*(("verified", "") if verified.ok else ("failed", found)))
     note(f"verified: {found} on {counted(verified.circuits, 'circuit')}")
     return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
+
+
+def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
+    """Complete an epoch whose own proof did not end, or found something, by a later one without findings.
+
+    Raises `JournalError`, and `OperationRunning` where its apply goes on meanwhile.
+    """
+    with journal.operation(lab.name, again=intent.operation) as operation:
+        journal.prove(operation, is_proven=True)
+        record_checks(journal, lab, intent.wiring, report)
+        IntentLog(journal, lab).advance(intent.epoch, "verified")
 
 
 def _parts(session: LabSession, design: Design, plan: LabPlan) -> frozenset[str]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from testbed.design.model import Topology, Wiring
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
-from testbed.operate.intent import Intent, State, Stated
-from testbed.operate.model import VerifyReport
+from testbed.operate.intent import State, Stated
 from testbed.operate.owner import this_process
 
 if TYPE_CHECKING:
@@ -96,19 +95,6 @@ class IntentLog:
                 .where(intents.c.lab == self._lab.name, intents.c.epoch == epoch)
                 .values(became)
             )
-
-
-def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
-    """Complete an epoch whose own proof did not end, or found something, by a later one without findings.
-
-    Raises `JournalError`, and `OperationRunning` where its apply goes on meanwhile.
-    """
-    from testbed.operate.part_checks import record_checks
-
-    with journal.operation(lab.name, again=intent.operation) as operation:
-        journal.prove(operation, is_proven=True)
-        record_checks(journal, lab, intent.wiring, report)
-        IntentLog(journal, lab).advance(intent.epoch, "verified")
 
 
 @dataclass(slots=True)
