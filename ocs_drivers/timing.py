@@ -37,7 +37,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """The moment a wait must end, on a clock."""
 
-    __slots__ = ("_clock", "_end_s", "is_part", "silence_s", "timeout_s")
+    __slots__ = ("_clock", "_end_s", "_late_looks", "is_part", "silence_s", "timeout_s")
 
     def __init__(
         self, timeout_s: float, clock: Clock = SYSTEM_CLOCK, *, silence_s: float | None = None
@@ -47,8 +47,22 @@ class Deadline:
         """Seconds that the device will have answered nothing, where that is why the wait ends."""
         self.is_part = False
         """True for a part of a longer wait, which goes on afterwards."""
+        self._late_looks = 0
         self._clock = clock
         self._end_s = clock.now() + timeout_s
+
+    def allow_look(self) -> bool:
+        """Return True before the end, and once after it, for what had arrived by then.
+
+        A device that sends without end would otherwise be listened to for ever.
+        """
+        self._late_looks += self.passed
+        return self._late_looks <= 1
+
+    @property
+    def is_flooded(self) -> bool:
+        """True if bytes came up to the end and beyond, and the answer was not among them."""
+        return self._late_looks > 1
 
     def remaining_s(self) -> float:
         """Return the seconds left, never negative."""

@@ -15,7 +15,7 @@ from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_b
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport, lost, silent
 
 _T = TypeVar("_T")
 
@@ -247,8 +247,11 @@ class CliSession(TransportSession):
 
     def _collect(self) -> None:
         """Take in what came since the last exchange; forget a connection that turns out to be broken."""
+        deadline = Deadline(self._timeout_s, self._clock)  # of what comes without end
         try:
             while self._transport.is_open and self._transport.has_input():
+                if not deadline.allow_look():
+                    raise silent(self._device, deadline)
                 self._take(self._transport.receive(Deadline(0, self._clock)))
         except TransportError:
             self._transport.close()

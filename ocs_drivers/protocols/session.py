@@ -138,6 +138,8 @@ class TransportSession(ABC):
 
     def _receive(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte; a longer wait in the middle of a step is told of."""
+        if not deadline.allow_look():
+            raise silent(self._device, deadline)
         for part in parts_of(deadline):
             try:
                 return self._transport.receive(part)

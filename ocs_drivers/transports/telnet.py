@@ -10,12 +10,13 @@ from enum import Enum, auto
 
 from ocs_drivers.errors import ConnectionLost, ProtocolDesync
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import Transport
+from ocs_drivers.transports.transport import Transport, silent
 
 IAC, DONT, DO, WONT, WILL, SB, SE = 255, 254, 253, 252, 251, 250, 240
 ECHO, SUPPRESS_GO_AHEAD = 1, 3
 
 LONGEST_NEGOTIATION_BYTES = 4096
+LONGEST_NEGOTIATION_S = 1.0
 
 
 class _Inside(Enum):
@@ -122,8 +123,9 @@ class TelnetTransport:
 
     def has_input(self) -> bool:
         """Return True if something can be read at once; negotiations on the way are answered."""
+        negotiations = Deadline(LONGEST_NEGOTIATION_S)
         try:
-            while not self._text and self._carrier.has_input():
+            while not self._text and self._carrier.has_input() and not negotiations.passed:
                 self._take(Deadline(0))
         except ConnectionLost:
             return True  # the next `receive` tells it
@@ -137,6 +139,8 @@ class TelnetTransport:
         """Return what has arrived, at least one byte."""
         while not self._text:
             self._take(deadline)
+            if not self._text and deadline.passed:  # negotiations without end
+                raise silent("", deadline)
         text, self._text = self._text, b""
         return text
 

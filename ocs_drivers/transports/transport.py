@@ -86,6 +86,12 @@ def lost(device: str, reason: object) -> ConnectionLost:
 
 def silent(device: str, deadline: Deadline) -> Timeout:
     """Return the error for a device that has not answered by the deadline."""
+    if deadline.is_flooded:
+        return Timeout(
+            f"bytes without end, and no answer among them for {deadline.timeout_s:.3g} s; the connection was closed",
+            device=device,
+            hint="Check the port of the address: something else may send there.",
+        )
     if deadline.silence_s is not None:
         return Timeout(
             f"no answer for {round(deadline.silence_s, 1):g} s; the connection was closed",

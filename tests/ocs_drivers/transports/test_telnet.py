@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocs_drivers.errors import ConnectionLost, ProtocolDesync
+from ocs_drivers.errors import ConnectionLost, ProtocolDesync, Timeout
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.telnet import (
     DO,
@@ -113,6 +113,16 @@ def test_negotiation_alone_is_no_input_but_a_disconnect_is():
     with pytest.raises(ConnectionLost):
         telnet.receive(Deadline(1))
     assert carrier.sent == says(DO, ECHO)
+
+
+def test_negotiations_without_end_are_not_listened_to_for_ever(monkeypatch):
+    carrier = Carrier()
+    monkeypatch.setattr(Carrier, "receive", lambda *_: says(WONT, ECHO) * 9)
+    monkeypatch.setattr("ocs_drivers.transports.telnet.LONGEST_NEGOTIATION_S", 0.01)
+    telnet = TelnetTransport(carrier)
+    assert not telnet.has_input()
+    with pytest.raises(Timeout):
+        telnet.receive(Deadline(0.01))
 
 
 def test_every_connection_negotiates_again():
