@@ -137,10 +137,12 @@ class TelnetTransport:
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte."""
+        is_late = False
         while not self._text:
-            self._take(deadline)
-            if not self._text and deadline.passed:  # negotiations without end
+            if is_late:  # negotiations without end
                 raise silent("", deadline)
+            is_late = deadline.passed
+            self._take(deadline)
         text, self._text = self._text, b""
         return text
 

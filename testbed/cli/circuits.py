@@ -204,7 +204,7 @@ def verify(
             report = narrowed(session, meant.design, report, notes.append)
         links = links_since_job(session, meant, runs_dir)
         is_whole_proof = session.fleet is not None or hosts == "auto"
-    if report.ok and meant.intent and meant.intent.lacks_clean_proof and is_whole_proof:
+    if report.ok and meant.intent and meant.intent.lacks_proof and is_whole_proof:
         meant, note = _complete(meant, report, runs_dir)
         notes.append(note)
     elif own:
@@ -213,7 +213,11 @@ def verify(
     findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
-    document |= {"pairs": report.pairs, "pairs_reached": report.pairs_reached}
+    document |= {
+        "pairs": report.pairs,
+        "pairs_reached": report.pairs_reached,
+        "loss_floor": report.loss_floor,
+    }
     document |= {"links": [asdict(link) for link in links]}
     document |= {"notes": notes} if narrow or notes else {}
     looked_at = [
@@ -249,6 +253,8 @@ def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple
 def _looked_at(report: VerifyReport) -> str:
     heard = f", {counted(report.links_received, 'link')} heard by probe" if report.links_received else ""
     heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    if report.loss_floor is not None:
+        heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
     return f"{counted(report.circuits, 'circuit')} looked at{heard}"
 
 

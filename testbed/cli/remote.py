@@ -184,7 +184,7 @@ def _stop(server: str, given: Mapping[str, Any]) -> int:
     name = lab_name(given["lab_file"])
     with connect(server) as client:
         lab = client.lab(name)
-        told = dict(lab.release_stop() if given["release"] else lab.stop(given["why"]))
+        told = dict(lab.release_stop() if given["release"] else lab.stop(given["reason"]))
     if given["release"]:
         said = (
             "may move again: `testbed resume` goes on with what was stopped"

@@ -82,7 +82,7 @@ def carry_out(
 
 
 def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
-    """Complete an epoch whose own proof did not end, or found something, by a later one without findings.
+    """Complete an epoch whose own proof did not end by a later one without findings.
 
     Raises `JournalError`, and `OperationRunning` where its apply goes on meanwhile.
     """

@@ -140,6 +140,21 @@ KINDS: dict[str, Kind] = {
         "hosts do not answer one another, and no other finding explains it",
         "look for packet filters and policy rules (`nft list ruleset`, `ip rule`) on the hosts of the path",
     ),
+    "no_large_packets": Kind(
+        "packets of the full size do not pass where small ones do",
+        "compare the MTUs on the way (`ip link`, `ip route`), and look for filters by size (`nft list ruleset`)",
+        stops_packets=False,
+    ),
+    "no_tcp": Kind(
+        "an exchange over TCP does not pass where pings do",
+        "look for packet filters on the hosts of the path (`nft list ruleset`)",
+        stops_packets=False,
+    ),
+    "lossy_path": Kind(
+        "packets are lost on the way",
+        "look for a dirty connector, errors of the NICs (`ip -s link`), queues and filters at both ends",
+        stops_packets=False,
+    ),
     "wrong_path": Kind(
         "replies take another number of hops than planned, and no other finding explains it",
         "`testbed path A B` shows the way that the kernels choose",

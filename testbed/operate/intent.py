@@ -74,9 +74,9 @@ class Intent:
         return self.applied_at is None and not self.is_under_way
 
     @property
-    def lacks_clean_proof(self) -> bool:
-        """True if circuits and routes stood, and the proof of the apply did not end, or found something."""
-        return self.applied_at is not None and self.state in ("applied", "failed") and not self.is_under_way
+    def lacks_proof(self) -> bool:
+        """True if circuits and routes stood, and the proof of the apply did not end."""
+        return self.state == "applied" and not self.is_under_way
 
     @property
     def standing(self) -> str:

@@ -84,6 +84,8 @@ class VerifyReport:
     """Result of verify: what it looked at and what it found; no findings, or only such that inform: as planned.
 
     `pairs` are those of hosts that the plan joins, `pairs_reached` those that answered; 0 where no host was asked.
+    `loss_floor` is the smallest loss rate that was found, with 99 % confidence, on any link that routes use; None where
+    none was looked for.
     """
 
     circuits: int
@@ -91,6 +93,7 @@ class VerifyReport:
     findings: tuple[LinkFinding, ...]
     pairs: int = 0
     pairs_reached: int = 0
+    loss_floor: float | None = None
 
     @property
     def ok(self) -> bool:

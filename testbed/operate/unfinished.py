@@ -169,7 +169,7 @@ def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) ->
 def _proofs(journal: _Journal) -> Iterator[Unfinished]:
     """Yield epochs in force whose process died in their proof."""
     for intent in in_force(journal.intents):
-        if intent.state == "applied" and not intent.is_under_way:
+        if intent.lacks_proof:
             begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
             yield Unfinished(
                 intent.operation,

@@ -13,10 +13,12 @@ from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import links_received
 from testbed.operate.proof.evidence import gather
 from testbed.operate.proof.judge import judge
+from testbed.operate.proof.reach_findings import count_pings, find_loss_floor
 from testbed.operate.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
+    from testbed.lab.hosts.reachability import Reachability
 
 
 def verify_circuits(
@@ -45,11 +47,21 @@ def verify_lab(
     that are `off`, by name with the reason, are findings; so are operations that were `left` unfinished, each with
     all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
-    evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, kernels=routes is not None)
+    pings = count_pings(routes) if routes else 0
+    evidence = gather(
+        lab, plan, switches, fleet, epoch=epoch, off=off or {}, kernels=routes is not None, pings=pings
+    )
     findings = judge(lab, plan, routes, evidence, left, further)
     if evidence.probe is None:
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = links_received(lab, plan.wiring, evidence.probe)
     answered = len(evidence.reached.answered) if evidence.reached else 0
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1) if evidence.reached else 0
-    return VerifyReport(len(plan.circuits), heard, findings, pairs, answered)
+    floor = _loss_floor(lab, routes, evidence.reached) if routes and evidence.reached else None
+    return VerifyReport(len(plan.circuits), heard, findings, pairs, answered, floor)
+
+
+def _loss_floor(lab: Lab, routes: Routes, reached: Reachability) -> float:
+    nodes = {host.name: node for node, host in enumerate(lab.hosts)}
+    counts = {(nodes[a], nodes[b]): sent for (a, b), (_, sent) in reached.lost.items()}
+    return find_loss_floor(routes, {pair: sent for pair, sent in counts.items() if pair in routes.first_link})

@@ -34,7 +34,7 @@ class Lab:
         return {"hosts": {"hosts": hosts}, "history": {"epochs": self.epochs}}[what]
 
     def request_lease(self, resources, **options):
-        self.diary.append(("request", tuple(resources), options["note"]))
+        self.diary.append(("request", tuple(resources), options["reason"]))
         return {"id": "L1", "state": self.states[0]}
 
     def extend_lease(self, lease, ttl_s=None):

@@ -1,13 +1,14 @@
-"""Reachability, and over how many links: every host pings every other, all at once."""
+"""Reachability of hosts, over how many links, and what passes on the way: every host tries every other, all at once."""
 
 from __future__ import annotations
 
 import json
+import random
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.lab.model import LabHost
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 # Linux sends echo replies with TTL 64; every host that forwards takes one off.
 INITIAL_TTL = 64
+IP_AND_ICMP_BYTES = 28
+PORTS = range(20000, 32768)
+"""Below those that kernels give to clients."""
+
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +30,21 @@ class Reachability:
     """`answered` holds (asker, asked); `hops[a, b]` is the number of links on the path from a to b.
 
     Hops are read from the TTL of the reply, so `hops[a, b]` is there when b asked a and was answered.
-    `slowest_s` is the longest time from a host's first question until an answer, lost ones included.
+    `slowest_s` is the longest time from a host's first question until an answer, lost ones included. Of pairs that
+    answered, `lost` holds how many pings of how many were lost; through those in `small_only` no ping of the full size
+    came back, and through those `without_tcp` no exchange over TCP.
     """
 
     hosts: tuple[str, ...]
-    answered: frozenset[tuple[str, str]]
-    hops: dict[tuple[str, str], int]
+    answered: frozenset[Pair]
+    hops: dict[Pair, int]
     slowest_s: float
+    lost: Mapping[Pair, tuple[int, int]] = field(default_factory=dict)
+    small_only: frozenset[Pair] = frozenset()
+    without_tcp: frozenset[Pair] = frozenset()
 
     @property
-    def missing(self) -> tuple[tuple[str, str], ...]:
+    def missing(self) -> tuple[Pair, ...]:
         """Pairs (asker, asked) without an answer."""
         pairs = ((a, b) for a in self.hosts for b in self.hosts if a != b)
         return tuple(pair for pair in pairs if pair not in self.answered)
@@ -45,18 +56,27 @@ class Reachability:
 
 
 def ping_all(
-    fleet: Fleet, *, deadline_s: float = 2.0, hosts: Sequence[LabHost] | None = None
+    fleet: Fleet,
+    *,
+    deadline_s: float = 2.0,
+    hosts: Sequence[LabHost] | None = None,
+    mtu: int = 0,
+    count: int = 0,
 ) -> Reachability:
     """Return who answers when every host (of `hosts`, or all) pings the node address of every other.
 
-    Returns as soon as all have answered.
+    With an `mtu` each pair also tries one ping of the full size that may not be fragmented, and a short exchange over
+    TCP; with a `count` so many pings tell how many are lost. Returns as soon as all have answered.
 
     Raises `HostError` when the ping cannot be run on a host at all.
     """
     program = resources.files("testbed.node").joinpath("ping.py").read_bytes()
     path = f"{fleet.put({'ping.py': program})}/ping.py"
     asked = fleet.hosts if hosts is None else tuple(hosts)
-    commands = {host.name: _command(host, path, asked, deadline_s) for host in asked}
+    more = ["--count", str(count)]
+    if mtu:
+        more += ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
+    commands = {host.name: _command(host, path, asked, deadline_s, more) for host in asked}
     done = fleet.run(commands, timeout_s=deadline_s + 30.0)
     failed = {host: result.stderr.strip()[-200:] for host, result in done.items() if result.exit_status != 0}
     if failed:
@@ -65,19 +85,22 @@ def ping_all(
     return _read(asked, {host: json.loads(result.stdout) for host, result in done.items()})
 
 
-def _command(host: LabHost, path: str, hosts: tuple[LabHost, ...], deadline_s: float) -> str:
+def _command(
+    host: LabHost, path: str, hosts: tuple[LabHost, ...], deadline_s: float, more: Sequence[str]
+) -> str:
     others = [str(other.address) for other in hosts if other is not host]
-    return shlex.join([host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *others])
+    return shlex.join([host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *more, *others])
 
 
-def _read(hosts: tuple[LabHost, ...], answers: dict[str, dict[str, dict[str, float] | None]]) -> Reachability:
+def _read(hosts: tuple[LabHost, ...], told: dict[str, dict[str, Any]]) -> Reachability:
     names = {str(host.address): host.name for host in hosts}
     replies = {
         (asker, names[address]): reply
-        for asker, asked in answers.items()
-        for address, reply in asked.items()
+        for asker, answer in told.items()
+        for address, reply in answer["ways"].items()
         if reply is not None
     }
+    listening = {host for host, answer in told.items() if answer["listens"]}
     return Reachability(
         hosts=tuple(host.name for host in hosts),
         answered=frozenset(replies),
@@ -85,4 +108,13 @@ def _read(hosts: tuple[LabHost, ...], answers: dict[str, dict[str, dict[str, flo
             (asked, asker): INITIAL_TTL + 1 - int(reply["ttl"]) for (asker, asked), reply in replies.items()
         },
         slowest_s=max((reply["seconds"] for reply in replies.values()), default=0.0),
+        lost={
+            pair: (reply["sent"] - reply["received"], reply["sent"])
+            for pair, reply in replies.items()
+            if reply["sent"]
+        },
+        small_only=frozenset(pair for pair, reply in replies.items() if reply["large"] is False),
+        without_tcp=frozenset(
+            pair for pair, reply in replies.items() if reply["tcp"] is False and pair[1] in listening
+        ),
     )

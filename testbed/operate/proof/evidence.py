@@ -64,10 +64,12 @@ def gather(
     epoch: int,
     off: Mapping[str, str],
     kernels: bool,
+    pings: int = 0,
 ) -> Evidence:
     """Look at everything; of the hosts' kernels and pings only with `kernels`. Nothing is changed anywhere.
 
-    Where circuits changed between reading a switch and hearing the hosts, all is looked at again.
+    `pings` of each pair tell how many are lost. Where circuits changed between reading a switch and hearing the hosts,
+    all is looked at again.
     A host that cannot do a part of it is left out of that part alone; one that can do none is off.
     """
     evidence = Evidence({})
@@ -76,7 +78,7 @@ def gather(
         off_now = {**off, **silent}
         if fleet is None:
             return Evidence(readings, off_now)
-        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, kernels=kernels)
+        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, kernels=kernels, pings=pings)
         changing = _changed(readings, switches)
         if not changing:
             return evidence
@@ -116,11 +118,13 @@ def _with_hosts(
     *,
     epoch: int,
     kernels: bool,
+    pings: int,
 ) -> Evidence:
     joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
 
     def ping(part: Fleet) -> Reachability:
-        return ping_all(part, hosts=[host for host in part.hosts if host.name in joined])
+        asked = [host for host in part.hosts if host.name in joined]
+        return ping_all(part, hosts=asked, mtu=lab.link.mtu, count=pings)
 
     parts: dict[str, Callable[[Fleet], Any]] = {
         LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S),

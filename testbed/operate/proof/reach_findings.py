@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from testbed.design.model import Link, Routes
 from testbed.lab.hosts.reachability import Reachability
@@ -31,11 +32,21 @@ class Blame:
 
 
 def judge_reachability(lab: Lab, reached: Reachability, blame: Blame) -> Iterator[LinkFinding]:
-    """Yield what pings tell beyond other findings. Pairs that one host has in common are one finding."""
+    """Yield what pings and exchanges tell beyond other findings. Pairs that one host has in common are one finding."""
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
-    missing = [(nodes[a], nodes[b]) for a, b in reached.missing if a in nodes and b in nodes]
-    planned = [pair for pair in missing if pair in blame.routes.first_link]
-    yield from _unreachable(lab, blame.routes, [pair for pair in planned if not blame.explains(pair)])
+
+    def unexplained(named: Iterable[tuple[str, str]]) -> list[Pair]:
+        pairs = [(nodes[a], nodes[b]) for a, b in named if a in nodes and b in nodes]
+        return [pair for pair in pairs if pair in blame.routes.first_link and not blame.explains(pair)]
+
+    yield from _stopped(lab, blame.routes, unexplained(reached.missing), "unreachable")
+    counts = {(nodes[a], nodes[b]): count for (a, b), count in reached.lost.items()}
+    lossy = _find_lossy(blame.routes, {pair: counts[pair] for pair in unexplained(reached.lost)})
+    yield from _lossy(lab, lossy)
+    blame = replace(blame, links=blame.links | lossy.keys())
+    yield from _stopped(lab, blame.routes, unexplained(sorted(reached.small_only)), "no_large_packets")
+    without_tcp = sorted(reached.without_tcp - reached.small_only)  # its segments are of the full size
+    yield from _stopped(lab, blame.routes, unexplained(without_tcp), "no_tcp")
     hops = {
         (nodes[a], nodes[b]): found for (a, b), found in reached.hops.items() if a in nodes and b in nodes
     }
@@ -46,32 +57,106 @@ def _round_trip(routes: Routes, pair: Pair) -> tuple[Link, ...]:
     return routes.path(*pair) + routes.path(*reversed(pair))
 
 
-def _unreachable(lab: Lab, routes: Routes, missing: list[Pair]) -> Iterator[LinkFinding]:
-    """Yield the fewest hosts that all missing pairs have in common; a pair on its own is named as such."""
-    left = list(missing)
+def _stopped(lab: Lab, routes: Routes, pairs: list[Pair], kind: str) -> Iterator[LinkFinding]:
+    """Yield the fewest hosts that all these pairs have in common; a pair on its own is named as such."""
+    left = list(pairs)
     while left:
         seen = Counter(node for pair in left for node in _nodes_of(routes, pair))
         ends = Counter(node for pair in left for node in pair)
         node = max(seen, key=lambda one: (seen[one], ends[one], -one))
         here = [pair for pair in left if node in _nodes_of(routes, pair)]
         left = [pair for pair in left if pair not in here]
-        yield _common(lab, node, here)
+        yield _common(lab, node, here, kind)
 
 
 def _nodes_of(routes: Routes, pair: Pair) -> frozenset[int]:
     return frozenset(nic.node for link in _round_trip(routes, pair) for nic in link)
 
 
-def _common(lab: Lab, node: int, pairs: list[Pair]) -> LinkFinding:
+_WORDS = {
+    "unreachable": ("{b} does not answer {a}", "get no answer"),
+    "no_large_packets": (
+        "pings of the full size from {a} do not come back from {b}",
+        "get no answer to pings of the full size",
+    ),
+    "no_tcp": ("an exchange over TCP from {a} with {b} does not end", "cannot exchange data over TCP"),
+}
+"""By kind, what is said of one pair, and of several."""
+
+
+def _common(lab: Lab, node: int, pairs: list[Pair], kind: str) -> LinkFinding:
     names = [f"{lab.hosts[a].name} -> {lab.hosts[b].name}" for a, b in pairs]
+    of_one, of_several = _WORDS[kind]
     if len({frozenset(pair) for pair in pairs}) == 1:
-        detail = f"{lab.hosts[pairs[0][1]].name} does not answer {lab.hosts[pairs[0][0]].name}"
-        return LinkFinding("unreachable", names[0], detail)
+        a, b = (lab.hosts[end].name for end in pairs[0])
+        return LinkFinding(kind, names[0], of_one.format(a=a, b=b))
     host = lab.hosts[node].name
     shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
     return LinkFinding(
-        "unreachable", host, f"{len(pairs)} pairs get no answer, all by way of {host} or with it: {shown}"
+        kind, host, f"{len(pairs)} pairs {of_several}, all by way of {host} or with it: {shown}"
     )
+
+
+LEAST_LOST = 3
+"""Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
+ENOUGH = 8.41
+"""Mean of the Poisson distribution that gives `LEAST_LOST` or more with a probability of 99 %."""
+
+
+LOSS_SOUGHT = 0.04
+FEWEST_PINGS, MOST_PINGS = 25, 100
+"""Pings of each pair: they take five milliseconds each, and all of them pass all NICs of small machines."""
+
+
+def count_pings(routes: Routes) -> int:
+    """Return how many pings of each pair find a loss of 4 % on any link that routes use, within the limits."""
+    fewest = min(_crossings(routes, dict.fromkeys(routes.first_link, 1)).values(), default=1)
+    return min(MOST_PINGS, max(FEWEST_PINGS, math.ceil(ENOUGH / LOSS_SOUGHT / fewest)))
+
+
+def find_loss_floor(routes: Routes, pings: Mapping[Pair, int]) -> float:
+    """Return the smallest loss rate that so many pings between hosts find on any link, with 99 % confidence.
+
+    It is 1 where routes use a link that no ping crosses.
+    """
+    used = {link for pair in routes.first_link for link in routes.path(*pair)}
+    crossings = _crossings(routes, pings)
+    fewest = min((crossings[link] for link in used), default=0)
+    return min(1.0, ENOUGH / fewest) if fewest else 1.0
+
+
+def _crossings(routes: Routes, pings: Mapping[Pair, int]) -> Counter[Link]:
+    """Count the pings that cross each link, there or back."""
+    crossings: Counter[Link] = Counter()
+    for pair, count in pings.items():
+        for link in _round_trip(routes, pair):
+            crossings[link] += count
+    return crossings
+
+
+def _find_lossy(routes: Routes, counts: Mapping[Pair, tuple[int, int]]) -> dict[Link, tuple[int, int]]:
+    """Return the fewest links that explain the lost pings, with how many of how many were lost over each."""
+    left, lossy = dict(counts), dict[Link, tuple[int, int]]()
+    while True:
+        lost = _crossings(routes, {pair: gone for pair, (gone, _) in left.items()})
+        sent = _crossings(routes, {pair: count for pair, (_, count) in left.items()})
+        worst = max(sent, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
+        if worst is None or lost[worst] < LEAST_LOST:
+            return lossy
+        lossy[worst] = (lost[worst], sent[worst])
+        left = {pair: count for pair, count in left.items() if worst not in _round_trip(routes, pair)}
+
+
+def _lossy(lab: Lab, lossy: Mapping[Link, tuple[int, int]]) -> Iterator[LinkFinding]:
+    """Yield links over which pings were lost; several that one host has in common as that host."""
+    words = {link: f"{gone} of {count} over {lab.link_label(link)}" for link, (gone, count) in lossy.items()}
+    shared = set.intersection(*({nic.node for nic in link} for link in lossy)) if lossy else set()
+    if len(lossy) > 1 and shared:
+        some = "; ".join(list(words.values())[:SHOWN])
+        yield LinkFinding("lossy_path", lab.hosts[min(shared)].name, f"pings were lost: {some}")
+        return
+    for link, counted in words.items():
+        yield LinkFinding("lossy_path", lab.link_label(link), f"pings were lost: {counted}")
 
 
 def _detoured(lab: Lab, hops: Mapping[Pair, int], blame: Blame) -> Iterator[LinkFinding]:

@@ -51,13 +51,19 @@ def test_an_echo_request_has_a_right_checksum():
     assert struct.unpack_from("!HH", request, 4) == (17, 4)
 
 
-@given(ttl=st.integers(0, 255), sequence=st.integers(0, 65535), options=st.integers(0, 10))
-def test_a_reply_gives_sequence_and_ttl(ttl, sequence, options):
+@given(
+    ttl=st.integers(0, 255),
+    sequence=st.integers(0, 65535),
+    number=st.integers(0, 65535),
+    options=st.integers(0, 10),
+)
+def test_a_reply_gives_sequence_ttl_and_round(ttl, sequence, number, options):
     header = bytes([0x45 + options]) + b"\0" * 7 + bytes([ttl]) + b"\0" * (11 + 4 * options)
-    reply = struct.pack("!BBHHH", 0, 0, 0, 17, sequence)
-    assert ping.read_reply(header + reply, 17) == (sequence, ttl)
+    request = ping.echo_request(17, sequence, number)
+    reply = b"\0" + request[1:]
+    assert ping.read_reply(header + reply, 17) == (sequence, ttl, number)
     assert ping.read_reply(header + reply, 18) is None
-    assert ping.read_reply(header + struct.pack("!BBHHH", 8, 0, 0, 17, sequence), 17) is None
+    assert ping.read_reply(header + request, 17) is None
 
 
 @given(st.binary(max_size=60))
@@ -157,15 +163,19 @@ def test_what_many_hosts_say_alike_is_told_once(lab):
         probe_links(fleet, lab, 7, window_s=0.0)
 
 
-def test_hops_are_read_from_the_ttl_of_the_reply(lab):
+def test_hops_are_read_from_the_ttl_of_the_reply_and_what_does_not_pass(lab):
+    way = {"ttl": 62, "seconds": 0.001, "sent": 25, "received": 23, "large": False, "tcp": False}
     fleet = ScriptedHosts(
         lab,
         {
-            "a": (0, json.dumps({"10.100.2.100": {"ttl": 62, "seconds": 0.001}}), ""),
-            "b": (0, json.dumps({"10.100.1.100": None}), ""),
+            "a": (0, json.dumps({"ways": {"10.100.2.100": way}, "listens": True}), ""),
+            "b": (0, json.dumps({"ways": {"10.100.1.100": None}, "listens": True}), ""),
         },
     )
-    reached = ping_all(fleet)
+    reached = ping_all(fleet, mtu=9000, count=25)
+    assert " --count 25 --size 8972 --port " in fleet.commands["a"]
+    assert (reached.lost, reached.small_only) == ({("a", "b"): (2, 25)}, {("a", "b")})
+    assert reached.without_tcp == {("a", "b")}
     assert reached.hops == {("b", "a"): 3}
     assert reached.answered == {("a", "b")}
     assert reached.slowest_s == 0.001

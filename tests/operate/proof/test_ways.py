@@ -1,0 +1,99 @@
+"""What passes between hosts that answer: packets of the full size, TCP, and all of many pings, or most of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+
+from testbed.operate.model import LabPlan
+from testbed.operate.proof.judge import judge
+from testbed.operate.proof.reach_findings import (
+    FEWEST_PINGS,
+    MOST_PINGS,
+    _round_trip,
+    count_pings,
+    find_loss_floor,
+)
+
+
+@pytest.fixture(scope="module")
+def world(worlds):
+    return worlds()
+
+
+def told(world, **ways):
+    """Return what is told of a healthy lab, the ways between whose hosts are changed."""
+    whole = world.evidence()
+    evidence = replace(whole, reached=replace(whole.reached, **ways))
+    found = judge(world.lab, LabPlan(world.wiring, world.circuits, ()), world.routes, evidence)
+    return [(one.kind, one.subject) for one in found]
+
+
+def pairs(world, is_concerned):
+    """Return the pairs, by name, whose way there and back `is_concerned`."""
+    names = [host.name for host in world.lab.hosts]
+    return frozenset(
+        (names[a], names[b])
+        for a, b in world.routes.first_link
+        if is_concerned(_round_trip(world.routes, (a, b)))
+    )
+
+
+def forwarded_by(world, node):
+    """Return the pairs, by name, whose packets a node forwards."""
+    here = world.lab.hosts[node].name
+    through = pairs(world, lambda way: any(node in (nic.node for nic in link) for link in way))
+    return frozenset(pair for pair in through if here not in pair)
+
+
+def test_a_host_that_forwards_no_tcp_is_named(world):
+    assert told(world, without_tcp=forwarded_by(world, 2)) == [("no_tcp", "c")]
+
+
+def test_a_host_that_forwards_no_large_packets_is_named_and_tcp_is_a_consequence(world):
+    stopped = forwarded_by(world, 2)
+    assert told(world, small_only=stopped, without_tcp=stopped) == [("no_large_packets", "c")]
+
+
+def test_a_route_with_an_mtu_of_its_own_is_named_by_its_pair(world):
+    assert told(world, small_only=frozenset({("l", "e")})) == [("no_large_packets", "l -> e")]
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_the_link_that_loses_packets_is_named_and_large_packets_and_tcp_are_consequences(world, data):
+    links = sorted({link for pair in world.routes.first_link for link in world.routes.path(*pair)})
+    worst = data.draw(st.sampled_from(links))
+    through = pairs(world, lambda way: worst in way)
+    lost = dict.fromkeys(pairs(world, bool), (0, 25))
+    gone = data.draw(st.lists(st.integers(1, 25), min_size=len(through), max_size=len(through)))
+    lost |= {pair: (count, 25) for pair, count in zip(sorted(through), gone, strict=True)}
+    found = told(world, lost=lost, small_only=through, without_tcp=through)
+    assert found == [("lossy_path", world.lab.link_label(worst))]
+
+
+def test_links_of_one_host_that_lose_packets_are_one_finding(world):
+    lost = dict.fromkeys(
+        pairs(world, lambda way: any(2 in (nic.node for nic in link) for link in way)), (5, 25)
+    )
+    assert told(world, lost=lost) == [("lossy_path", "c")]
+
+
+def test_a_ping_or_two_that_are_lost_are_no_finding(world):
+    assert told(world, lost={("a", "b"): (2, 25)}) == []
+
+
+@pytest.mark.parametrize("hosts", ["abcd", "abcdefghijkl"])
+def test_so_many_pings_find_a_loss_of_four_per_cent(worlds, hosts):
+    routes = worlds(hosts, degree=2).routes
+    count = count_pings(routes)
+    assert FEWEST_PINGS <= count <= MOST_PINGS
+    assert find_loss_floor(routes, dict.fromkeys(routes.first_link, count)) < 0.043
+    assert find_loss_floor(routes, {}) == 1.0
