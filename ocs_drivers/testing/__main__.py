@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ocs_drivers.errors import OcsError
+from ocs_drivers.families import open_switch
+from ocs_drivers.testing.ports import find_free_ports
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite; the exit status is pytest's, 0 when everything held."""
@@ -33,6 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("--sign-with", options.sign_with),
     ):
         command += [option, value] if value else []
+    try:  # what would be an error of every test is told once
+        with open_switch(options.address, timeout_s=float(options.timeout)) as switch:
+            find_free_ports(switch, options.free_ports)
+    except OcsError as error:
+        parser.exit(1, f"error: {error}\n")
     return int(pytest.main([*command, *rest]))
 
 

@@ -13,8 +13,7 @@ import pytest
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import OcsError
 from ocs_drivers.families import open_switch
-from ocs_drivers.model import CrossConnects
-from ocs_drivers.testing.ports import FreePorts, all_ports, parse_free_ports
+from ocs_drivers.testing.ports import FreePorts, find_free_ports
 from ocs_drivers.testing.record import Record, write_record
 
 Control = Callable[..., dict[str, Any]]
@@ -89,19 +88,7 @@ def free_ports(request: pytest.FixtureRequest, switch: OpticalSwitch) -> FreePor
     named: str | None = request.config.getoption("--free-ports")
     if named is None:
         pytest.fail("which ports are free? Give --free-ports INPUTS:OUTPUTS, or `all` for the whole switch")
-    if named == "all":
-        return all_ports(switch.capabilities)
-    free = parse_free_ports(named)
-    switch.plan(free.full(), CrossConnects(), frozenset(free.inputs))  # known, and on the right side
-    taken = {
-        port
-        for pair in switch.read().connections.items()
-        for port in pair
-        if port in free.inputs + free.outputs
-    }
-    if taken:
-        pytest.fail(f"ports {sorted(taken)} carry circuits: they are not free, and were left as they are")
-    return free
+    return find_free_ports(switch, named)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import AddressError
 from ocs_drivers.model import Capabilities, CrossConnects
 
@@ -70,6 +71,23 @@ def parse_free_ports(text: str) -> FreePorts:
         raise AddressError(
             f"{text!r} does not name {FEWEST} free inputs and {FEWEST} free outputs",
             hint="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
+        )
+    return free
+
+
+def find_free_ports(switch: OpticalSwitch, named: str) -> FreePorts:
+    """Return the ports that an operator names, or `all`. Raises `AddressError` where they carry circuits."""
+    if named == "all":
+        return all_ports(switch.capabilities)
+    free = parse_free_ports(named)
+    switch.plan(free.full(), CrossConnects(), frozenset(free.inputs))  # known, and on the right side
+    ports = {*free.inputs, *free.outputs}
+    taken = ports & {port for pair in switch.read().connections.items() for port in pair}
+    if taken:
+        raise AddressError(
+            f"ports {sorted(taken)} carry circuits: they are not free, and were left as they are",
+            device=switch.address,
+            hint="Name other ports with --free-ports.",
         )
     return free
 

@@ -82,8 +82,9 @@ def test_ports_in_use_are_not_free_and_stay_as_they_are(shared_twin):
 
     run = kit(twin.urls["tl1"], "--free-ports", "2-6:10-15")
 
-    assert run.returncode == 1
-    assert "ports [3, 12] carry circuits" in run.stdout
+    assert (run.returncode, run.stdout) == (1, "")
+    (line,) = run.stderr.splitlines()
+    assert "ports [3, 12] carry circuits" in line
     assert twin.truth() == {1: 12, 3: 9}
 
 

@@ -321,3 +321,9 @@ def test_the_same_driver_runs_over_a_plain_socket(twin):
     transport = SocketTransport(address.host, address.port, device=twin.scpi)
     with PolatisScpi(twin.scpi, transport, timeout_s=5) as switch:
         assert switch.connect({1: 9}).complete
+
+
+def test_the_product_code_of_a_twin_is_what_the_driver_reads(world, open_in_memory):
+    made = world("polatis", size=(8, 8), product="N-VST-8x8-HU1-DMHNS-112")
+    for scheme, front in (("polatis+scpi", "scpi"), ("polatis+tl1", "tl1"), ("polatis+rest", "rest")):
+        assert open_in_memory(made, scheme, front).identity().model == "N-VST-8x8-HU1-DMHNS-112"
