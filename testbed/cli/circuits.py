@@ -204,10 +204,10 @@ def verify(
             report = narrowed(session, meant.design, report, notes.append)
         links = links_since_job(session, meant, runs_dir)
         is_whole_proof = session.fleet is not None or hosts == "auto"
-    if report.ok and meant.intent and meant.intent.lacks_proof and is_whole_proof:
+    if report.ok and own and is_whole_proof:
         meant, note = _complete(meant, report, runs_dir)
         notes.append(note)
-    elif own:
+    if own and meant.left:
         told = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in own)
         report = replace(report, findings=(*told, *report.findings))
     findings = meant.findings_json(report.findings)

@@ -74,12 +74,9 @@ class Fence:
         query = sa.select(leases.c.state, leases.c.token, leases.c.reason).where(leases.c.id == self.lease.id)
         found = connection.execute(query).first()
         if found is None or found.state not in ("granted", "draining") or found.token != self.token:
-            was_given_back = found is not None and found.state == "released"
-            became = (
-                f"{found.state}: {'it was given back' if was_given_back else found.reason}"
-                if found
-                else "gone"
-            )
+            became = found.state if found else "gone"
+            if found and found.state in ("expired", "broken"):
+                became += f": {found.reason}"
             raise LeaseStale(
                 f"lease {self.lease.id} (token {self.token}) is {became}; nothing was sent. Look at the lab with "
                 "`testbed plan`, then request a new lease"

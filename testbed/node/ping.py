@@ -1,11 +1,12 @@
 """Try the ways from this host to many addresses at once: pings, pings of the full size, and a short TCP exchange.
 
-    python3 ping.py --deadline 2.0 [--size 8972 --count 25 --port 24001 --bytes 20000] ADDRESS...
+    python3 ping.py --deadline 2.0 [--size 8972 --count 25 --bind 10.0.0.1 --port 24001 --bytes 20000] ADDRESS...
 
-Prints one JSON object: `listens`, and `ways`, `{address: {"ttl": 62, "seconds": 0.0004, "sent": 25, "received": 25,
-"large": true, "tcp": true}}`, or null for an address that does not answer. `large` and `tcp` are null where they were
-not asked for. Peers run the same program: each listens on the port until it has served all others; `listens` is false
-where the port is taken. Needs root (raw ICMP socket). Standard library only: this file is copied to the hosts.
+Peers run the same program. It prints JSON, a line an event: `ready` when it listens for the exchanges of the peers,
+and, after a line of input, `ways`: `listens` (false where the port is taken), and by address `{"ttl": 62, "seconds":
+0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or null for one that does not answer; `large` and
+`tcp` are null where they were not asked for. It serves the peers until its input ends. Needs root (raw ICMP socket).
+Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import selectors
 import socket
 import struct
+import sys
 import time
 
 ECHO_REPLY, ECHO_REQUEST = 0, 8
@@ -30,6 +32,10 @@ TCP_S = 1.3
 BUFFER_BYTES = 8 << 20
 SO_RCVBUFFORCE = 33
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
+SOL_RAW, ICMP_FILTER = 255, 1
+MAGIC = b"lightbed"
+LONGEST_S = 60.0
+"""Time after which nobody is served any more, whatever became of who started this."""
 LARGE = 0xFFFF
 """Round of a ping of the full size; 0 are pings until the first answer, the others are counted."""
 _NOTHING_YET = (BlockingIOError, InterruptedError)
@@ -50,7 +56,7 @@ def checksum(data: bytes) -> int:
 
 def echo_request(identifier: int, sequence: int, number: int = 0, size: int = 10) -> bytes:
     """Return an ICMP echo request whose `size` bytes of payload say the number of its round."""
-    payload = b"lightbed" + struct.pack("!H", number)
+    payload = MAGIC + struct.pack("!H", number)
     payload += b"\0" * (size - len(payload))
     head = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)
     return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(head + payload), identifier, sequence) + payload
@@ -59,7 +65,7 @@ def echo_request(identifier: int, sequence: int, number: int = 0, size: int = 10
 def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
     """Return (sequence, TTL, round) of an echo reply to us, else None. `packet` begins with its IPv4 header."""
     header = (packet[0] & 0x0F) * 4 if packet else 0
-    if len(packet) < header + 18 or header < 20:
+    if len(packet) < header + 18 or header < 20 or packet[header + 8 : header + 16] != MAGIC:
         return None
     kind, _, _, who, sequence = struct.unpack_from("!BBHHH", packet, header)
     (number,) = struct.unpack_from("!H", packet, header + 16)
@@ -67,7 +73,7 @@ def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
 
 
 class Way:
-    """What is known of the way to one address."""
+    """The way to one address, as far as it was tried."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -75,6 +81,7 @@ class Way:
         self.seconds = 0.0
         self.first_s = 0.0
         self.asked_s = 0.0
+        self.tried = 0
         self.sent = 0
         self.sent_s = 0.0
         self.heard: set[int] = set()
@@ -100,51 +107,59 @@ class Way:
 class Trial:
     """Pings and exchanges of this host, under way."""
 
-    def __init__(
-        self, addresses: list[str], deadline_s: float, size: int, count: int, port: int, length: int
-    ) -> None:
-        self.ways = [Way(address) for address in addresses]
-        self.deadline_s, self.size, self.count, self.port, self.length = deadline_s, size, count, port, length
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.ways = [Way(address) for address in options.addresses]
+        self.deadline_s: float = options.deadline
+        self.size: int = options.size
+        self.count: int = options.count
+        self.place = (str(options.bind), int(options.port))
+        self.length: int = options.bytes
         self.identifier = os.getpid() & 0xFFFF
         self.selector = selectors.DefaultSelector()
         self.icmp = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         self.icmp.setblocking(False)
-        for option in (socket.SO_RCVBUF, SO_RCVBUFFORCE):
+        for level, option, value in (
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES),
+            (socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES),
+            (SOL_RAW, ICMP_FILTER, ~(1 << ECHO_REPLY) & 0xFFFFFFFF),
+        ):
             try:
-                self.icmp.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+                self.icmp.setsockopt(level, option, struct.pack("I", value))
             except OSError:
                 continue
         self.selector.register(self.icmp, selectors.EVENT_READ, self.take_replies)
-        self.served: set[str] = set()
-        self.listener: socket.socket | None = None
+        self.listener = self.listen() if self.port else None
         self.begin_s = time.monotonic()
 
+    @property
+    def port(self) -> int:
+        """TCP port of the exchanges; 0 for none."""
+        return self.place[1]
+
     def run(self) -> list[Way]:
-        """Try all ways; return when nothing more can be learned, or helped with, or the deadline has passed."""
-        if self.port:
-            self.listen()
+        """Try all ways; return when nothing more can be learned, or the deadline has passed."""
         self.begin_s = now_s = time.monotonic()
         while not self.is_over(now_s):
             for sequence, way in enumerate(self.ways):
                 self.advance(sequence, way, now_s)
-            for key, _ in self.selector.select(PAUSE_S):
-                key.data()
+            self.serve()
             now_s = time.monotonic()
         return self.ways
 
+    def serve(self) -> None:
+        """Do what can be done at once, for us and for the peers."""
+        for key, _ in self.selector.select(PAUSE_S):
+            key.data()
+
     def is_over(self, now_s: float) -> bool:
-        """Return whether no way needs more time, ours or that of a peer whose exchange we serve."""
+        """Return whether no way needs more time."""
         is_late = now_s >= self.begin_s + self.deadline_s
-        if any(way.ttl is None for way in self.ways):
-            return is_late and all(way.ttl is None or self.is_done(way, now_s) for way in self.ways)
-        if not all(self.is_done(way, now_s) for way in self.ways):
-            return False
-        return is_late or self.listener is None or self.served >= {way.address for way in self.ways}
+        return all(is_late if way.ttl is None else self.is_done(way, now_s) for way in self.ways)
 
     def is_done(self, way: Way, now_s: float) -> bool:
         """Return whether all that is asked of a way that answers was answered, or had its time."""
-        is_counted = way.sent >= self.count and (
-            len(way.heard) >= self.count or now_s >= way.sent_s + STRAGGLERS_S
+        is_counted = way.tried >= self.count and (
+            len(way.heard) >= way.sent or now_s >= way.sent_s + STRAGGLERS_S
         )
         is_large_tried = not self.size or way.large is True or now_s >= way.first_s + LARGE_S
         is_tcp_tried = not self.port or way.tcp is not None
@@ -157,23 +172,24 @@ class Trial:
                 way.asked_s = now_s
                 self.ask(sequence, way, 0)
             return
-        if way.sent < self.count and now_s >= way.sent_s + PAUSE_S:
-            way.sent, way.sent_s = way.sent + 1, now_s
-            self.ask(sequence, way, way.sent)
+        if way.tried < self.count and now_s >= way.sent_s + PAUSE_S:
+            way.tried, way.sent_s = way.tried + 1, now_s
+            way.sent += self.ask(sequence, way, way.tried)
         if way.exchange:
             way.exchange.look_at_time(now_s)
         if self.size and not way.large and now_s >= way.large_s + REPEAT_S and now_s < way.first_s + LARGE_S:
             way.large, way.large_s = False, now_s
             self.ask(sequence, way, LARGE)
 
-    def ask(self, sequence: int, way: Way, number: int) -> None:
-        """Send one echo request; no route, or one with a smaller MTU, is as no answer."""
+    def ask(self, sequence: int, way: Way, number: int) -> bool:
+        """Send one echo request; return False where this machine did not: no route, a smaller MTU, no buffer."""
         size = self.size if number == LARGE else 10
         self.icmp.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if number == LARGE else 0)
         try:
             self.icmp.sendto(echo_request(self.identifier, sequence, number, size), (way.address, 0))
         except OSError:
-            return
+            return False
+        return True
 
     def take_replies(self) -> None:
         """Take in the replies that have arrived."""
@@ -191,7 +207,7 @@ class Trial:
         """Note a reply."""
         if number == LARGE:
             way.large = True
-        elif number:
+        elif 0 < number <= self.count:
             way.heard.add(number)
         elif way.ttl is None:
             now_s = time.monotonic()
@@ -201,28 +217,28 @@ class Trial:
 
     # -- TCP
 
-    def listen(self) -> None:
-        """Serve the exchanges of the peers, unless somebody else has the port."""
+    def listen(self) -> socket.socket | None:
+        """Return what takes the exchanges of the peers; None where somebody else has the port."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
         try:
-            listener.bind(("", self.port))
+            listener.bind(self.place)
         except OSError:
             listener.close()
-            return
+            return None
         listener.listen(128)
-        self.listener = listener
         self.selector.register(listener, selectors.EVENT_READ, self.accept)
+        return listener
 
     def accept(self) -> None:
         """Serve one more peer."""
         assert self.listener is not None
         try:
-            connection, (peer, _) = self.listener.accept()
+            connection, _ = self.listener.accept()
         except OSError:
             return
-        Service(self, connection, peer)
+        Service(self, connection)
 
 
 class Exchange:
@@ -289,8 +305,8 @@ class Exchange:
 class Service:
     """The other side of an exchange: what comes is sent back."""
 
-    def __init__(self, trial: Trial, connection: socket.socket, peer: str) -> None:
-        self.trial, self.connection, self.peer = trial, connection, peer
+    def __init__(self, trial: Trial, connection: socket.socket) -> None:
+        self.trial, self.connection = trial, connection
         self.waiting = b""
         connection.setblocking(False)
         trial.selector.register(connection, selectors.EVENT_READ, self.go_on)
@@ -307,7 +323,6 @@ class Service:
         except _NOTHING_YET:
             return
         except OSError:
-            self.trial.served.add(self.peer)
             self.trial.selector.unregister(self.connection)
             self.connection.close()
             return
@@ -317,20 +332,25 @@ class Service:
 
 
 def main() -> None:
-    """Read the command line, try all ways, print."""
+    """Read the command line, try all ways when told to, print, and serve the peers until the input ends."""
     parser = argparse.ArgumentParser(description="Try the ways to many addresses at once.")
     parser.add_argument("--deadline", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--size", type=int, default=0, help="payload of a ping that may not be fragmented")
     parser.add_argument("--count", type=int, default=0, help="pings of each address that are counted")
+    parser.add_argument("--bind", default="", help="address at which the exchanges of the peers come in")
     parser.add_argument("--port", type=int, default=0, help="TCP port of the exchanges")
     parser.add_argument("--bytes", type=int, default=20000, help="bytes of an exchange, each way")
-    parser.add_argument("addresses", nargs="+")
-    options = parser.parse_args()
-    trial = Trial(
-        options.addresses, options.deadline, options.size, options.count, options.port, options.bytes
-    )
+    parser.add_argument("addresses", nargs="*")
+    trial = Trial(parser.parse_args())
+    print(json.dumps({"event": "ready"}), flush=True)
+    if not sys.stdin.readline():
+        return
     ways = {way.address: way.as_json() for way in trial.run()}
-    print(json.dumps({"ways": ways, "listens": trial.listener is not None}), flush=True)
+    print(json.dumps({"event": "ways", "ways": ways, "listens": trial.listener is not None}), flush=True)
+    has_ended: list[bool] = []
+    trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))
+    while not has_ended and time.monotonic() < trial.begin_s + LONGEST_S:
+        trial.serve()
 
 
 if __name__ == "__main__":

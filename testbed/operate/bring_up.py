@@ -84,12 +84,12 @@ def carry_out(
 def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
     """Complete an epoch whose own proof did not end by a later one without findings.
 
-    Raises `JournalError`, and `OperationRunning` where its apply goes on meanwhile.
+    Raises `JournalError`, also where somebody has gone on with it meanwhile, and `OperationRunning`.
     """
+    IntentLog(journal, lab).complete(intent.epoch)
     with journal.operation(lab.name, again=intent.operation) as operation:
         journal.prove(operation, is_proven=True)
         record_checks(journal, lab, intent.wiring, report)
-        IntentLog(journal, lab).advance(intent.epoch, "verified")
 
 
 def _parts(session: LabSession, design: Design, plan: LabPlan) -> frozenset[str]:

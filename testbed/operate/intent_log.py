@@ -96,6 +96,18 @@ class IntentLog:
                 .values(became)
             )
 
+    def complete(self, epoch: int) -> None:
+        """Write that an epoch that lacked its proof has one. Raises `JournalError` where it lacks none now."""
+        from testbed.storage.schema import intents
+
+        ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
+        with self._journal.transaction() as connection:
+            changed = connection.execute(
+                intents.update().where(*ours).values({"state": "verified", "ended_at": _now()})
+            )
+            if changed.rowcount != 1:
+                raise JournalError(f"somebody has gone on with epoch {epoch} meanwhile: look again")
+
 
 @dataclass(slots=True)
 class Applying:

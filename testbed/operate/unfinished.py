@@ -169,7 +169,9 @@ def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) ->
 def _proofs(journal: _Journal) -> Iterator[Unfinished]:
     """Yield epochs in force whose process died in their proof."""
     for intent in in_force(journal.intents):
-        if intent.lacks_proof:
+        if (
+            intent.lacks_proof and intent.operation in journal.operations
+        ):  # a repair stores what stands already
             begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
             yield Unfinished(
                 intent.operation,

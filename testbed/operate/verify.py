@@ -61,7 +61,7 @@ def verify_lab(
     return VerifyReport(len(plan.circuits), heard, findings, pairs, answered, floor)
 
 
-def _loss_floor(lab: Lab, routes: Routes, reached: Reachability) -> float:
+def _loss_floor(lab: Lab, routes: Routes, reached: Reachability) -> float | None:
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
     counts = {(nodes[a], nodes[b]): sent for (a, b), (_, sent) in reached.lost.items()}
     return find_loss_floor(routes, {pair: sent for pair, sent in counts.items() if pair in routes.first_link})

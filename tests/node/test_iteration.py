@@ -86,7 +86,7 @@ def test_an_iteration_lasts_as_long_as_what_it_waits_for(hosts):
     for host, least_s in enumerate((0.06, 0.08, 0.09)):
         row = rows[host][0]
         assert len(row["times"]) == 2
-        assert min(row["times"]) >= least_s
+        assert min(row["times"]) >= 0.9 * least_s  # hosts are a little apart when an iteration begins
         assert row["after"]["lo"][0] - row["before"]["lo"][0] >= 3 * MIB
         assert row["after"]["lo"][1] > row["before"]["lo"][1]
     assert [pair[:2] for pair in rows[0][0]["retransmitted"]] == [[1, 0], [1, 1]]

@@ -17,7 +17,7 @@ from testbed.lab.hosts.forwarding import sysctls_of
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
-    from testbed.lab.hosts.fleet import Completed, Fleet
+    from testbed.lab.hosts.fleet import Fleet
 
 _MARK = "=== "
 _PARTS = {
@@ -75,7 +75,17 @@ def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
     """Return the state of every host of the lab that the fleet reaches. Raises `HostError`."""
     reached = {host.name for host in fleet.hosts}
     commands = {host.name: state_command(host) for host in lab.hosts if host.name in reached}
-    return {host: _parsed(done) for host, done in fleet.run(commands).items()}
+    states: dict[str, KernelState] = {}
+    reasons: dict[str, str] = {}
+    for host, done in fleet.run(commands).items():
+        try:
+            states[host] = parse_state(done.stdout)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            reasons[host] = done.stderr.strip()[-200:] or f"it printed {done.stdout[:80]!r}"
+    if reasons:
+        said = "; ".join(f"the state of host {host} cannot be read ({why})" for host, why in reasons.items())
+        raise HostError(f"{said}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
+    return states
 
 
 def state_command(host: LabHost) -> str:
@@ -84,15 +94,6 @@ def state_command(host: LabHost) -> str:
     files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
     parts = {**_PARTS, "files": f"grep -sH '' {shlex.join(files)}"}
     return "; ".join(f"echo '{_MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
-
-
-def _parsed(done: Completed) -> KernelState:
-    try:
-        return parse_state(done.stdout)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        said = done.stderr.strip()[-200:] or f"it printed {done.stdout[:80]!r}"
-        what = f"the state of host {done.host} cannot be read ({said})"
-        raise HostError(f"{what}; it needs iproute2 and grep, see `ip -j address`", host=done.host) from error
 
 
 def parse_state(text: str) -> KernelState:

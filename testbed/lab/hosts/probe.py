@@ -56,13 +56,13 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
     reached = {host.name for host in fleet.hosts}
     commands = {host.name: _command(host, path, epoch) for host in lab.hosts if host.name in reached}
     with fleet.start(commands) as launch:
-        _collect(launch, "ready", set(commands))
+        collect(launch, "ready", set(commands), PROBE)
         launch.send("go\n")
-        _collect(launch, "sent", set(commands))
+        collect(launch, "sent", set(commands), PROBE)
         for _ in launch.lines(window_s):
             pass  # nobody says anything now; a host that ends is missed below
         launch.close_input()
-        reports = _collect(launch, "heard", set(commands))
+        reports = collect(launch, "heard", set(commands), PROBE)
     return ProbeReport(epoch, _nic_reports(reports))
 
 
@@ -71,8 +71,11 @@ def _command(host: LabHost, path: str, epoch: int) -> str:
     return shlex.join([*words, *(nic.name for nic in host.nics)])
 
 
-def _collect(launch: Launch, event: str, hosts: set[str]) -> dict[str, dict[str, Any]]:
-    """Return one `event` of every host, or `HostError` naming those that did not say it."""
+PROBE = "the link probe"
+
+
+def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str, dict[str, Any]]:
+    """Return one `event` of every host, or `HostError` naming those where `what` was started did not say it."""
     said: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
     is_hopeful = True
@@ -86,7 +89,7 @@ def _collect(launch: Launch, event: str, hosts: set[str]) -> dict[str, dict[str,
                 break
         is_hopeful = not running.isdisjoint(hosts - said.keys())
     if silent := sorted(hosts - said.keys()):
-        raise _silence(launch, event, silent)
+        raise _silence(launch, event, silent, what)
     return said
 
 
@@ -98,7 +101,7 @@ def _message(line: str) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _silence(launch: Launch, event: str, silent: list[str]) -> HostError:
+def _silence(launch: Launch, event: str, silent: list[str], what: str) -> HostError:
     """Return the error that names the hosts and, for those whose program ended, its last words."""
     launch.close_input()
     try:
@@ -110,9 +113,7 @@ def _silence(launch: Launch, event: str, silent: list[str]) -> HostError:
     for host, last in words.items():
         hosts_by_words.setdefault(f" ({last})" if last else "", []).append(host)
     where = "; ".join(", ".join(hosts) + last for last, hosts in hosts_by_words.items())
-    message = (
-        f"the link probe is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
-    )
+    message = f"{what} is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
     return HostError(
         message, reasons={host: last or f"not '{event}' in time" for host, last in words.items()}
     )

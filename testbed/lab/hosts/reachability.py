@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shlex
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from testbed.errors import HostError
+from testbed.lab.hosts.probe import collect
 from testbed.lab.model import LabHost
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 # Linux sends echo replies with TTL 64; every host that forwards takes one off.
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
+TRIAL = "the trial of all ways"
 PORTS = range(20000, 32768)
 """Below those that kernels give to clients."""
 
@@ -77,19 +77,20 @@ def ping_all(
     if mtu:
         more += ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
     commands = {host.name: _command(host, path, asked, deadline_s, more) for host in asked}
-    done = fleet.run(commands, timeout_s=deadline_s + 30.0)
-    failed = {host: result.stderr.strip()[-200:] for host, result in done.items() if result.exit_status != 0}
-    if failed:
-        said = "; ".join(f"{host}: {words}" for host, words in failed.items())
-        raise HostError(f"ping cannot be run on {said}; it needs root and Python 3 there", reasons=failed)
-    return _read(asked, {host: json.loads(result.stdout) for host, result in done.items()})
+    with fleet.start(commands) as launch:
+        collect(launch, "ready", set(commands), TRIAL)
+        launch.send("go\n")
+        told = collect(launch, "ways", set(commands), TRIAL)  # each serves the others until all have told
+        launch.close_input()
+    return _read(asked, told)
 
 
 def _command(
     host: LabHost, path: str, hosts: tuple[LabHost, ...], deadline_s: float, more: Sequence[str]
 ) -> str:
     others = [str(other.address) for other in hosts if other is not host]
-    return shlex.join([host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *more, *others])
+    own = ["--bind", str(host.address)]
+    return shlex.join([host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *more, *others])
 
 
 def _read(hosts: tuple[LabHost, ...], told: dict[str, dict[str, Any]]) -> Reachability:

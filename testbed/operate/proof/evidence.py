@@ -143,7 +143,12 @@ def _with_hosts(
     for name, (_, reasons) in results.items():
         for host, why in reasons.items():
             failures.setdefault(host, {})[name] = why
-    gone = {host: why[LINKS] for host, why in failures.items() if len(why) == len(parts)}
+    all_of = {True: len(parts), False: len(parts) - (PINGS in parts)}  # who is not joined is not pinged
+    gone = {
+        host: why[LINKS]
+        for host, why in failures.items()
+        if len(parts) > 1 and len(why) == all_of[host in joined]
+    }
     found = {name: result for name, (result, _) in results.items()}
     return Evidence(
         readings,

@@ -47,7 +47,9 @@ def judge(
     findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
     if routes and evidence.reached:
         blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts, half_way))
-        packets = tuple(judge_reachability(lab, evidence.reached, blame))
+        packets = tuple(
+            judge_reachability(lab, evidence.reached, blame, case.nodes_with("wrong_mtu", of_hosts))
+        )
     else:
         packets = ()
     return (*findings, *_joined(of_hosts), *packets)
@@ -130,6 +132,14 @@ class _Case:
         probe = self.evidence.probe
         silent = silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
+
+    def nodes_with(self, kind: str, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
+        """Return the nodes that have a finding of this kind."""
+        return frozenset(
+            node
+            for node, host in enumerate(self.lab.hosts)
+            if any(finding.kind == kind for finding in of_hosts.get(host.name, ()))
+        )
 
     def nodes_that_fail(
         self, of_hosts: Mapping[str, Iterable[LinkFinding]], half_way: Iterable[str]

@@ -31,8 +31,13 @@ class Blame:
         return not self.nodes.isdisjoint(passed) or not self.links.isdisjoint(way)
 
 
-def judge_reachability(lab: Lab, reached: Reachability, blame: Blame) -> Iterator[LinkFinding]:
-    """Yield what pings and exchanges tell beyond other findings. Pairs that one host has in common are one finding."""
+def judge_reachability(
+    lab: Lab, reached: Reachability, blame: Blame, narrow: frozenset[int] = frozenset()
+) -> Iterator[LinkFinding]:
+    """Yield what pings and exchanges tell beyond other findings. Pairs that one host has in common are one finding.
+
+    Of `narrow` nodes a finding tells already that large packets do not pass.
+    """
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def unexplained(named: Iterable[tuple[str, str]]) -> list[Pair]:
@@ -43,7 +48,8 @@ def judge_reachability(lab: Lab, reached: Reachability, blame: Blame) -> Iterato
     counts = {(nodes[a], nodes[b]): count for (a, b), count in reached.lost.items()}
     lossy = _find_lossy(blame.routes, {pair: counts[pair] for pair in unexplained(reached.lost)})
     yield from _lossy(lab, lossy)
-    blame = replace(blame, links=blame.links | lossy.keys())
+    links = {link for found in lossy for link in found}
+    blame = replace(blame, links=blame.links | links, nodes=blame.nodes | narrow)
     yield from _stopped(lab, blame.routes, unexplained(sorted(reached.small_only)), "no_large_packets")
     without_tcp = sorted(reached.without_tcp - reached.small_only)  # its segments are of the full size
     yield from _stopped(lab, blame.routes, unexplained(without_tcp), "no_tcp")
@@ -99,12 +105,14 @@ def _common(lab: Lab, node: int, pairs: list[Pair], kind: str) -> LinkFinding:
 
 LEAST_LOST = 3
 """Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
+LEAST_RATE = 0.01
+"""Share of the pings over a link that must be lost, where there are many."""
 ENOUGH = 8.41
 """Mean of the Poisson distribution that gives `LEAST_LOST` or more with a probability of 99 %."""
 
 
 LOSS_SOUGHT = 0.04
-FEWEST_PINGS, MOST_PINGS = 25, 100
+FEWEST_PINGS, MOST_PINGS = 25, 106
 """Pings of each pair: they take five milliseconds each, and all of them pass all NICs of small machines."""
 
 
@@ -114,15 +122,15 @@ def count_pings(routes: Routes) -> int:
     return min(MOST_PINGS, max(FEWEST_PINGS, math.ceil(ENOUGH / LOSS_SOUGHT / fewest)))
 
 
-def find_loss_floor(routes: Routes, pings: Mapping[Pair, int]) -> float:
+def find_loss_floor(routes: Routes, pings: Mapping[Pair, int]) -> float | None:
     """Return the smallest loss rate that so many pings between hosts find on any link, with 99 % confidence.
 
-    It is 1 where routes use a link that no ping crosses.
+    It is None where routes use a link that no ping crosses, or hardly any.
     """
     used = {link for pair in routes.first_link for link in routes.path(*pair)}
     crossings = _crossings(routes, pings)
     fewest = min((crossings[link] for link in used), default=0)
-    return min(1.0, ENOUGH / fewest) if fewest else 1.0
+    return ENOUGH / fewest if fewest > ENOUGH else None
 
 
 def _crossings(routes: Routes, pings: Mapping[Pair, int]) -> Counter[Link]:
@@ -134,29 +142,39 @@ def _crossings(routes: Routes, pings: Mapping[Pair, int]) -> Counter[Link]:
     return crossings
 
 
-def _find_lossy(routes: Routes, counts: Mapping[Pair, tuple[int, int]]) -> dict[Link, tuple[int, int]]:
+Links = tuple[Link, ...]
+"""One link, or several that all pings cross that cross one of them."""
+
+
+def _find_lossy(routes: Routes, counts: Mapping[Pair, tuple[int, int]]) -> dict[Links, tuple[int, int]]:
     """Return the fewest links that explain the lost pings, with how many of how many were lost over each."""
-    left, lossy = dict(counts), dict[Link, tuple[int, int]]()
+    left, lossy = dict(counts), dict[Links, tuple[int, int]]()
     while True:
         lost = _crossings(routes, {pair: gone for pair, (gone, _) in left.items()})
         sent = _crossings(routes, {pair: count for pair, (_, count) in left.items()})
-        worst = max(sent, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
-        if worst is None or lost[worst] < LEAST_LOST:
+        worst = max(sent, key=lambda link: (lost[link], lost[link] / max(sent[link], 1), link), default=None)
+        if worst is None or lost[worst] < max(LEAST_LOST, LEAST_RATE * sent[worst]):
             return lossy
-        lossy[worst] = (lost[worst], sent[worst])
-        left = {pair: count for pair, count in left.items() if worst not in _round_trip(routes, pair)}
+        through = {pair for pair in left if worst in _round_trip(routes, pair)}
+        alike = [
+            link for link in sent if {pair for pair in left if link in _round_trip(routes, pair)} == through
+        ]
+        lossy[tuple(sorted(alike))] = (lost[worst], sent[worst])
+        left = {pair: count for pair, count in left.items() if pair not in through}
 
 
-def _lossy(lab: Lab, lossy: Mapping[Link, tuple[int, int]]) -> Iterator[LinkFinding]:
+def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
     """Yield links over which pings were lost; several that one host has in common as that host."""
-    words = {link: f"{gone} of {count} over {lab.link_label(link)}" for link, (gone, count) in lossy.items()}
-    shared = set.intersection(*({nic.node for nic in link} for link in lossy)) if lossy else set()
+    labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
+    words = {links: f"{gone} of {count} over {labels[links]}" for links, (gone, count) in lossy.items()}
+    ends = [{nic.node for nic in link} for links in lossy for link in links]
+    shared = set.intersection(*ends) if ends else set()
     if len(lossy) > 1 and shared:
         some = "; ".join(list(words.values())[:SHOWN])
         yield LinkFinding("lossy_path", lab.hosts[min(shared)].name, f"pings were lost: {some}")
         return
-    for link, counted in words.items():
-        yield LinkFinding("lossy_path", lab.link_label(link), f"pings were lost: {counted}")
+    for links, counted in words.items():
+        yield LinkFinding("lossy_path", labels[links], f"pings were lost: {counted}")
 
 
 def _detoured(lab: Lab, hops: Mapping[Pair, int], blame: Blame) -> Iterator[LinkFinding]:

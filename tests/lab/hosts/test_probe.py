@@ -168,12 +168,16 @@ def test_hops_are_read_from_the_ttl_of_the_reply_and_what_does_not_pass(lab):
     fleet = ScriptedHosts(
         lab,
         {
-            "a": (0, json.dumps({"ways": {"10.100.2.100": way}, "listens": True}), ""),
-            "b": (0, json.dumps({"ways": {"10.100.1.100": None}, "listens": True}), ""),
+            "started": [("b", say("ready")), ("a", say("ready"))],
+            "told": [
+                ("a", say("ways", ways={"10.100.2.100": way}, listens=True)),
+                ("b", say("ways", ways={"10.100.1.100": None}, listens=True)),
+            ],
         },
     )
     reached = ping_all(fleet, mtu=9000, count=25)
-    assert " --count 25 --size 8972 --port " in fleet.commands["a"]
+    assert " --bind 10.100.1.100 --count 25 --size 8972 --port " in fleet.commands["a"]
+    assert fleet.said == ["go\n"]
     assert (reached.lost, reached.small_only) == ({("a", "b"): (2, 25)}, {("a", "b")})
     assert reached.without_tcp == {("a", "b")}
     assert reached.hops == {("b", "a"): 3}
@@ -184,6 +188,7 @@ def test_hops_are_read_from_the_ttl_of_the_reply_and_what_does_not_pass(lab):
 
 
 def test_a_host_that_cannot_ping_is_named(lab):
-    fleet = ScriptedHosts(lab, {"a": (0, "{}", ""), "b": (1, "", "PermissionError")})
-    with pytest.raises(HostError, match="ping cannot be run on b: PermissionError; it needs root"):
+    fleet = ScriptedHosts(lab, {"started": [("a", say("ready"))]})
+    with pytest.raises(HostError, match=r"trial of all ways is not 'ready' on b \(PermissionError") as caught:
         ping_all(fleet)
+    assert list(caught.value.reasons) == ["b"]

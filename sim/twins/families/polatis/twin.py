@@ -29,8 +29,8 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     `page_rows=N` (long TL1 replies come in pages of so many lines), `own_reports=no|yes` (does TL1 report a change
     to the session that made it), `post_vanishes_s=T` (pairs made with a REST POST go after so long, as one lab
     saw), `rest_default=xml|json` (what REST answers to a client that names no medium), `rest_nothing=204|200` (how
-    a read of cross-connects is answered that finds none), `baud=N` (of the serial line), `product=CODE` (the product code:
-    drivers read from it what a unit can do).
+    a read of cross-connects is answered that finds none), `baud=N` (of the serial line), `product=CODE` (the product
+    code, from which drivers read the size).
     """
     settings.only(
         *("when_occupied", "hitless", "separate_lines", "page_rows", "own_reports", "post_vanishes_s"),
