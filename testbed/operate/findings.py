@@ -109,6 +109,10 @@ KINDS: dict[str, Kind] = {
         "an interface is administratively down",
         "`ip link set dev NIC up` on the host, then `testbed apply`: its routes went with it",
     ),
+    "wrong_master": Kind(
+        "a NIC is part of a bridge, a bond or a VRF, which takes what comes in there",
+        "`ip link set dev NIC nomaster` on the host, then `testbed apply`",
+    ),
     "wrong_mtu": Kind(
         "an interface has another MTU than the lab file", "run `testbed apply`", stops_packets=False
     ),

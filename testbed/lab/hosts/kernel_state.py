@@ -32,7 +32,10 @@ _BITS = 8e-6  # megabits of a byte
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface: `rate_mbps` is the lower of its speed and its token bucket, None where neither is known."""
+    """One interface: `rate_mbps` is the lower of its speed and its token bucket, None where neither is known.
+
+    `master` is the bridge, bond or VRF that it is part of.
+    """
 
     mac: str
     is_up: bool
@@ -40,17 +43,22 @@ class Interface:
     mtu: int
     addresses: frozenset[str]
     rate_mbps: float | None = None
+    master: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One IPv4 route; `device` is empty for those that drop (`blackhole`, `unreachable`)."""
+    """One IPv4 route; `device` is empty for those that drop (`blackhole`, `unreachable`).
+
+    `options` are those that change what packets carry, such as `mtu 600`.
+    """
 
     target: str
     device: str
     gateway: str
     source: str
     protocol: str
+    options: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +161,7 @@ def _interface(entry: Mapping[str, Any], rates: Mapping[str, float]) -> Interfac
         mtu=int(entry["mtu"]),
         addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in held),
         rate_mbps=rates.get(entry["ifname"]),
+        master=str(entry.get("master", "")),
     )
 
 
@@ -165,6 +174,9 @@ def _route(entry: Mapping[str, Any]) -> Route:
         gateway=str(entry.get("gateway", "")),
         source=str(entry.get("prefsrc", "")),
         protocol=str(entry.get("protocol", "")),
+        options=" ".join(
+            f"{name} {value}" for some in entry.get("metrics", ()) for name, value in sorted(some.items())
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_network
 
-from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path, set_addresses
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
 from testbed.lab.hosts.planned_state import UNKNOWN_MAC, PlannedState
 from testbed.lab.model import Lab, LabHost
@@ -33,6 +33,7 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
     return (
         *interfaces,
         *_judge_addresses(compared),
+        *_judge_foreign_addresses(lab, compared),
         *_judge_sysctls(compared),
         *_judge_forwarding_state(compared),
     )
@@ -60,9 +61,9 @@ class _Compared:
     state: KernelState
 
     def is_usable(self, device: str) -> bool:
-        """Return whether an interface is there and up."""
+        """Return whether an interface is there, up, and no part of a bridge, bond or VRF."""
         found = self.state.interfaces.get(device)
-        return found is not None and found.is_up
+        return found is not None and found.is_up and not found.master
 
     def carries(self, device: str) -> bool:
         """Return whether an interface can hold routes: with its last address the kernel drops them all."""
@@ -161,8 +162,8 @@ class _Compared:
         )
 
 
-def _way(route: Route) -> tuple[str, str, str]:
-    return route.device, route.gateway, route.source
+def _way(route: Route) -> tuple[str, str, str, str]:
+    return route.device, route.gateway, route.source, route.options
 
 
 def _wrong_with(held: Neighbour | None, mac: str) -> str:
@@ -185,6 +186,9 @@ def _judge_interfaces(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
             yield LinkFinding(
                 "interface_down", subject, f"{nic.name} of {host.name} is administratively down"
             )
+        if found.master:
+            detail = f"{nic.name} of {host.name} is part of {found.master}, which takes what comes in there"
+            yield LinkFinding("wrong_master", subject, detail)
         if compared.is_bare:
             continue
         planned = compared.planned.mtus.get(nic.name, found.mtu)
@@ -211,6 +215,25 @@ def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
         if words:
             subject = f"{compared.host.name}/{device}"
             yield LinkFinding("wrong_address", subject, f"of the addresses of {device} {_some(words)}")
+
+
+def _judge_foreign_addresses(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield addresses of other hosts on lo and further interfaces, which an apply leaves alone."""
+    owners = {
+        f"{address}/32": other.name
+        for other in (*lab.hosts, *lab.others)
+        if other.name != compared.host.name
+        for address in (*set_addresses(other), *(nic.address for nic in other.nics))
+    }
+    for device, found in compared.state.interfaces.items():
+        if device in {nic.name for nic in compared.host.nics}:
+            continue  # told as not planned
+        for address in sorted(found.addresses & owners.keys()):
+            subject = f"{compared.host.name}/{device}"
+            detail = f"{device} has {address}, an address of {owners[address]}: packets for it end here"
+            yield LinkFinding(
+                "wrong_address", subject, detail, f"`ip address del {address} dev {device}` on the host"
+            )
 
 
 def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
@@ -275,7 +298,8 @@ def _described(route: Route) -> str:
     words = [route.target.removesuffix("/32")]
     words += ["via", route.gateway] if route.gateway else []
     words += ["dev", route.device] if route.device else ["dropped"]
-    return " ".join([*words, *(["src", route.source] if route.source else [])])
+    words += ["src", route.source] if route.source else []
+    return " ".join([*words, *([route.options] if route.options else [])])
 
 
 def _some(words: Iterable[str]) -> str:

@@ -77,7 +77,7 @@ class _Case:
     def _is_up(self, host: str, nic: str) -> bool:
         kernel = self.evidence.kernels.get(host)
         found = kernel.interfaces.get(nic) if kernel else None
-        return kernel is None or (found is not None and found.is_up)
+        return kernel is None or (found is not None and found.is_up and not found.master)
 
     @cached_property
     def held(self) -> tuple[Circuit, ...]:

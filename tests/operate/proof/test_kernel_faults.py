@@ -72,7 +72,8 @@ def ring(bench):
     assert brought.verified.findings == ()
     yield bench
     bench.on("c", "ip link set gone down 2>/dev/null && ip link set gone name nic1; true")
-    bench.on("c", "nft delete table ip x 2>/dev/null; true")
+    bench.on("c", "nft delete table ip x 2>/dev/null; ip link del br9 2>/dev/null; true")
+    bench.on("c", "ip addr del 10.100.4.100/32 dev lo 2>/dev/null; true")
     bench.on("c", f"umount {PYTHON} 2>/dev/null; true")
     bench.on("c", "ip link set nic1 up; ip link set nic2 up; ip rule del prio 99; true")
     rate = f"{round(bench.lab.link.rate_mbps * 1000)}kbit burst 128kb latency 50ms"
@@ -112,8 +113,13 @@ KERNEL_FAULTS = {
     ),
     "MTU of a route": (
         f"ip route replace $(ip -4 route show match {A} proto 107 | tail -1) proto 107 mtu lock 600",
-        [("no_large_packets", None)],
+        [("wrong_route", "c")],
     ),
+    "part of a bridge": (
+        "ip link add name br9 type bridge; ip link set br9 up; ip link set nic2 master br9",
+        [("wrong_master", "c/nic2")],
+    ),
+    "address of another host on lo": ("ip addr add 10.100.4.100/32 dev lo", [("wrong_address", "c/lo")]),
     "30 % loss": (
         FILTER.format(hook="prerouting", rule="iifname nic1 numgen random mod 100 lt 30 drop"),
         [("lossy_path", None)],

@@ -78,6 +78,11 @@ def without_node_address(world):
     world.change("e", routes=tuple(r for r in world.kernels["e"].routes if r.source != source))
 
 
+def address_of_another(world):
+    own = world.kernels["e"].interfaces["lo"].addresses
+    world.change_interface("e/lo", addresses=own | {f"{world.lab.hosts[7].address}/32"})
+
+
 def killed_before_routes(world):
     """Kill an apply whose journal is not at hand: every host holds the routes of the plan before."""
     world.kernels = world.configured_for(over_other_nics(world.wiring))
@@ -113,6 +118,9 @@ HOST_FAULTS = {
     "a route over another link": (via_another_link, [("wrong_route", "e")]),
     "a route that drops": (blackhole, [("wrong_route", "e")]),
     "a route with another source": (lambda w: with_route(w, source="10.100.5.1"), [("wrong_route", "e")]),
+    "a route with an MTU": (lambda w: with_route(w, options="mtu 600"), [("wrong_route", "e")]),
+    "part of a bridge": (lambda w: w.lose("e/nic2", master="br0"), [("wrong_master", "e/nic2")]),
+    "an address of another host on lo": (address_of_another, [("wrong_address", "e/lo")]),
     "a route too many": (extra_route, [("extra_route", "e")]),
     "a neighbour missing": (without_neighbour, [("wrong_neighbour", "e")]),
     "all neighbours missing": (lambda w: without_neighbour(w, 99), [("wrong_neighbour", "e")]),
