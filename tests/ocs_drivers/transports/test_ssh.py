@@ -113,12 +113,14 @@ class Device:
     def stop(self) -> None:
         async def down():
             self.server.close()
-            for connection in self.connections:
-                connection.abort()
-                await connection.wait_closed()
+            for _ in range(3):  # what was accepted late becomes a connection in the next turns of the loop
+                for connection in self.connections:
+                    connection.abort()
+                    await connection.wait_closed()
+                accepted_late = asyncio.all_tasks() - {asyncio.current_task()}
+                await asyncio.gather(*accepted_late, return_exceptions=True)
+                await asyncio.sleep(0)
             await self.server.wait_closed()
-            accepted_late = asyncio.all_tasks() - {asyncio.current_task()}
-            await asyncio.gather(*accepted_late, return_exceptions=True)
 
         self.run(down())
 
