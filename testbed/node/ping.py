@@ -24,10 +24,10 @@ ECHO_REPLY, ECHO_REQUEST = 0, 8
 REPEAT_S = 0.1
 PAUSE_S = 0.005
 """Time between two pings of one address that are sent to count the lost ones."""
-STRAGGLERS_S = 0.3
-"""Time that is left to an answer before its ping counts as lost."""
-LARGE_S = 0.6
-TCP_S = 1.3
+STRAGGLERS_S = 1.0
+"""Time that is left to an answer before its ping counts as lost: a busy machine may stand still for a while."""
+LARGE_S = 1.2
+TCP_S = 2.0
 """Time for the exchange: a lost SYN is sent again after a second."""
 BUFFER_BYTES = 8 << 20
 SO_RCVBUFFORCE = 33
