@@ -98,6 +98,7 @@ def test_each_candidate_prepares_half_on_workers(pool, candidate):
     assert (counts.lost, counts.taken_back) == (0, 0)
 
 
+@pytest.mark.long
 def test_an_error_of_the_transform_comes_from_the_worker(pool):
     def fails(_number):
         raise ValueError("a broken element")
@@ -108,6 +109,7 @@ def test_an_error_of_the_transform_comes_from_the_worker(pool):
     engine.close()
 
 
+@pytest.mark.long
 def test_weights_share_the_work(pool):
     """Three units of four go to the first worker."""
     engine, runner = opened(pool, who, weights={"worker-0": 3, "worker-1": 1})
@@ -119,6 +121,7 @@ def test_weights_share_the_work(pool):
         opened(pool, who, weights={"worker-7": 1})
 
 
+@pytest.mark.long
 def test_jobs_that_share_the_workers_are_counted(pool):
     first, _ = opened(pool, double, job="first")
     assert len(first.jobs()) == 1
@@ -222,6 +225,7 @@ def test_workers_need_dask_and_nothing_of_ours():
     assert counts.remote == 16
 
 
+@pytest.mark.long
 def test_workers_of_a_cluster_that_is_there_stay(pool):
     with open_workers(Choice(scheduler=pool), Configuration()) as engine:
         engine.open(Runner(Pipeline([1, 2], double, list)))
@@ -232,6 +236,7 @@ def test_workers_of_a_cluster_that_is_there_stay(pool):
     after.close()
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 def test_workers_of_the_command_end_with_it():
@@ -276,6 +281,7 @@ def test_turns_by_weight():
         Shares({"a": 0})
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
