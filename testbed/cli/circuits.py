@@ -207,9 +207,9 @@ def verify(
     if report.ok and own and is_whole_proof:
         meant, note = _complete(meant, report, runs_dir)
         notes.append(note)
-    if own and meant.left:
-        told = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in own)
-        report = replace(report, findings=(*told, *report.findings))
+    if meant.intent and meant.intent.lacks_proof:
+        lacking = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in own)
+        report = replace(report, findings=(*lacking, *report.findings))
     findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
     document |= {"links_heard": report.links_received, "findings": findings}
@@ -238,16 +238,16 @@ def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple
     from testbed.operate.unfinished import unfinished_or_why_not
     from testbed.operation_errors import OperationRunning
 
-    assert meant.intent is not None
+    intent = meant.intent
+    assert intent is not None
     try:
         with journal_in(runs_dir) as journal:
-            record_proof(journal, meant.lab, meant.intent, report)
+            record_proof(journal, meant.lab, intent, report)
     except (JournalError, OperationRunning) as error:
-        return meant, f"epoch {meant.intent.epoch} cannot be marked as verified: {error}"
-    now = replace(meant, intent=replace(meant.intent, state="verified", error=""))
-    return replace(
-        now, left=unfinished_or_why_not(runs_dir, meant.lab)
-    ), f"epoch {meant.intent.epoch} is verified now"
+        return meant, f"epoch {intent.epoch} cannot be marked as verified: {error}"
+    left = unfinished_or_why_not(runs_dir, meant.lab)
+    meant = replace(meant, intent=replace(intent, state="verified"), left=left)
+    return meant, f"epoch {intent.epoch} is verified now"
 
 
 def _looked_at(report: VerifyReport) -> str:

@@ -78,7 +78,6 @@ class Way:
     def __init__(self, address: str) -> None:
         self.address = address
         self.ttl: int | None = None
-        self.seconds = 0.0
         self.first_s = 0.0
         self.asked_s = 0.0
         self.tried = 0
@@ -90,13 +89,13 @@ class Way:
         self.tcp: bool | None = None
         self.exchange: Exchange | None = None
 
-    def as_json(self) -> dict[str, object] | None:
-        """Return the entry of the answer."""
+    def as_json(self, begin_s: float) -> dict[str, object] | None:
+        """Return the entry of the answer, of a trial that began then."""
         if self.ttl is None:
             return None
         return {
             "ttl": self.ttl,
-            "seconds": round(self.seconds, 6),
+            "seconds": round(self.first_s - begin_s, 6),
             "sent": self.sent,
             "received": len(self.heard),
             "large": self.large,
@@ -175,8 +174,8 @@ class Trial:
         if way.tried < self.count and now_s >= way.sent_s + PAUSE_S:
             way.tried, way.sent_s = way.tried + 1, now_s
             way.sent += self.ask(sequence, way, way.tried)
-        if way.exchange:
-            way.exchange.look_at_time(now_s)
+        if way.exchange and now_s >= way.exchange.end_s:
+            way.exchange.end(is_whole=False)
         if self.size and not way.large and now_s >= way.large_s + REPEAT_S and now_s < way.first_s + LARGE_S:
             way.large, way.large_s = False, now_s
             self.ask(sequence, way, LARGE)
@@ -210,8 +209,7 @@ class Trial:
         elif 0 < number <= self.count:
             way.heard.add(number)
         elif way.ttl is None:
-            now_s = time.monotonic()
-            way.ttl, way.seconds, way.first_s = ttl, now_s - self.begin_s, now_s
+            way.ttl, way.first_s = ttl, time.monotonic()
             if self.port:
                 way.exchange = Exchange(self, way)
 
@@ -246,27 +244,12 @@ class Exchange:
 
     def __init__(self, trial: Trial, way: Way) -> None:
         self.trial, self.way = trial, way
+        self.left = self.expected = trial.length
         self.end_s = time.monotonic() + TCP_S
-        self.again_s: float | None = None
-        self.begin()
-
-    def begin(self) -> None:
-        """Connect. A peer's kernel answers pings before its program listens: that is tried again."""
-        self.left = self.expected = self.trial.length
-        self.again_s = None
         self.connection = socket.socket()
         self.connection.setblocking(False)
-        self.connection.connect_ex((self.way.address, self.trial.port))
-        self.trial.selector.register(
-            self.connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self.go_on
-        )
-
-    def look_at_time(self, now_s: float) -> None:
-        """End what takes too long; begin again what was refused."""
-        if now_s >= self.end_s:
-            self.end(is_whole=False)
-        elif self.again_s is not None and now_s >= self.again_s:
-            self.begin()
+        self.connection.connect_ex((way.address, trial.port))
+        trial.selector.register(self.connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self.go_on)
 
     def go_on(self) -> None:
         """Send and receive what can be; end when all came back, or nothing can."""
@@ -279,10 +262,6 @@ class Exchange:
                 self.expected = -1
         except _NOTHING_YET:
             return
-        except ConnectionRefusedError:
-            self.close()
-            self.again_s = time.monotonic() + REPEAT_S
-            return
         except OSError:
             self.expected = -1
         if self.left == 0 and self.expected > 0:
@@ -291,13 +270,8 @@ class Exchange:
             self.end(is_whole=self.expected == 0)
 
     def end(self, *, is_whole: bool) -> None:
-        """Note how it ended."""
+        """Note how it ended, and close the connection."""
         self.way.tcp, self.way.exchange = is_whole, None
-        if self.again_s is None:
-            self.close()
-
-    def close(self) -> None:
-        """Let the connection go."""
         self.trial.selector.unregister(self.connection)
         self.connection.close()
 
@@ -345,7 +319,7 @@ def main() -> None:
     print(json.dumps({"event": "ready"}), flush=True)
     if not sys.stdin.readline():
         return
-    ways = {way.address: way.as_json() for way in trial.run()}
+    ways = {way.address: way.as_json(trial.begin_s) for way in trial.run()}
     print(json.dumps({"event": "ways", "ways": ways, "listens": trial.listener is not None}), flush=True)
     has_ended: list[bool] = []
     trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))

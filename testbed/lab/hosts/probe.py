@@ -16,6 +16,7 @@ from testbed.lab.model import Lab, LabHost
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, Launch
 
+PROBE = "the link probe"
 READY_TIMEOUT_S = 20.0
 _TURN_S = 0.25
 
@@ -69,9 +70,6 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
 def _command(host: LabHost, path: str, epoch: int) -> str:
     words = [host.python, "-IS", path, "--host", host.name, "--epoch", str(epoch)]
     return shlex.join([*words, *(nic.name for nic in host.nics)])
-
-
-PROBE = "the link probe"
 
 
 def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str, dict[str, Any]]:

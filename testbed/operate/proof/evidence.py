@@ -123,40 +123,38 @@ def _with_hosts(
     joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
 
     def ping(part: Fleet) -> Reachability:
-        asked = [host for host in part.hosts if host.name in joined]
-        return ping_all(part, hosts=asked, mtu=lab.link.mtu, count=pings)
+        hosts = [host for host in part.hosts if host.name in joined]
+        return ping_all(part, hosts=hosts, mtu=lab.link.mtu, count=pings)
 
     parts: dict[str, Callable[[Fleet], Any]] = {
-        LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S),
-        KERNELS: lambda part: read_kernels(part, lab),
-        RECEIVERS: lambda part: read_receivers(part, lab),
-        PINGS: ping,
+        LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S)
     }
-    if not kernels:
-        del parts[KERNELS], parts[RECEIVERS], parts[PINGS]
-    with ThreadPoolExecutor(
-        max_workers=len(parts)
-    ) as pool:  # the probe mostly waits, and none disturbs another
+    if kernels:
+        parts |= {
+            KERNELS: lambda part: read_kernels(part, lab),
+            RECEIVERS: lambda part: read_receivers(part, lab),
+            PINGS: ping,
+        }
+    # The probe mostly waits, and no part disturbs another.
+    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
         looks = {name: pool.submit(_look, look, fleet) for name, look in parts.items()}
-        results = {name: look.result() for name, look in looks.items()}
+        answers = {name: look.result()[0] for name, look in looks.items()}
     failures: dict[str, dict[str, str]] = {}
-    for name, (_, reasons) in results.items():
-        for host, why in reasons.items():
+    for name, look in looks.items():
+        for host, why in look.result()[1].items():
             failures.setdefault(host, {})[name] = why
-    all_of = {True: len(parts), False: len(parts) - (PINGS in parts)}  # who is not joined is not pinged
-    gone = {
-        host: why[LINKS]
-        for host, why in failures.items()
-        if len(parts) > 1 and len(why) == all_of[host in joined]
-    }
-    found = {name: result for name, (result, _) in results.items()}
+    gone = {}
+    for host, reasons in failures.items():
+        own_parts = parts.keys() - (set() if host in joined else {PINGS})
+        if len(own_parts) > 1 and reasons.keys() >= own_parts:
+            gone[host] = reasons[LINKS]
     return Evidence(
         readings,
         {**off, **gone},
-        found[LINKS],
-        found.get(KERNELS, {}),
-        found.get(RECEIVERS, {}),
-        found.get(PINGS),
+        answers[LINKS],
+        answers.get(KERNELS, {}),
+        answers.get(RECEIVERS, {}),
+        answers.get(PINGS),
         failures={host: failures[host] for host in sorted(failures.keys() - gone.keys())},
     )
 

@@ -13,7 +13,18 @@ from testbed.lab.model import Lab
 from testbed.operate.model import LinkFinding
 
 Pair = tuple[int, int]
+Links = tuple[Link, ...]
+"""One link, or several that the same pings cross."""
 SHOWN = 4
+LEAST_LOST = 3
+"""Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
+LEAST_RATE = 0.01
+"""Share of the pings over a link that must be lost, where there are many."""
+ENOUGH = 8.41
+"""Mean of the Poisson distribution that gives `LEAST_LOST` or more with a probability of 99 %."""
+LOSS_SOUGHT = 0.04
+FEWEST_PINGS, MOST_PINGS = 25, 106
+"""Pings of each pair: they take five milliseconds each, and all of them pass all NICs of small machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +59,8 @@ def judge_reachability(
     counts = {(nodes[a], nodes[b]): count for (a, b), count in reached.lost.items()}
     lossy = _find_lossy(blame.routes, {pair: counts[pair] for pair in unexplained(reached.lost)})
     yield from _lossy(lab, lossy)
-    links = {link for found in lossy for link in found}
-    blame = replace(blame, links=blame.links | links, nodes=blame.nodes | narrow)
+    crossed = {link for links in lossy for link in links}
+    blame = replace(blame, links=blame.links | crossed, nodes=blame.nodes | narrow)
     yield from _stopped(lab, blame.routes, unexplained(sorted(reached.small_only)), "no_large_packets")
     without_tcp = sorted(reached.without_tcp - reached.small_only)  # its segments are of the full size
     yield from _stopped(lab, blame.routes, unexplained(without_tcp), "no_tcp")
@@ -103,19 +114,6 @@ def _common(lab: Lab, node: int, pairs: list[Pair], kind: str) -> LinkFinding:
     )
 
 
-LEAST_LOST = 3
-"""Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
-LEAST_RATE = 0.01
-"""Share of the pings over a link that must be lost, where there are many."""
-ENOUGH = 8.41
-"""Mean of the Poisson distribution that gives `LEAST_LOST` or more with a probability of 99 %."""
-
-
-LOSS_SOUGHT = 0.04
-FEWEST_PINGS, MOST_PINGS = 25, 106
-"""Pings of each pair: they take five milliseconds each, and all of them pass all NICs of small machines."""
-
-
 def count_pings(routes: Routes) -> int:
     """Return how many pings of each pair find a loss of 4 % on any link that routes use, within the limits."""
     fewest = min(_crossings(routes, dict.fromkeys(routes.first_link, 1)).values(), default=1)
@@ -140,10 +138,6 @@ def _crossings(routes: Routes, pings: Mapping[Pair, int]) -> Counter[Link]:
         for link in _round_trip(routes, pair):
             crossings[link] += count
     return crossings
-
-
-Links = tuple[Link, ...]
-"""One link, or several that all pings cross that cross one of them."""
 
 
 def _find_lossy(routes: Routes, counts: Mapping[Pair, tuple[int, int]]) -> dict[Links, tuple[int, int]]:
