@@ -13,6 +13,7 @@ ARGS ?=
 FAST := not (process or socket or hdl or kernel or slow or long)
 # Tests start many programs, each of which would compile again what it imports where no bytecode is written.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
+LANE := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m tools.test_times test
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
 # SHUFFLE=seed runs the files in a random order.
 BY_FILE := --dist loadfile --no-loadscope-reorder $(if $(SHUFFLE),--shuffle-files $(SHUFFLE))
@@ -24,6 +25,8 @@ BOARD := (board or not (process or socket or hdl or torch or kernel or slow)) an
 BOARD_FOLDERS := tests/fpga/bus tests/fpga/registers tests/lightning/execution tests/lightning/kit \
 	tests/sim/board tests/sim/models/photonics tests/sim/rfsoc tests/sim/rfsoc_kit
 CODEC_FOLDERS := tests/ocs_drivers tests/fuzz
+# Files that say the word, for the sake of short collection; tests/plugins/lanes.py fails a kernel test elsewhere.
+KERNEL_FILES = $$(grep -rlw kernel tests --include='test_*.py')
 EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
 UV_COMPILE := "$$(tools/install uv)" pip compile --upgrade --quiet --generate-hashes --no-header --no-annotate \
@@ -76,13 +79,13 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 
 # Tests on kernel hosts wait for a third of their time, hence three workers.
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
-test-full: install-test ## all tests but the long ones and those of the codecs
-	$(PYTEST) $(PARALLEL) --lane parallel -m "not (kernel or codec or long)"
-	$(PYTEST) -n 3 $(BY_FILE) --lane kernel -m "kernel and not long"
+test-full: install-test ## all tests but the long ones, those of the codecs and those of boards
+	$(LANE) parallel $(PARALLEL) -m "not (kernel or codec or board or long)"
+	$(LANE) kernel -n 3 $(BY_FILE) -m "kernel and not long" $(KERNEL_FILES)
 
 test-long: install-test planted ## second witnesses, more examples, larger labs, and planted faults
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --lane long -m "long and not kernel" --ignore tests/planted
-	HYPOTHESIS_PROFILE=long $(PYTEST) -n 3 $(BY_FILE) --lane long-kernel -m "long and kernel"
+	HYPOTHESIS_PROFILE=long $(PYTEST) -n 3 $(BY_FILE) --lane long-kernel -m "long and kernel" $(KERNEL_FILES)
 
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"

@@ -3,6 +3,7 @@
 python -m tools.test_times lanes              the table of lanes
 python -m tools.test_times all [FILE]         lanes, the slowest files, tests and fixtures, and their shares
 python -m tools.test_times run LANE COMMAND   run a command, and record it as a lane
+python -m tools.test_times test LANE OPTIONS  run pytest as a lane, and what failed in it a second time
 python -m tools.test_times clear              forget all lanes
 """
 
@@ -20,6 +21,9 @@ from typing import Any
 
 TIMES = Path(__file__).resolve().parents[1] / "build" / "test-times.json"
 
+MOST_FLAKY = 3
+"""More tests than these do not fail by chance: they get no second try."""
+
 Spent = tuple[float, float]
 """Wall and processor time in s."""
 
@@ -34,9 +38,8 @@ def format_lanes(lanes: dict[str, Any]) -> list[str]:
     rows = [(name, lane["tests"], lane["wall_s"], lane["processor_s"]) for name, lane in lanes.items()]
     rows.append(("all", *(sum(row[column] for row in rows) for column in (1, 2, 3))))
     lines = [f"{'lane':<12}{'tests':>8}{'wall':>10}{'processor':>12}"]
-    return lines + [
-        f"{name:<12}{tests:>8}{wall:>8.0f} s{spent:>10.0f} s" for name, tests, wall, spent in rows
-    ]
+    lines += [f"{name:<12}{tests:>8}{wall:>8.0f} s{spent:>10.0f} s" for name, tests, wall, spent in rows]
+    return lines + [f"FLAKY: {test}" for lane in lanes.values() for test in lane.get("flaky", ())]
 
 
 def format_slowest(title: str, spent: dict[str, Spent], rows: int) -> list[str]:
@@ -94,6 +97,26 @@ def run_lane(lane: str, command: list[str]) -> int:
     return code
 
 
+def run_tests(lane: str, options: list[str]) -> int:
+    """Run pytest as a lane, and return its exit code.
+
+    A test that fails among others and passes alone is flaky. It does not fail the run, as it says nothing of the
+    change that is tested; the table of lanes names it until somebody mends it.
+    """
+    pytest = [sys.executable, "-m", "pytest"]
+    code = subprocess.run([*pytest, "--lane", lane, *options], check=False).returncode
+    failed = read_lanes(TIMES).get(lane, {}).get("failed", [])
+    if code != 1 or not 0 < len(failed) <= MOST_FLAKY:
+        return code
+    print("A second try, alone:", *failed, sep="\n  ", flush=True)
+    code = subprocess.run([*pytest, *failed], check=False).returncode
+    if code == 0:
+        lanes = read_lanes(TIMES)
+        lanes[lane]["flaky"] = failed
+        TIMES.write_text(json.dumps(lanes))
+    return code
+
+
 def main(arguments: list[str]) -> int:
     """Do what the arguments say (see above), and return the exit status."""
     match arguments:
@@ -103,6 +126,8 @@ def main(arguments: list[str]) -> int:
             print(*format_all(read_lanes(Path(path[0]) if path else TIMES)), sep="\n")
         case ["run", lane, *command]:
             return run_lane(lane, command)
+        case ["test", lane, *options]:
+            return run_tests(lane, options)
         case ["clear"]:
             TIMES.unlink(missing_ok=True)
         case _:

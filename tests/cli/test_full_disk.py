@@ -86,7 +86,9 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("words", LOOKS, ids=lambda words: words[0])
-@pytest.mark.parametrize("disk", DISKS)
+@pytest.mark.parametrize(
+    "disk", ["full", *(pytest.param(disk, marks=pytest.mark.long) for disk in DISKS if disk != "full")]
+)
 def test_looking_works_where_nothing_can_be_written(place, disk, words):
     done = command(place, place / "disk", *words, prepare=DISKS[disk])
     shutil.rmtree(place / "disk" / "runs", ignore_errors=True)
@@ -102,7 +104,7 @@ def test_looking_works_where_nothing_can_be_written(place, disk, words):
     [
         ("full", "free disk space"),
         pytest.param("read-only", "make it writable", marks=pytest.mark.long),
-        ("read-only machine", "make it writable"),
+        pytest.param("read-only machine", "make it writable", marks=pytest.mark.long),
     ],
 )
 def test_applying_is_refused_before_anything_is_sent(place, disk, hint):

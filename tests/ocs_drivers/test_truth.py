@@ -30,7 +30,9 @@ STEPS, STEPS_AT_LEAST = 50, 36
 FAMILY_STEPS = 2050
 """So many steps are taken by the protocols of each family together in `make test-long`."""
 SEQUENCES_IN_SHORT = 2
-"""So many sequences are taken by each protocol in `make test`."""
+"""So many sequences are taken by each daily protocol in `make test`."""
+DAILY = ("calient+rest", "polatis+tl1", "telescent+cli", "manual")
+"""A switch of mirrors over HTTP and one over TL1, a robot, and a panel that a person patches."""
 
 SELDOM = {"poll_s": "20"}
 """A robot's move of a minute is looked at three times, which is as good as twenty times here."""
@@ -253,7 +255,10 @@ def fired(met: Counter[str]) -> dict[str, int]:
     return {what.removeprefix("fault "): times for what, times in met.items() if what.startswith("fault ")}
 
 
-@pytest.mark.parametrize("scheme", PROTOCOLS)
+@pytest.mark.parametrize(
+    "scheme",
+    [pytest.param(scheme, marks=() if scheme in DAILY else pytest.mark.long) for scheme in PROTOCOLS],
+)
 def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
     met = drive(scheme, world, open_in_memory, SEQUENCES_IN_SHORT)
 

@@ -99,6 +99,7 @@ def test_each_candidate_prepares_half_on_workers(pool, candidate):
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_an_error_of_the_transform_comes_from_the_worker(pool):
     def fails(_number):
         raise ValueError("a broken element")
@@ -281,6 +282,7 @@ def test_turns_by_weight():
         Shares({"a": 0})
 
 
+@pytest.mark.long
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket

@@ -65,7 +65,12 @@ def bench(testbed12, tmp_path_factory):
     ("cut", "kind", "said"),
     [
         (("a/nic1:transmit",), "no_carrier", "the transmit fibre at ocs1:1 (a/nic1), or its laser, is out"),
-        (("b/nic1:receive",), "no_carrier", "the receive fibre at ocs1:53 (b/nic1) is out"),
+        pytest.param(
+            ("b/nic1:receive",),
+            "no_carrier",
+            "the receive fibre at ocs1:53 (b/nic1) is out",
+            marks=pytest.mark.long,
+        ),
         (("b/nic1:transmit", "b/nic1:receive"), "dark_cable", "the cable of b/nic1 is out"),
     ],
 )

@@ -8,11 +8,13 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import random
+import re
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any
@@ -45,9 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_itemcollected(item: pytest.Item) -> None:
     names = needs_of(item)
+    if "kernel" in names and not _says_kernel(item.path):
+        raise pytest.UsageError(f"{item.path} has kernel tests and must say `kernel`: the Makefile greps for it")
     for name in names - {marker.name for marker in item.iter_markers()}:
         item.add_marker(name)
     item.stash[_NEEDS] = frozenset(names)
+
+
+@cache
+def _says_kernel(path: Path) -> bool:
+    return re.search(r"\bkernel\b", path.read_text()) is not None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

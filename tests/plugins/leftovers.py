@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "LIGHTBED_TEST_RUN"
 PATIENCE_S = 20.0
 """Processes may still be ending when the last test has ended."""
+LEFT_BEHIND = 6
+"""Exit status of a run that leaves something behind, whatever its tests say."""
 
 _NAMESPACES = Path("/run/netns")
 _FOLDERS = (Path.home(), Path("/run"), Path("/dev/shm"))
@@ -104,8 +106,8 @@ class _Watch:
             return (yield)
         finally:
             self._leftovers = find_leftovers(self._before, self._token)
-            if self._leftovers and session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            if self._leftovers:
+                session.exitstatus = LEFT_BEHIND
 
     def pytest_unconfigure(self) -> None:
         if self._leftovers:

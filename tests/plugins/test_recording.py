@@ -11,6 +11,7 @@ from pathlib import Path
 import leftovers
 import pytest
 
+from tools import test_times
 from tools.test_times import format_all
 
 pytestmark = pytest.mark.process
@@ -74,7 +75,7 @@ def test_processor_time_counts_the_lab_of_a_test(run):
 def test_a_run_that_leaves_a_process_fails_and_names_it(run):
     done, _ = run("test_leaves_a_process")
     try:
-        assert done.returncode == 1
+        assert done.returncode == leftovers.LEFT_BEHIND
         (line,) = [line for line in done.stdout.splitlines() if "sleep 1000" in line]
     finally:
         for line in done.stdout.splitlines():
@@ -88,3 +89,25 @@ def test_an_inventory_sees_new_files_and_nothing_twice(tmp_path, monkeypatch):
     before = leftovers.take_inventory()
     (tmp_path / "left").touch()
     assert f"file {tmp_path / 'left'}" in leftovers.take_inventory() - before
+
+
+@pytest.mark.parametrize(("outcomes", "code"), [("10", 0), ("11", 1)], ids=["flaky", "broken"])
+def test_what_fails_among_others_and_passes_alone_is_named(tmp_path, monkeypatch, outcomes, code):
+    """The inner test fails where its digit is 1: the first is for its first try, the second for the next."""
+    times = tmp_path / "times.json"
+    (tmp_path / "outcomes").write_text(outcomes)
+    (tmp_path / "test_inner.py").write_text(
+        "from pathlib import Path\n"
+        "def test_one():\n"
+        "    digits = Path('outcomes').read_text()\n"
+        "    Path('outcomes').write_text(digits[1:])\n"
+        "    assert digits[0] == '0'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setattr(test_times, "TIMES", times)
+    options = ["-q", "-p", "times", "-p", "no:cacheprovider", "--times", str(times)]
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(options))
+    assert test_times.run_tests("inner", []) == code
+    named = [line for line in test_times.format_lanes(test_times.read_lanes(times)) if "FLAKY" in line]
+    assert named == ["FLAKY: test_inner.py::test_one"] * (code == 0)

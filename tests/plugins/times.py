@@ -133,8 +133,11 @@ class _Collector:
         self._began = time.perf_counter()
         self._tests: dict[str, list[float]] = {}
         self._fixtures: list[list[Any]] = []
+        self._failed: dict[str, None] = {}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed[report.nodeid] = None
         wall_s, processor_s = getattr(report, "spent", (report.duration, 0.0))
         spent = self._tests.setdefault(report.nodeid, [0.0, 0.0])
         spent[0] += wall_s
@@ -147,6 +150,7 @@ class _Collector:
             "tests": len(self._tests),
             "wall_s": time.perf_counter() - self._began,
             "processor_s": sum(os.times()[:4]),
+            "failed": list(self._failed),
             "each": {name: [round(value, 4) for value in spent] for name, spent in self._tests.items()},
             "fixtures": [
                 [name, test, round(wall, 3), round(cpu, 3)] for name, test, wall, cpu in self._fixtures

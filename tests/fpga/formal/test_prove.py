@@ -144,6 +144,7 @@ def test_what_the_text_states_is_proven_under_what_it_assumes(prover):
     assert "tick_i" in " ".join(proof.counterexample)
 
 
+@pytest.mark.long
 def test_a_property_is_vacuous_where_no_run_meets_what_is_assumed(prover):
     text = STATED.replace("assume { x.data < 100 }", "assume { x.data < 1 and x.data > 1 }")
     proof = prove(parse_text(text.replace("three: tokens == 3", "six: tokens == 6")).datapath, cover=False)

@@ -23,6 +23,7 @@ def test_the_baseline_has_every_design(baseline):
     assert {design.top for design in subjects()} == set(baseline)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_block_of_the_core_has_not_grown(baseline):
     now = estimate([design for design in subjects() if design.top in QUICK])

@@ -148,6 +148,7 @@ def test_there_are_thirty_faults_with_late_ones():
     assert len(HARDWARE) >= 27
 
 
+@pytest.mark.long
 def test_a_late_fault_of_the_datapath_has_its_counterexample(copy, capsys):
     fault = next(each for each in PLANTED.FAULTS if each.late == 45 and each.file == PLANTED.CORE)
     fault.plant(copy)

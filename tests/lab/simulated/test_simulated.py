@@ -178,6 +178,7 @@ def test_a_twin_that_is_not_there_is_named_with_what_to_look_at():
             control(address, {"do": "truth"})
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
     with start_lab(lab, hosts="model") as one, start_lab(lab, hosts="model") as two:

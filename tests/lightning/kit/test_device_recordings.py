@@ -14,6 +14,8 @@ from lightning.kit.recordings import recording as recordings
 
 skip_without("qick", reason="records and replays a QickSoc: pip install 'lightbed[kit]'")
 
+pytestmark = pytest.mark.board
+
 
 @pytest.fixture
 def file(tmp_path):

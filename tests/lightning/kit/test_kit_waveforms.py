@@ -11,6 +11,8 @@ from lightning.kit.devices.identity import DeviceIdentity
 from lightning.kit.signal_processing import find_peak_floor, find_plateaus
 from lightning.kit.waveform import Origin
 
+pytestmark = pytest.mark.board
+
 
 def test_a_waveform_is_the_published_list_and_knows_its_origin(kit):
     config = from_slide({"dac_0": 100, "dac_1": 50, "soft_avgs": 3})

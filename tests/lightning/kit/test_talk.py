@@ -14,6 +14,8 @@ from lightning import LightningConfig, LightningControl, LightningSignalProcessi
 
 skip_without("qick", reason="runs on the twin: pip install 'lightbed[kit]'")
 
+pytestmark = pytest.mark.board
+
 TEN_LINES = """
 import lightning
 from lightning import LightningControl, LightningConfig, LightningSignalProcessing

@@ -494,7 +494,7 @@ def test_damaged_files_give_a_network_or_an_error_of_ours(onnx_model):
     whole = onnx_model(nodes, constants, (1, 5, 5)).SerializeToString()
     rng = np.random.default_rng(7)
     outcomes = {"network": 0, "error": 0, "named": 0}
-    for _ in range(2000):
+    for _ in range(800):
         damaged = np.frombuffer(whole, np.uint8).copy()
         places = rng.integers(len(damaged), size=rng.integers(1, 4))
         damaged[places] ^= rng.integers(1, 256, size=len(places)).astype(np.uint8)
@@ -507,6 +507,6 @@ def test_damaged_files_give_a_network_or_an_error_of_ours(onnx_model):
         except LightningError as error:
             outcomes["error"] += 1
             outcomes["named"] += "node " in str(error)
-    assert outcomes["network"] >= 300
-    assert outcomes["error"] >= 500
-    assert outcomes["named"] >= 100
+    assert outcomes["network"] >= 120
+    assert outcomes["error"] >= 200
+    assert outcomes["named"] >= 40

@@ -327,6 +327,7 @@ def test_a_circuit_cut_before_the_run_is_named_within_the_deadline_and_leaves_no
     assert message.endswith(f" has no light on {small.link_into('c/nic2')}. All ranks were ended")
 
 
+@pytest.mark.long
 def test_a_circuit_cut_during_the_run_is_named_within_the_deadline_and_leaves_nothing(small):
     fibre, deadline_s = "b/nic1:receive", small.short_deadline_s()
     told = []

@@ -272,7 +272,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth():
     failures = dict.fromkeys((DeviceError, PartialApply, VerifyMismatch), 0)
     successes = 0
 
-    @settings(max_examples=400)
+    @settings(max_examples=150)
     @given(configurations, configurations, st.lists(st.sampled_from(FAULTS), max_size=2), st.booleans())
     def check(held, target, faults, atomic):
         nonlocal successes
@@ -293,7 +293,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth():
 
     check()
     assert successes >= 50
-    assert min(failures.values()) >= 10
+    assert min(failures.values()) >= 5
 
 
 def meddled(held: CrossConnects, target: CrossConnects, taken: set[int]) -> CrossConnects:
@@ -308,7 +308,7 @@ def meddled(held: CrossConnects, target: CrossConnects, taken: set[int]) -> Cros
 def test_an_apply_is_complete_exactly_when_the_scope_holds_the_target_whoever_meddles():
     complete = {True: 0, False: 0}
 
-    @settings(max_examples=400)
+    @settings(max_examples=150)
     @given(
         configurations,
         configurations,
@@ -337,7 +337,7 @@ def test_an_apply_is_complete_exactly_when_the_scope_holds_the_target_whoever_me
             assert (status is Status.DONE) == ((pair in switch.held.pairs) == (pair in target.pairs))
 
     check()
-    assert min(complete.values()) >= 50
+    assert min(complete.values()) >= 20
 
 
 @pytest.mark.parametrize("pair", [(1, 15), (3, 10)], ids=["its input", "its output"])

@@ -51,6 +51,7 @@ class TestTl1(OverFront):
     front = "tl1"
 
 
+@pytest.mark.long
 class TestInteractiveTl1(OverFront):
     front = "tl1-interactive"
 

@@ -40,6 +40,7 @@ def reach(shared_twin) -> Iterator[Callable[..., Opened]]:
         switch.close()
 
 
+@pytest.mark.long
 class TestContractOfRomeOverSsh(SwitchContract):
     @pytest.fixture
     @needs("process", "socket")

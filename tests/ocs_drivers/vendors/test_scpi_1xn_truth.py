@@ -25,6 +25,7 @@ SEQUENCES = {scheme: 8 if scheme.endswith("+serial") else 54 for scheme in schem
 """Sequences of at most `STEPS` steps; in memory a serial line is the same session as a TCP connection."""
 SEQUENCES_IN_SHORT = 4
 """The same in `make test`."""
+DAILY = ("scpi-1xn", "dicon+serial")
 
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse", "max_sessions"}
 """Faults that cut the link, after which a pair may be unknown."""
@@ -171,7 +172,13 @@ def drive(scheme: str, world: Any, open_in_memory: Any, sequences: int) -> Count
     return met
 
 
-@pytest.mark.parametrize("scheme", sorted(schemes.BANKS))
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(scheme, marks=() if scheme in DAILY else pytest.mark.long)
+        for scheme in sorted(schemes.BANKS)
+    ],
+)
 def test_every_bank_stands_where_it_was_sent_or_the_report_tells_the_truth(scheme, world, open_in_memory):
     met = drive(scheme, world, open_in_memory, SEQUENCES_IN_SHORT)
     assert met["steps"] >= 60

@@ -350,6 +350,7 @@ def process(shared_twin):
     return shared_twin("sonic", "--size=8x8", "--switch-time-ms=5")
 
 
+@pytest.mark.long
 class TestContractOverSsh(SwitchContract):
     @pytest.fixture
     @needs("socket")

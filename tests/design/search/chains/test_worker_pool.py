@@ -67,6 +67,7 @@ def scheduler():
         boss.stderr.close()
 
 
+@pytest.mark.long
 @pytest.mark.socket
 def test_workers_of_a_dask_scheduler_find_what_one_process_finds(little, four, here, scheduler):
     assert optimise(little, four, 2, 25, scheduler=scheduler, **SEARCH) == here

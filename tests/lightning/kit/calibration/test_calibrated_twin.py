@@ -24,6 +24,8 @@ from lightning.kit.calibration.measurement.pairs import Encoders, sum_truth
 from lightning.kit.calibration.measurement.steps import STEPS
 from lightning.kit.compute import LightningCompute
 
+pytestmark = pytest.mark.board
+
 PAIRS = np.random.default_rng(2024).integers(0, 256, (2, 4_096))
 ROUNDED = np.rint(true_product(*PAIRS))
 

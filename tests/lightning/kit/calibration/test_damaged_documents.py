@@ -14,6 +14,8 @@ from lightning import errors
 from lightning.kit.calibration import find, from_json, load
 from lightning.kit.calibration.store import path_of
 
+pytestmark = pytest.mark.board
+
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DAMAGE = (None, "", "x", "../x", True, -1, 0, 1.5, 40_000, -20_000, 10**30, 1e9, 1e308, [], {}, [[]])
 DAMAGE += (float("nan"), float("inf"), 10**400)

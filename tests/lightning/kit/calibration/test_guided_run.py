@@ -24,6 +24,7 @@ def failed(run):
     return {outcome.step: outcome for outcome in run.outcomes if not outcome.passed}
 
 
+@pytest.mark.board
 def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
     run = guided_run(lightning.connect("sim://kit?seed=2&laser=off"))
     assert run.calibration is None
@@ -52,6 +53,7 @@ def test_what_is_wrong_is_named_with_its_hint(knobs, step, hint):
     assert outcomes["delay"].passed
 
 
+@pytest.mark.board
 def test_turned_paddles_bring_the_light_back():
     soc = lightning.connect("sim://kit?seed=2&drift=off&polarisation_rad=1.0")
     seen = []
@@ -125,6 +127,7 @@ def test_a_board_that_goes_away_is_named():
         probe.arrival(soc, 0, (20_000, 20_000))
 
 
+@pytest.mark.board
 @pytest.mark.slow
 def test_a_good_device_passes_every_step_and_measures_what_its_factory_did(tmp_path):
     soc = lightning.connect("sim://kit?drift=off")

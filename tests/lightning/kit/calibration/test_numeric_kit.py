@@ -17,6 +17,8 @@ from lightning.kit.calibration.measurement.transfer import coarse_peaks, sweep_a
 from lightning.kit.calibration.noise import NoiseModel
 from lightning.kit.compute import LightningCompute
 
+pytestmark = pytest.mark.board
+
 
 class Device:
     simulated = True

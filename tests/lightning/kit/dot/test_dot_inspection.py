@@ -14,6 +14,8 @@ from lightning.kit.dot import inspect
 from lightning.kit.dot.inspection import SYMBOL, capacity, settled_samples
 from lightning.kit.dot.program import TileReader
 
+pytestmark = pytest.mark.board
+
 
 @pytest.fixture(scope="module")
 def kit(calibration):

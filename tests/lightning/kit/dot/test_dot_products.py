@@ -26,6 +26,8 @@ from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import Symbol, VectorCore, core_of, dot, matvec
 from lightning.kit.dot.program import TileReader
 
+pytestmark = pytest.mark.board
+
 QUIET = "sim://kit?noise=off&adc_bits=16"
 
 

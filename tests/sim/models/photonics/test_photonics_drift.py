@@ -13,6 +13,8 @@ from sim.models.photonics import polarisation
 from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, null_v, path, step
 from sim.models.photonics.polarisation import Polariser
 
+pytestmark = pytest.mark.board
+
 PROCESS = OrnsteinUhlenbeck(deviation=0.05, time_constant_s=10.0, mean=0.3)
 
 

@@ -18,6 +18,8 @@ from sim.models.photonics import noise, pole
 from sim.models.photonics.constants import BOLTZMANN_J_K, ELEMENTARY_CHARGE_C
 from sim.models.photonics.detector import Detector
 
+pytestmark = pytest.mark.board
+
 BAND_HZ = 4e9
 POLE_HZ = pole.pole_of_noise_bandwidth_hz(BAND_HZ)
 RATE_HZ = 64 * POLE_HZ
