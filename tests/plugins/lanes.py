@@ -48,7 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     names = needs_of(item)
     if "kernel" in names and not _says_kernel(item.path):
-        raise pytest.UsageError(f"{item.path} has kernel tests and must say `kernel`: the Makefile greps for it")
+        raise pytest.UsageError(
+            f"{item.path} has kernel tests and must say `kernel`: the Makefile greps for it"
+        )
     for name in names - {marker.name for marker in item.iter_markers()}:
         item.add_marker(name)
     item.stash[_NEEDS] = frozenset(names)
