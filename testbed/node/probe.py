@@ -4,7 +4,8 @@
 
 Opens every NIC that there is, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
 prints `{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
-Then it prints `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...]}}}`.
+Then it prints `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...], "counted"}}}`;
+`counted` are the packets that the NIC itself sent, received, and received with errors meanwhile.
 Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is proved by itself.
 Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import contextlib
 import errno
 import fcntl
 import json
@@ -21,6 +23,7 @@ import socket
 import struct
 import sys
 import time
+from pathlib import Path
 
 ETHERTYPE = 0x88B5
 MAGIC = b"lightbed-probe-1 "
@@ -28,6 +31,7 @@ BROADCAST = b"\xff" * 6
 SMALLEST_FRAME = 60
 SIOCGIFHWADDR, SIOCETHTOOL, ETHTOOL_GLINK = 0x8927, 0x8946, 0x0A
 COPIES, SPACING_S = 3, 0.03
+COUNTERS = ("tx_packets", "rx_packets", "rx_errors")
 
 
 def encode(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
@@ -72,6 +76,15 @@ def has_carrier(connection: socket.socket, nic: str) -> bool:
     return bool(value[1])
 
 
+def read_counters(nic: str) -> dict[str, int]:
+    """Return what a NIC has counted since it was made; nothing of counters that it lacks, or that went with it."""
+    counted = {}
+    for name in COUNTERS:
+        with contextlib.suppress(OSError, ValueError):
+            counted[name] = int(Path(f"/sys/class/net/{nic}/statistics/{name}").read_text())
+    return counted
+
+
 class Ear:
     """One NIC: what we sent there and whom we heard."""
 
@@ -80,6 +93,7 @@ class Ear:
         self.connection = open_nic(nic)
         self.sent = 0
         self.frames: list[tuple[str, str, int]] = []
+        self.counted_before = read_counters(nic)
 
     def speak(self, host: str, epoch: int) -> None:
         """Send one frame; a NIC without carrier cannot, and that is a finding, not an error."""
@@ -105,7 +119,11 @@ class Ear:
             carrier = has_carrier(self.connection, self.nic)
         except OSError:
             carrier = False
-        return {"carrier": carrier, "sent": self.sent, "frames": self.frames}
+        before = self.counted_before
+        counted = {
+            name: now - before[name] for name, now in read_counters(self.nic).items() if name in before
+        }
+        return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counted": counted}
 
 
 def open_ears(nics: list[str]) -> list[Ear]:
@@ -159,7 +177,7 @@ def main() -> None:
     speak(ears, options.host, options.epoch)
     say("sent")
     listen(ears)
-    silent = {"carrier": False, "sent": 0, "frames": []}
+    silent = {"carrier": False, "sent": 0, "frames": [], "counted": {}}
     say("heard", nics=dict.fromkeys(options.nics, silent) | {ear.nic: ear.report() for ear in ears})
 
 

@@ -121,6 +121,18 @@ KINDS: dict[str, Kind] = {
         "check negotiation (`ethtool NIC`) and queueing discipline (`tc qdisc`), or correct `rate_mbps`",
         stops_packets=False,
     ),
+    "wrong_queue": Kind(
+        "a NIC has a queueing discipline, a filter of tc or an XDP program that may drop, delay or divert packets",
+        "`tc qdisc del dev NIC root`, or `clsact`, `ingress` for `root`; `ip link set dev NIC xdp off`",
+    ),
+    "packet_filter": Kind(
+        "rules of a packet filter may stop, change or divert packets of the lab",
+        "remove the rules that the detail names (`nft -a list ruleset`), or restrict them to other NICs",
+    ),
+    "wrong_rule": Kind(
+        "policy rules decide about packets of the lab before its routes are asked",
+        "`ip rule del` what the detail names, or restrict it to other addresses",
+    ),
     "wrong_address": Kind("an address is missing, or not planned", "run `testbed apply`"),
     "forwarding_off": Kind("a host does not forward packets", "run `testbed apply`"),
     "wrong_sysctl": Kind("a kernel setting is not as planned", "run `testbed apply`"),

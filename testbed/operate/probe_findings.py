@@ -225,11 +225,26 @@ def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
 
 
 def _why_not_received(probed: _Probed, link: Link) -> str:
+    """Return what the counters at both ends say of a link with light: a fibre loses packets, a host takes them."""
     lab = probed.lab
     source, target = lab.nic_label(link.source), lab.nic_label(link.target)
-    if not probed.report(link.source).carrier:
+    sender, receiver = probed.report(link.source), probed.report(link.target)
+    if not sender.carrier:
         return f"{source} has no carrier itself and so cannot send"
-    return f"{target} has light but hears nothing from {source}; {_fibres(lab, link)}"
+    what = f"{target} has light but hears nothing from {source}"
+    if errors := receiver.counted.get("rx_errors"):
+        return f"{what}: it counts {errors} packets with errors; {_fibres(lab, link)}"
+    if sender.sent and not sender.counted.get("tx_packets", sender.sent):
+        return f"{what}: {source} counts no packet that left; look for queues and filters on {_host(lab, link.source)}"
+    if arrived := receiver.counted.get("rx_packets"):
+        where = _host(lab, link.target)
+        return f"{what}: it counts {arrived} packets that arrived, so look for what takes them on {where}"
+    counts = "; it counts no packet that arrived" if "rx_packets" in receiver.counted else ""
+    return f"{what}{counts}; {_fibres(lab, link)}"
+
+
+def _host(lab: Lab, nic: Nic) -> str:
+    return lab.hosts[nic.node].name
 
 
 def _foreign_frames(probed: _Probed) -> Iterator[LinkFinding]:

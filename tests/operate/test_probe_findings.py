@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from libraries import skip_without
@@ -73,6 +75,39 @@ def test_light_without_a_frame_is_not_received(testbed12):
     (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
     assert (found.kind, found.subject) == ("not_heard", "a/nic1 -> b/nic1")
     assert "look at the transmit fibre at ocs1:1 and the receive fibre at ocs1:53" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "words"),
+    [
+        (
+            {"tx_packets": 3},
+            {"rx_packets": 0, "rx_errors": 0},
+            "it counts no packet that arrived; look at the",
+        ),
+        (
+            {"tx_packets": 3},
+            {"rx_packets": 0, "rx_errors": 7},
+            "it counts 7 packets with errors; look at the",
+        ),
+        (
+            {"tx_packets": 3},
+            {"rx_packets": 5},
+            "it counts 5 packets that arrived, so look for what takes them on b",
+        ),
+        (
+            {"tx_packets": 0},
+            {"rx_packets": 0},
+            "a/nic1 counts no packet that left; look for queues and filters on a",
+        ),
+    ],
+)
+def test_counters_at_both_ends_tell_a_fibre_from_a_host(testbed12, sent, received, words):
+    nics = dict(heard(testbed12, RING).nics)
+    nics["a", "nic1"] = replace(nics["a", "nic1"], counted=sent)
+    nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=(), counted=received)
+    (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
+    assert words in found.detail
 
 
 def test_swapped_fibres_of_the_same_two_hosts_are_named(testbed12):

@@ -1,7 +1,7 @@
-"""The state of the hosts' kernels: interfaces, addresses, routes, neighbours, settings; one round trip a host.
+"""The state of the hosts' kernels: interfaces, addresses, routes, neighbours, settings, filters; one round trip a host.
 
-The programs are those of every Linux (`ip -j`, `tc -j`, `grep`); their output is parsed on our side, so that a host
-needs nothing of ours, and a recorded output is a test.
+The programs are those of every Linux (`ip -j`, `tc -j`, `grep`), and `nft` or `iptables` where a host has them; their
+output is parsed on our side, so that a host needs nothing of ours, and a recorded output is a test.
 """
 
 from __future__ import annotations
@@ -9,11 +9,20 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.lab.hosts.forwarding import sysctls_of
+from testbed.lab.hosts.packet_rules import (
+    PacketFilter,
+    PolicyRule,
+    parse_class_rates,
+    parse_iptables,
+    parse_nft,
+    parse_policy_rules,
+    parse_queues,
+)
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
@@ -22,9 +31,16 @@ if TYPE_CHECKING:
 _MARK = "=== "
 _PARTS = {
     "address": "ip -j address show",
-    "route": "ip -j -4 route show",
+    "route": "ip -j -4 route show table all",
+    "rule": "ip -j -4 rule show",
     "neigh": "ip -j -4 neigh show",
     "qdisc": "tc -j qdisc show",
+}
+_FILTERS = {
+    "nft": "PATH=$PATH:/usr/sbin:/sbin nft -j list ruleset 2>/dev/null",
+    # Of the tables that nft shows as well iptables-save would print each rule twice.
+    "iptables": "PATH=$PATH:/usr/sbin:/sbin; iptables-legacy-save 2>/dev/null ||"
+    " { command -v nft >/dev/null || iptables-save 2>/dev/null; }",
 }
 _SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
 _BITS = 8e-6  # megabits of a byte
@@ -32,9 +48,10 @@ _BITS = 8e-6  # megabits of a byte
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface: `rate_mbps` is the lower of its speed and its token bucket, None where neither is known.
+    """One interface: `rate_mbps` is the lowest of its speed, token buckets and classes, None where none is known.
 
-    `master` is the bridge, bond or VRF that it is part of.
+    `master` is the bridge, bond or VRF that it is part of; `queues` name what holds packets back besides rates, and
+    `takes_input` says whether filters of tc, or an XDP program, take packets before the kernel does.
     """
 
     mac: str
@@ -44,13 +61,15 @@ class Interface:
     addresses: frozenset[str]
     rate_mbps: float | None = None
     master: str = ""
+    queues: str = ""
+    takes_input: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """One IPv4 route; `device` is empty for those that drop (`blackhole`, `unreachable`).
 
-    `options` are those that change what packets carry, such as `mtu 600`.
+    `options` are those that change what packets carry, such as `mtu 600`, and the types `local` and `throw`.
     """
 
     target: str
@@ -71,12 +90,18 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """State of one host's kernel as far as forwarding goes; neighbours by (interface, address)."""
+    """State of one host's kernel as far as forwarding goes; neighbours by (interface, address).
+
+    `routes` are those of the table `main`; `rules` are asked before it, and look up other `tables`.
+    """
 
     interfaces: Mapping[str, Interface]
     routes: tuple[Route, ...]
     neighbours: Mapping[tuple[str, str], Neighbour]
     sysctls: Mapping[str, str]
+    rules: tuple[PolicyRule, ...] = ()
+    tables: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
+    filters: tuple[PacketFilter, ...] = ()
 
 
 def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
@@ -100,7 +125,9 @@ def state_command(host: LabHost) -> str:
     """Return the command that prints the state of one host, each part under a heading."""
     files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in sysctls_of(host)]
     files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
-    parts = {**_PARTS, "files": f"grep -sH '' {shlex.join(files)}"}
+    nics = shlex.join(nic.name for nic in host.nics)
+    classes = f'for nic in {nics}; do tc class show dev "$nic" 2>/dev/null | sed "s/^/$nic /"; done'
+    parts = {**_PARTS, **_FILTERS, "class": classes, "files": f"grep -sH '' {shlex.join(files)}"}
     return "; ".join(f"echo '{_MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
 
 
@@ -109,14 +136,23 @@ def parse_state(text: str) -> KernelState:
     parts = _parts_of(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     files = _files_of(parts["files"])
-    rates = _rates(tables["qdisc"], files)
+    rates = _rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
+    queues = parse_queues(tables["qdisc"])
+    of_tables: dict[str, list[Route]] = {}
+    for entry in tables["route"]:
+        if entry.get("table") == "local" and entry.get("protocol") == "kernel":
+            continue  # of the host's own addresses
+        of_tables.setdefault(str(entry.get("table", "main")), []).append(_route(entry))
     return KernelState(
-        interfaces={entry["ifname"]: _interface(entry, rates) for entry in tables["address"]},
-        routes=tuple(_route(entry) for entry in tables["route"]),
+        interfaces={entry["ifname"]: _interface(entry, rates, queues) for entry in tables["address"]},
+        routes=tuple(of_tables.pop("main", ())),
         neighbours=_neighbours(tables["neigh"]),
         sysctls={
             path.removeprefix(_SYSCTL): value for path, value in files.items() if path.startswith(_SYSCTL)
         },
+        rules=parse_policy_rules(tables["rule"]),
+        tables={name: tuple(routes) for name, routes in of_tables.items()},
+        filters=(*parse_nft(parts.get("nft", "")), *parse_iptables(parts.get("iptables", ""))),
     )
 
 
@@ -137,22 +173,28 @@ def _files_of(text: str) -> dict[str, str]:
     return {path: value.strip() for path, _, value in found}
 
 
-def _rates(queues: Iterable[Mapping[str, Any]], files: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate of each interface in Mbit/s: `tc` prints bytes a second, the kernel a speed or -1."""
+def _rates(
+    queues: Iterable[Mapping[str, Any]], classes: Mapping[str, float], files: Mapping[str, str]
+) -> dict[str, float]:
+    """Return the rate of each interface in Mbit/s, the lowest of its speed, its token buckets and its classes.
+
+    `tc` prints bytes a second, the kernel a speed or -1.
+    """
     rates = {
         path.split("/")[-2]: float(value)
         for path, value in files.items()
         if path.startswith(_NET) and value.lstrip("-").isdigit() and int(value) > 0
     }
-    for queue in queues:
-        if queue["kind"] == "tbf" and queue.get("root"):
-            rate = queue["options"]["rate"] * _BITS
-            rates[queue["dev"]] = min(rate, rates.get(queue["dev"], rate))
+    shaped = [(q["dev"], q["options"]["rate"] * _BITS) for q in queues if q["kind"] == "tbf"]
+    for device, rate in (*shaped, *classes.items()):
+        rates[device] = min(rate, rates.get(device, rate))
     return rates
 
 
-def _interface(entry: Mapping[str, Any], rates: Mapping[str, float]) -> Interface:
+def _interface(entry: Mapping[str, Any], rates: Mapping[str, float], queues: Mapping[str, str]) -> Interface:
     flags: Sequence[str] = entry["flags"]
+    unusual = [queues[entry["ifname"]]] if entry["ifname"] in queues else []
+    unusual += ["an XDP program"] if entry.get("xdp") else []
     held = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
     return Interface(
         mac=str(entry.get("address", "")),
@@ -162,21 +204,22 @@ def _interface(entry: Mapping[str, Any], rates: Mapping[str, float]) -> Interfac
         addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in held),
         rate_mbps=rates.get(entry["ifname"]),
         master=str(entry.get("master", "")),
+        queues=", ".join(unusual),
+        takes_input=any(name in words for words in unusual for name in ("ingress", "clsact", "XDP")),
     )
 
 
 def _route(entry: Mapping[str, Any]) -> Route:
     drops = entry.get("type", "unicast") != "unicast"
     target = str(entry["dst"])
+    options = [f"{name} {value}" for some in entry.get("metrics", ()) for name, value in sorted(some.items())]
     return Route(
         target=f"{target}/32" if "/" not in target and target != "default" else target,
         device="" if drops else str(entry.get("dev", "")),
         gateway=str(entry.get("gateway", "")),
         source=str(entry.get("prefsrc", "")),
         protocol=str(entry.get("protocol", "")),
-        options=" ".join(
-            f"{name} {value}" for some in entry.get("metrics", ()) for name, value in sorted(some.items())
-        ),
+        options=" ".join([*([entry["type"]] if entry.get("type") in ("local", "throw") else []), *options]),
     )
 
 

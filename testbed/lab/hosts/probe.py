@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,11 +31,15 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NicReport:
-    """Report of one NIC: whether it has carrier, how many frames it could send, whom it heard."""
+    """Report of one NIC: whether it has carrier, how many frames it could send, whom it heard.
+
+    `counted` are its own counters while the probe ran, by their names in Linux (`rx_packets`), as far as it has them.
+    """
 
     carrier: bool
     sent: int
     frames: tuple[Frame, ...]
+    counted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,10 @@ def _silence(launch: Launch, event: str, silent: list[str], what: str) -> HostEr
 def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicReport]:
     return {
         (host, nic): NicReport(
-            bool(found["carrier"]), int(found["sent"]), tuple(Frame(*frame) for frame in found["frames"])
+            bool(found["carrier"]),
+            int(found["sent"]),
+            tuple(Frame(*frame) for frame in found["frames"]),
+            dict(found["counted"]),
         )
         for host, report in reports.items()
         for nic, found in report["nics"].items()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_network
 
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path, set_addresses
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
+from testbed.lab.hosts.packet_rules import overlaps
 from testbed.lab.hosts.planned_state import UNKNOWN_MAC, PlannedState
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.model import LinkFinding
@@ -26,7 +27,7 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
     the routes that send from it. A host that holds nothing of the plan, or another plan, is one finding.
     """
     compared = _Compared(host, planned, state)
-    interfaces = tuple(_judge_interfaces(lab, compared))
+    interfaces = (*_judge_interfaces(lab, compared), *_judge_packet_rules(compared))
     if compared.is_bare:
         detail = f"{host.name} has none of the {len(planned.routes)} routes, and no neighbour entry"
         return (*interfaces, LinkFinding("not_configured", host.name, detail))
@@ -59,6 +60,12 @@ class _Compared:
     host: LabHost
     planned: PlannedState
     state: KernelState
+
+    @cached_property
+    def networks(self) -> tuple[IPv4Network, ...]:
+        """Networks of the lab, as far as the host has to do with them: its own addresses, and planned targets."""
+        own = (address for addresses in self.planned.addresses.values() for address in addresses)
+        return tuple(IPv4Network(block, strict=False) for block in {*own, *self.planned.routes})
 
     def is_usable(self, device: str) -> bool:
         """Return whether an interface is there, up, and no part of a bridge, bond or VRF."""
@@ -195,6 +202,45 @@ def _judge_interfaces(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
         if found.mtu != planned:
             yield LinkFinding("wrong_mtu", subject, f"the MTU is {found.mtu}, not {planned}")
         yield from _judge_rate(lab, subject, found)
+
+
+def _judge_packet_rules(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield what takes packets of the lab before its routes do: queues of its NICs, filters, policy rules."""
+    host, nics = compared.host.name, [nic.name for nic in compared.host.nics]
+    for name in nics:
+        found = compared.state.interfaces.get(name)
+        if found and found.queues:
+            detail = f"{name} of {host} has {found.queues}"
+            yield LinkFinding("wrong_queue", f"{host}/{name}", detail)
+    filters = [one.words for one in compared.state.filters if one.concerns(nics, compared.networks)]
+    if filters:
+        yield LinkFinding("packet_filter", host, _some(filters))
+    rules = list(_rules_of_others(compared))
+    if rules:
+        yield LinkFinding("wrong_rule", host, _some(rules))
+
+
+def _rules_of_others(compared: _Compared) -> Iterator[str]:
+    """Yield the policy rules that decide about packets of the lab before the table `main` is asked."""
+    for rule in compared.state.rules:
+        if rule.asks_main:
+            return
+        if not (overlaps(rule.source, compared.networks) and overlaps(rule.target, compared.networks)):
+            continue
+        if rule.marks or (rule.input and rule.input not in {nic.name for nic in compared.host.nics}):
+            continue  # what marks packets is a filter
+        if rule.action:
+            yield f"rule {rule.words}"
+        elif rule.table != "main":
+            routes = [
+                route
+                for route in compared.state.tables.get(rule.table, ())
+                if overlaps(route.target, compared.networks) and not route.options.startswith("throw")
+            ]
+            if routes:
+                yield f"rule {rule.words}: {_described(routes[0])}"
+    if compared.state.rules:
+        yield "no rule looks up the table main, which has the routes of the lab"
 
 
 def _judge_rate(lab: Lab, subject: str, found: Interface) -> Iterator[LinkFinding]:

@@ -80,6 +80,18 @@ class _Case:
         return kernel is None or (found is not None and found.is_up and not found.master)
 
     @cached_property
+    def filtered_nics(self) -> frozenset[Nic]:
+        """NICs at which a filter takes what comes in before the kernel, and so probe frames."""
+        return frozenset(
+            Nic(node, index)
+            for node, host in enumerate(self.lab.hosts)
+            if (kernel := self.evidence.kernels.get(host.name))
+            for index, nic in enumerate(host.nics)
+            if ((found := kernel.interfaces.get(nic.name)) and found.takes_input)
+            or any(one.at_nic and (not one.nics or nic.name in one.nics) for one in kernel.filters)
+        )
+
+    @cached_property
     def held(self) -> tuple[Circuit, ...]:
         """Circuits that the switches hold between NICs of the lab; of switches that are off, those planned."""
         seen = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
@@ -114,6 +126,7 @@ class _Case:
             or circuit.link not in links  # that is an extra circuit
             or circuit.switch in self.evidence.off
             or not self.silent_nics.isdisjoint(circuit.link)
+            or circuit.link.target in self.filtered_nics
             or self._is_unprobed(circuit.link)
             or (
                 circuit.link.source in planned

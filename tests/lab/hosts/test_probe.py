@@ -124,7 +124,10 @@ def say(event, **details):
 
 
 def heard(carrier, *frames):
-    return say("heard", nics={"nic1": {"carrier": carrier, "sent": 3, "frames": frames}})
+    return say(
+        "heard",
+        nics={"nic1": {"carrier": carrier, "sent": 3, "frames": frames, "counted": {"rx_packets": 5}}},
+    )
 
 
 def test_nobody_speaks_before_all_listen_and_nobody_stops_before_all_spoke(lab):
@@ -140,8 +143,8 @@ def test_nobody_speaks_before_all_listen_and_nobody_stops_before_all_spoke(lab):
     assert fleet.said == ["go\n"]
     assert result.epoch == 7
     assert result.nics == {
-        ("a", "nic1"): NicReport(False, 3, ()),
-        ("b", "nic1"): NicReport(True, 3, (Frame("a", "nic1", 7),)),
+        ("a", "nic1"): NicReport(False, 3, (), {"rx_packets": 5}),
+        ("b", "nic1"): NicReport(True, 3, (Frame("a", "nic1", 7),), {"rx_packets": 5}),
     }
     assert fleet.commands["a"].endswith(" -IS private/probe.py --host a --epoch 7 nic1")
 

@@ -213,7 +213,9 @@ class World:
     def arrives_from(self, nic):
         """Return the NIC whose frames arrive at this one, if any do."""
         source = self.received(nic)[1]
-        is_there = self.has_carrier(nic) and source is not None and self.has_carrier(source)
+        host, name = self.label(nic).split("/")
+        is_open = not self.kernels[host].interfaces[name].takes_input
+        is_there = is_open and self.has_carrier(nic) and source is not None and self.has_carrier(source)
         return source if is_there else None
 
     def packet_arrives(self, source, target, ends):

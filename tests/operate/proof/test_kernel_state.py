@@ -55,7 +55,7 @@ def test_the_recorded_host_holds_what_its_plan_leaves_there(testbed12):
     assert all(planned.addresses[name] <= state.interfaces[name].addresses for name in planned.addresses)
 
 
-EMPTY = "motd: welcome\n=== address\n[]\n=== route\n{}\n=== neigh\n{}\n=== qdisc\n{}\n=== files\n{}\n"
+EMPTY = "motd: welcome\n=== address\n[]\n=== route\n{}\n=== rule\n[]\n=== neigh\n{}\n=== qdisc\n{}\n=== files\n{}\n"
 
 
 def text(route="[]", neigh="[]", qdisc="[]", files=""):

@@ -13,6 +13,7 @@ skip_without("pydantic")
 
 from testbed.lab.hosts.forwarding import forwarding_path
 from testbed.lab.hosts.kernel_state import Neighbour, Route
+from testbed.lab.hosts.packet_rules import PacketFilter, PolicyRule
 from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.operate.drift.report import judge_modules
 from testbed.operate.findings import KINDS
@@ -167,6 +168,89 @@ HOST_FAULTS = {
     "killed on a host": (killed_between_flush_and_routes, [("not_configured", "e")]),
     "never configured": (never_configured, [("not_configured", "a, b, c, d, e, f, g, h, i, j, k, l")]),
 }
+
+
+MAIN = PolicyRule(32766, "all", "all", "main", "", "32766: from all lookup main")
+"""Policy rule that every host has, and which asks the routes of the lab."""
+
+
+def ask_first(world, rule, *routes):
+    """Plant a policy rule before that of the routes, and the table that it asks; it leads packets astray."""
+    world.change("e", rules=(rule, MAIN), tables={rule.table: routes})
+    world.dropping.add("e")
+
+
+def rule(words, source="all", target="all", table="", action="", **more):
+    return PolicyRule(99, source, target, table, action, words, **more)
+
+
+def filtered(world, **parts):
+    world.change("e", filters=(PacketFilter("table ip x, chain y (hook forward): drop", **parts),))
+
+
+DEFAULT = Route("default", "mgmt", "192.0.2.1", "", "")
+HOST_FAULTS |= {
+    "a policy rule that drops": (
+        lambda w: ask_first(
+            w, rule("from all to 10.100.4.100/32 prohibit", target="10.100.4.100/32", action="prohibit")
+        ),
+        [("wrong_rule", "e")],
+    ),
+    "a policy rule with a table": (
+        lambda w: ask_first(
+            w, rule("from 10.100.5.0/24 lookup 7", source="10.100.5.0/24", table="7"), DEFAULT
+        ),
+        [("wrong_rule", "e")],
+    ),
+    "no rule that asks the routes": (
+        lambda w: (
+            w.change("e", rules=(replace(MAIN, table="default", words="lookup default"),)),
+            w.dropping.add("e"),
+        ),
+        [("wrong_rule", "e")],
+    ),
+    "a packet filter that is seen": (
+        lambda w: (filtered(w), w.dropping.add("e")),
+        [("packet_filter", "e")],
+    ),
+    "a packet filter that no ping meets": (filtered, [("packet_filter", "e")]),
+    "a filter of tc": (
+        lambda w: w.change_interface("e/nic2", queues="clsact", takes_input=True),
+        [("wrong_queue", "e/nic2")],
+    ),
+    "a queue that delays": (
+        lambda w: w.change_interface("e/nic2", queues="netem 8001:"),
+        [("wrong_queue", "e/nic2")],
+    ),
+}
+
+OF_OTHERS = {
+    "a rule of other addresses": lambda w: w.change(
+        "e", rules=(rule("", source="192.0.2.0/24", action="prohibit"), MAIN)
+    ),
+    "a rule whose table has routes of others": lambda w: w.change(
+        "e", rules=(rule("", table="7"), MAIN), tables={"7": (replace(DEFAULT, target="192.0.2.0/24"),)}
+    ),
+    "a table with routes back": lambda w: w.change(
+        "e", rules=(rule("", table="7"), MAIN), tables={"7": (replace(DEFAULT, options="throw"),)}
+    ),
+    "a rule of another interface": lambda w: w.change(
+        "e", rules=(rule("", action="prohibit", input="mgmt"), MAIN)
+    ),
+    "a rule of marked packets": lambda w: w.change(
+        "e", rules=(rule("", action="prohibit", marks=True), MAIN)
+    ),
+    "a rule behind the routes": lambda w: w.change("e", rules=(MAIN, rule("", action="prohibit"))),
+    "a filter of another interface": lambda w: filtered(w, nics=("docker*",)),
+    "a filter of other addresses": lambda w: filtered(w, blocks=("172.17.0.0/16",)),
+}
+
+
+@pytest.mark.parametrize("what", OF_OTHERS)
+def test_rules_and_filters_that_take_no_packet_of_the_lab_are_not_told(worlds, what):
+    world = worlds()
+    OF_OTHERS[what](world)
+    assert world.told() == []
 
 
 # Light: the link a/nic1 -> b/nic1 is the first of the wiring, in and out of port 1.

@@ -1,0 +1,276 @@
+"""Policy rules, packet filters and queues of a host: all that takes packets besides its routes. Pure.
+
+A lab installs no policy rule and no packet filter, and simulated NICs alone have queues of their own. So whatever can
+stop, change, divert or delay packets of the lab is reported; rules for other interfaces, such as those of container
+bridges, are not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import IPv4Network
+from typing import Any
+
+_VERDICTS = frozenset(
+    {"drop", "reject", "queue", "dnat", "snat", "masquerade", "redirect", "tproxy", "fwd", "dup", "synproxy", "mangle"}
+)  # fmt: skip
+"""Statements of nft that stop, change or divert a packet."""
+_TARGETS = frozenset(
+    {"DROP", "REJECT", "NFQUEUE", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "TPROXY", "TEE", "NETMAP", "TTL", "TCPMSS"}
+)  # fmt: skip
+"""Targets of iptables that do."""
+_INTERFACE_KEYS = frozenset({"iif", "iifname", "oif", "oifname"})
+_PLAIN_QUEUES = frozenset(
+    {
+        "noqueue",
+        "mq",
+        "mqprio",
+        "fq",
+        "fq_codel",
+        "pfifo_fast",
+        "pfifo",
+        "bfifo",
+        "prio",
+        "sfq",
+        "cake",
+        "tbf",
+        "htb",
+    }
+)
+"""Queueing disciplines that hold packets back only at their rate, which is judged by itself."""
+_INGRESS = frozenset({"ingress", "clsact"})
+_RATE = re.compile(r"class \w+ (\S+) .*?\brate ([\d.]+)([KMGT]?)bit\b")
+_MEGABITS = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One policy rule: `source` and `target` are blocks or `all`, `action` is empty for a look-up in `table`.
+
+    `words` are the rule as `ip rule` prints it.
+    """
+
+    priority: int
+    source: str
+    target: str
+    table: str
+    action: str
+    words: str
+    input: str = ""
+    marks: bool = False
+
+    @property
+    def asks_main(self) -> bool:
+        """True if every packet of the lab is looked up in the table `main`, but for default routes perhaps."""
+        selectors = self.words.partition(": from all")[2].split()
+        return self.table == "main" and (
+            selectors == ["lookup", "main"] or selectors[:1] == ["suppress_prefixlength"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PacketFilter:
+    """One rule, or the policy of a chain, that can stop, change or divert packets.
+
+    It takes those of the interfaces `nics`, which may end with `*`, and of addresses in all `blocks`; where a tuple is
+    empty, those of any. One `at_nic` takes them before the kernel looks at them.
+    """
+
+    words: str
+    nics: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+    at_nic: bool = False
+
+    def concerns(self, nics: Iterable[str], networks: Iterable[IPv4Network]) -> bool:
+        """Return whether the filter may take packets of these interfaces with addresses of these networks."""
+        of_nics = not self.nics or any(fnmatchcase(name, pattern) for pattern in self.nics for name in nics)
+        return of_nics and all(overlaps(block, networks) for block in self.blocks)
+
+
+def overlaps(block: str, networks: Iterable[IPv4Network]) -> bool:
+    """Return whether a block has addresses of one of the networks; `all`, `default` and what is no block do."""
+    try:
+        own = IPv4Network(block, strict=False)
+    except ValueError:
+        return ":" not in block
+    return any(own.overlaps(network) for network in networks)
+
+
+def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, ...]:
+    """Return the rules that `ip -j rule show` printed, in the order in which the kernel asks them."""
+    return tuple(
+        PolicyRule(
+            priority=int(row["priority"]),
+            source=_block(row, "src") if "not" not in row else "all",
+            target=_block(row, "dst") if "not" not in row else "all",
+            table=str(row.get("table", "")),
+            action=str(row.get("action", "")),
+            words=" ".join(_words_of_rule(row)),
+            input=str(row.get("iif", "")),
+            marks="fwmark" in row and "not" not in row,
+        )
+        for row in rows
+    )
+
+
+def _block(row: Mapping[str, Any], end: str) -> str:
+    address = str(row.get(end, "all"))
+    return address if address == "all" else f"{address}/{row.get(f'{end}len', 32)}"
+
+
+def _words_of_rule(row: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{row['priority']}:"
+    yield from ["not"] if "not" in row else []
+    yield f"from {_block(row, 'src')}"
+    yield from [f"to {_block(row, 'dst')}"] if "dst" in row else []
+    for name, value in row.items():
+        if name not in ("priority", "not", "src", "srclen", "dst", "dstlen", "table", "action"):
+            yield f"{name} {value}"
+    yield str(row["action"]) if "action" in row else f"lookup {row.get('table', '')}"
+
+
+def parse_nft(text: str) -> tuple[PacketFilter, ...]:
+    """Return the filters of `nft -j list ruleset`; none where nft is missing or prints something else."""
+    try:
+        rows = json.loads(text)["nftables"]
+    except (ValueError, KeyError, TypeError):
+        return ()
+    chains = {
+        (chain["family"], chain["table"], chain["name"]): chain
+        for row in rows
+        if (chain := row.get("chain")) is not None
+    }
+    filters = [
+        PacketFilter(f"{_place(key, chain)}: policy drop", _devices(chain), at_nic=key[0] == "netdev")
+        for key, chain in chains.items()
+        if chain.get("policy") == "drop"
+    ]
+    for row in rows:
+        rule = row.get("rule")
+        if rule is None or not (verdicts := sorted(_keys(rule["expr"]) & _VERDICTS)):
+            continue
+        key = rule["family"], rule["table"], rule["chain"]
+        chain = chains.get(key, {})
+        matches = [part["match"] for part in rule["expr"] if "match" in part]
+        words = " ".join([*(_words_of_match(match) for match in matches), *verdicts])
+        filters.append(
+            PacketFilter(
+                f"{_place(key, chain)}: {words}",
+                nics=_devices(chain) or _values_of(matches, "meta", "key", _INTERFACE_KEYS),
+                blocks=_values_of(matches, "payload", "field", ("saddr", "daddr")),
+                at_nic=key[0] == "netdev",
+            )
+        )
+    return tuple(filters)
+
+
+def _place(key: tuple[str, str, str], chain: Mapping[str, Any]) -> str:
+    family, table, name = key
+    hook = f" (hook {chain['hook']})" if "hook" in chain else ""
+    return f"table {family} {table}, chain {name}{hook}"
+
+
+def _devices(chain: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the NICs at which a chain of the family netdev stands, as far as nft prints them."""
+    device = chain.get("dev", ())
+    return (device,) if isinstance(device, str) else tuple(device)
+
+
+def _keys(value: Any) -> set[str]:
+    """Return every key of a JSON document, at any depth: verdicts of a map stand inside it."""
+    if isinstance(value, Mapping):
+        return set(value).union(*map(_keys, value.values()))
+    return set().union(*map(_keys, value)) if isinstance(value, list) else set()
+
+
+def _values_of(
+    matches: Iterable[Mapping[str, Any]], kind: str, field: str, names: Collection[str]
+) -> tuple[str, ...]:
+    """Return what a rule demands of an interface or an address by name; nothing if it does not, or of several."""
+    values = []
+    for match in matches:
+        left, right = match["left"], match["right"]
+        if match["op"] != "==" or not isinstance(left, Mapping) or left.get(kind, {}).get(field) not in names:
+            continue
+        if isinstance(right, Mapping) and "prefix" in right:
+            right = f"{right['prefix']['addr']}/{right['prefix']['len']}"
+        if isinstance(right, str):
+            values.append(right)
+    return tuple(values)
+
+
+def _words_of_match(match: Mapping[str, Any]) -> str:
+    left = match["left"]
+    if isinstance(left, Mapping):
+        (kind, details), *_ = left.items()
+        left = f"{details['protocol']} {details['field']}" if kind == "payload" and "field" in details else (
+            str(details["key"]) if isinstance(details, Mapping) and "key" in details else kind
+        )  # fmt: skip
+    right = match["right"]
+    if isinstance(right, Mapping):
+        inner = right.get("prefix")
+        right = f"{inner['addr']}/{inner['len']}" if inner else json.dumps(right)
+    operator = "" if match["op"] == "==" else f" {match['op']}"
+    return f"{left}{operator} {right}"
+
+
+def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
+    r"""Return the filters that `iptables-save` printed.
+
+    >>> text = (
+    ...     "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -o docker0 -j DROP\n-A FORWARD -p tcp -j ACCEPT\nCOMMIT"
+    ... )
+    >>> for one in parse_iptables(text):
+    ...     print(one.words, one.nics)
+    iptables filter, chain FORWARD: policy DROP ()
+    iptables filter: -A FORWARD -o docker0 -j DROP ('docker0',)
+    """
+    filters, table = [], ""
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("*"):
+            table = line[1:]
+        elif line.startswith(":") and words[1:2] == ["DROP"]:
+            filters.append(PacketFilter(f"iptables {table}, chain {words[0][1:]}: policy DROP"))
+        elif line.startswith("-A") and "-j" in words and words[words.index("-j") + 1] in _TARGETS:
+            options = [
+                (option, value)
+                for negation, option, value in zip(["", *words], words, words[1:], strict=False)
+                if negation != "!"
+            ]
+            nics = tuple(value.replace("+", "*") for option, value in options if option in ("-i", "-o"))
+            blocks = tuple(value for option, value in options if option in ("-s", "-d"))
+            filters.append(PacketFilter(f"iptables {table}: {line}", nics[:1], blocks))
+    return tuple(filters)
+
+
+def parse_queues(queues: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the queueing disciplines of each interface that may drop, delay or divert packets, as words."""
+    unusual: dict[str, list[str]] = {}
+    for queue in queues:
+        if queue["kind"] in _INGRESS:
+            unusual.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take what comes in")
+        elif queue["kind"] not in _PLAIN_QUEUES:
+            unusual.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")
+    return {device: ", ".join(words) for device, words in unusual.items()}
+
+
+def parse_class_rates(text: str) -> dict[str, float]:
+    r"""Return the lowest rate in Mbit/s of the classes of each interface, from `NIC class ...` a line.
+
+    >>> parse_class_rates(
+    ...     "nic1 class htb 2:1 root prio 0 rate 32Gbit\nnic1 class htb 2:2 root prio 1 rate 10Mbit"
+    ... )
+    {'nic1': 10.0}
+    """
+    rates: dict[str, float] = {}
+    for line in text.splitlines():
+        device, _, shown = line.partition(" ")
+        if match := _RATE.match(shown):
+            rate = float(match[2]) * _MEGABITS[match[3]]
+            rates[device] = min(rate, rates.get(device, rate))
+    return rates
