@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any
@@ -182,11 +183,11 @@ def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> l
     A block holds no address of another host and none of the management network, and no more than 256 addresses: what
     lies between those of a host is its own.
     """
-    foreign = [
-        address
+    foreign = sorted(
+        int(address)
         for one in (*lab.hosts, *lab.others)
         for address in (one.management, *(_addresses_of(one) if one.name != host.name else ()))
-    ]
+    )
     wanted = [address for address in _addresses_of(host) if address not in direct]
     return _blocks(sorted(wanted), lambda block: _is_own(block, lab.management, foreign))
 
@@ -195,11 +196,14 @@ def _addresses_of(host: LabHost) -> Iterator[IPv4Address]:
     yield from (host.address, *(nic.address for nic in (*host.nics, *host.unused)))
 
 
-def _is_own(block: IPv4Network, management: IPv4Network, foreign: Iterable[IPv4Address]) -> bool:
+def _is_own(block: IPv4Network, management: IPv4Network, foreign: Sequence[int]) -> bool:
+    """Return whether a block is small enough, and holds none of the sorted `foreign` addresses."""
     if block.prefixlen == block.max_prefixlen:
         return True
     reserved = block.overlaps(management) or block.overlaps(SET_NETWORK)
-    return block.prefixlen >= _LARGEST_BLOCK and not reserved and not any(one in block for one in foreign)
+    at = bisect_left(foreign, int(block.network_address))
+    is_foreign = at < len(foreign) and foreign[at] <= int(block.broadcast_address)
+    return block.prefixlen >= _LARGEST_BLOCK and not reserved and not is_foreign
 
 
 def _blocks(addresses: Sequence[IPv4Address], is_own: Callable[[IPv4Network], bool]) -> list[IPv4Network]:

@@ -51,6 +51,7 @@ class Evidence:
     def __post_init__(self) -> None:
         self.transmit = {nic: set(self.problem.inputs) for nic in self.problem.nics}
         self.receive = {nic: set(self.problem.outputs) for nic in self.problem.nics}
+        self._judge_repeated_circuits()
         while True:
             before = self._measure()
             self._judge_light()
@@ -59,7 +60,6 @@ class Evidence:
                 self._judge_frames(round_, seen)
                 self._judge_carriers(round_, seen, lit)
                 self._judge_silence(round_, seen)
-            self._judge_repeated_circuits()
             self._name_what_follows()
             self._share_out(self.transmit, self.sends)
             self._share_out(self.receive, self.receives)

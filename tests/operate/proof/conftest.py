@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from types import SimpleNamespace
 
@@ -34,8 +35,12 @@ WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
 
 def taken(routes, address):
     """Return the route that a kernel takes towards an address: that of the longest prefix, of equals the first."""
-    fitting = [one for one in routes if IPv4Address(address) in IPv4Network(one.target)]
-    return max(fitting, key=lambda one: IPv4Network(one.target).prefixlen, default=None)
+    destination = IPv4Address(address)
+    fitting = [one for one in routes if destination in network(one.target)]
+    return max(fitting, key=lambda one: network(one.target).prefixlen, default=None)
+
+
+network = cache(IPv4Network)  # the same few hundred are asked for a million times
 
 
 class World:
