@@ -4,8 +4,9 @@
 
 Opens every NIC that there is, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
 prints `{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
-Then it prints `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...], "counted"}}}`;
-`counted` are the packets that the NIC itself sent, received, and received with errors meanwhile.
+Then it prints
+`{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...], "counters"}}}`;
+`counters` are the packets that the NIC itself sent, received, and received with errors meanwhile.
 Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is proved by itself.
 Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
 """
@@ -78,11 +79,11 @@ def has_carrier(connection: socket.socket, nic: str) -> bool:
 
 def read_counters(nic: str) -> dict[str, int]:
     """Return what a NIC has counted since it was made; nothing of counters that it lacks, or that went with it."""
-    counted = {}
+    counters = {}
     for name in COUNTERS:
         with contextlib.suppress(OSError, ValueError):
-            counted[name] = int(Path(f"/sys/class/net/{nic}/statistics/{name}").read_text())
-    return counted
+            counters[name] = int(Path(f"/sys/class/net/{nic}/statistics/{name}").read_text())
+    return counters
 
 
 class Ear:
@@ -93,7 +94,7 @@ class Ear:
         self.connection = open_nic(nic)
         self.sent = 0
         self.frames: list[tuple[str, str, int]] = []
-        self.counted_before = read_counters(nic)
+        self.counters_before = read_counters(nic)
 
     def speak(self, host: str, epoch: int) -> None:
         """Send one frame; a NIC without carrier cannot, and that is a finding, not an error."""
@@ -119,11 +120,11 @@ class Ear:
             carrier = has_carrier(self.connection, self.nic)
         except OSError:
             carrier = False
-        before = self.counted_before
-        counted = {
+        before = self.counters_before
+        counters = {
             name: now - before[name] for name, now in read_counters(self.nic).items() if name in before
         }
-        return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counted": counted}
+        return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counters": counters}
 
 
 def open_ears(nics: list[str]) -> list[Ear]:
@@ -177,7 +178,7 @@ def main() -> None:
     speak(ears, options.host, options.epoch)
     say("sent")
     listen(ears)
-    silent = {"carrier": False, "sent": 0, "frames": [], "counted": {}}
+    silent = {"carrier": False, "sent": 0, "frames": [], "counters": {}}
     say("heard", nics=dict.fromkeys(options.nics, silent) | {ear.nic: ear.report() for ear in ears})
 
 

@@ -232,14 +232,14 @@ def _why_not_received(probed: _Probed, link: Link) -> str:
     if not sender.carrier:
         return f"{source} has no carrier itself and so cannot send"
     what = f"{target} has light but hears nothing from {source}"
-    if errors := receiver.counted.get("rx_errors"):
+    if errors := receiver.counters.get("rx_errors"):
         return f"{what}: it counts {errors} packets with errors; {_fibres(lab, link)}"
-    if sender.sent and not sender.counted.get("tx_packets", sender.sent):
+    if sender.sent and not sender.counters.get("tx_packets", sender.sent):
         return f"{what}: {source} counts no packet that left; look for queues and filters on {_host(lab, link.source)}"
-    if arrived := receiver.counted.get("rx_packets"):
+    if arrived := receiver.counters.get("rx_packets"):
         where = _host(lab, link.target)
         return f"{what}: it counts {arrived} packets that arrived, so look for what takes them on {where}"
-    counts = "; it counts no packet that arrived" if "rx_packets" in receiver.counted else ""
+    counts = "; it counts no packet that arrived" if "rx_packets" in receiver.counters else ""
     return f"{what}{counts}; {_fibres(lab, link)}"
 
 

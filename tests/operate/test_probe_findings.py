@@ -104,8 +104,8 @@ def test_light_without_a_frame_is_not_received(testbed12):
 )
 def test_counters_at_both_ends_tell_a_fibre_from_a_host(testbed12, sent, received, words):
     nics = dict(heard(testbed12, RING).nics)
-    nics["a", "nic1"] = replace(nics["a", "nic1"], counted=sent)
-    nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=(), counted=received)
+    nics["a", "nic1"] = replace(nics["a", "nic1"], counters=sent)
+    nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=(), counters=received)
     (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
     assert words in found.detail
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.lab.hosts.forwarding import sysctls_of
 from testbed.lab.hosts.packet_rules import (
+    INGRESS,
     PacketFilter,
     PolicyRule,
     parse_class_rates,
@@ -38,9 +39,8 @@ _PARTS = {
 }
 _FILTERS = {
     "nft": "PATH=$PATH:/usr/sbin:/sbin nft -j list ruleset 2>/dev/null",
-    # Of the tables that nft shows as well iptables-save would print each rule twice.
-    "iptables": "PATH=$PATH:/usr/sbin:/sbin; iptables-legacy-save 2>/dev/null ||"
-    " { command -v nft >/dev/null || iptables-save 2>/dev/null; }",
+    # Also beside nft, which does not print the targets that iptables alone understands.
+    "iptables": "PATH=$PATH:/usr/sbin:/sbin; { iptables-legacy-save; iptables-save; } 2>/dev/null",
 }
 _SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
 _BITS = 8e-6  # megabits of a byte
@@ -138,13 +138,16 @@ def parse_state(text: str) -> KernelState:
     files = _files_of(parts["files"])
     rates = _rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
     queues = parse_queues(tables["qdisc"])
+    ingress = {queue["dev"] for queue in tables["qdisc"] if queue["kind"] in INGRESS}
     of_tables: dict[str, list[Route]] = {}
     for entry in tables["route"]:
         if entry.get("table") == "local" and entry.get("protocol") == "kernel":
             continue  # of the host's own addresses
         of_tables.setdefault(str(entry.get("table", "main")), []).append(_route(entry))
     return KernelState(
-        interfaces={entry["ifname"]: _interface(entry, rates, queues) for entry in tables["address"]},
+        interfaces={
+            entry["ifname"]: _interface(entry, rates, queues, ingress) for entry in tables["address"]
+        },
         routes=tuple(of_tables.pop("main", ())),
         neighbours=_neighbours(tables["neigh"]),
         sysctls={
@@ -191,10 +194,12 @@ def _rates(
     return rates
 
 
-def _interface(entry: Mapping[str, Any], rates: Mapping[str, float], queues: Mapping[str, str]) -> Interface:
-    flags: Sequence[str] = entry["flags"]
-    unusual = [queues[entry["ifname"]]] if entry["ifname"] in queues else []
-    unusual += ["an XDP program"] if entry.get("xdp") else []
+def _interface(
+    entry: Mapping[str, Any], rates: Mapping[str, float], queues: Mapping[str, str], ingress: Container[str]
+) -> Interface:
+    name, flags = entry["ifname"], entry["flags"]
+    has_program = bool(entry.get("xdp"))
+    unusual = [*([queues[name]] if name in queues else []), *(["an XDP program"] if has_program else [])]
     held = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
     return Interface(
         mac=str(entry.get("address", "")),
@@ -202,10 +207,10 @@ def _interface(entry: Mapping[str, Any], rates: Mapping[str, float], queues: Map
         has_carrier="LOWER_UP" in flags,
         mtu=int(entry["mtu"]),
         addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in held),
-        rate_mbps=rates.get(entry["ifname"]),
+        rate_mbps=rates.get(name),
         master=str(entry.get("master", "")),
         queues=", ".join(unusual),
-        takes_input=any(name in words for words in unusual for name in ("ingress", "clsact", "XDP")),
+        takes_input=name in ingress or has_program,
     )
 
 

@@ -25,24 +25,11 @@ _TARGETS = frozenset(
 """Targets of iptables that do."""
 _INTERFACE_KEYS = frozenset({"iif", "iifname", "oif", "oifname"})
 _PLAIN_QUEUES = frozenset(
-    {
-        "noqueue",
-        "mq",
-        "mqprio",
-        "fq",
-        "fq_codel",
-        "pfifo_fast",
-        "pfifo",
-        "bfifo",
-        "prio",
-        "sfq",
-        "cake",
-        "tbf",
-        "htb",
-    }
-)
+    {"noqueue", "mq", "mqprio", "fq", "fq_codel", "pfifo_fast", "pfifo", "bfifo", "prio", "sfq", "cake", "tbf", "htb"}
+)  # fmt: skip
 """Queueing disciplines that hold packets back only at their rate, which is judged by itself."""
-_INGRESS = frozenset({"ingress", "clsact"})
+INGRESS = frozenset({"ingress", "clsact"})
+"""Queueing disciplines whose filters take packets before the kernel does."""
 _RATE = re.compile(r"class \w+ (\S+) .*?\brate ([\d.]+)([KMGT]?)bit\b")
 _MEGABITS = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 
@@ -51,7 +38,10 @@ _MEGABITS = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 class PolicyRule:
     """One policy rule: `source` and `target` are blocks or `all`, `action` is empty for a look-up in `table`.
 
-    `words` are the rule as `ip rule` prints it.
+    `words` are the rule much as `ip rule` prints it. A rule with `not` has both blocks `all`: it takes what is not in
+    them. `input` is the interface by which packets must come in, if any; `lo` stands for those that the host
+    itself sends. `marks` is True where packets need a mark. A rule that `asks_main` looks up every packet in the table
+    `main`, perhaps without its default routes.
     """
 
     priority: int
@@ -62,14 +52,7 @@ class PolicyRule:
     words: str
     input: str = ""
     marks: bool = False
-
-    @property
-    def asks_main(self) -> bool:
-        """True if every packet of the lab is looked up in the table `main`, but for default routes perhaps."""
-        selectors = self.words.partition(": from all")[2].split()
-        return self.table == "main" and (
-            selectors == ["lookup", "main"] or selectors[:1] == ["suppress_prefixlength"]
-        )
+    asks_main: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +95,9 @@ def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, .
             words=" ".join(_words_of_rule(row)),
             input=str(row.get("iif", "")),
             marks="fwmark" in row and "not" not in row,
+            asks_main=row.get("table") == "main"
+            and row.get("src") == "all"
+            and row.keys() <= {"priority", "src", "table", "suppress_prefixlength"},
         )
         for row in rows
     )
@@ -151,6 +137,7 @@ def parse_nft(text: str) -> tuple[PacketFilter, ...]:
     ]
     for row in rows:
         rule = row.get("rule")
+        # Targets that iptables alone understands are read from iptables-save.
         if rule is None or not (verdicts := sorted(_keys(rule["expr"]) & _VERDICTS)):
             continue
         key = rule["family"], rule["table"], rule["chain"]
@@ -245,14 +232,14 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
             nics = tuple(value.replace("+", "*") for option, value in options if option in ("-i", "-o"))
             blocks = tuple(value for option, value in options if option in ("-s", "-d"))
             filters.append(PacketFilter(f"iptables {table}: {line}", nics[:1], blocks))
-    return tuple(filters)
+    return tuple(dict.fromkeys(filters))
 
 
 def parse_queues(queues: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the queueing disciplines of each interface that may drop, delay or divert packets, as words."""
     unusual: dict[str, list[str]] = {}
     for queue in queues:
-        if queue["kind"] in _INGRESS:
+        if queue["kind"] in INGRESS:
             unusual.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take what comes in")
         elif queue["kind"] not in _PLAIN_QUEUES:
             unusual.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")

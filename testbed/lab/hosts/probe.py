@@ -33,13 +33,13 @@ class Frame(NamedTuple):
 class NicReport:
     """Report of one NIC: whether it has carrier, how many frames it could send, whom it heard.
 
-    `counted` are its own counters while the probe ran, by their names in Linux (`rx_packets`), as far as it has them.
+    `counters` are its own counters while the probe ran, by their names in Linux (`rx_packets`), as far as it has them.
     """
 
     carrier: bool
     sent: int
     frames: tuple[Frame, ...]
-    counted: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str],
             bool(found["carrier"]),
             int(found["sent"]),
             tuple(Frame(*frame) for frame in found["frames"]),
-            dict(found["counted"]),
+            dict(found["counters"]),
         )
         for host, report in reports.items()
         for nic, found in report["nics"].items()

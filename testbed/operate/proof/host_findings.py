@@ -227,8 +227,10 @@ def _rules_of_others(compared: _Compared) -> Iterator[str]:
             return
         if not (overlaps(rule.source, compared.networks) and overlaps(rule.target, compared.networks)):
             continue
-        if rule.marks or (rule.input and rule.input not in {nic.name for nic in compared.host.nics}):
+        if rule.marks:
             continue  # what marks packets is a filter
+        if rule.input and rule.input not in {_LOOPBACK, *(nic.name for nic in compared.host.nics)}:
+            continue
         if rule.action:
             yield f"rule {rule.words}"
         elif rule.table != "main":

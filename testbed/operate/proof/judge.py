@@ -88,7 +88,7 @@ class _Case:
             if (kernel := self.evidence.kernels.get(host.name))
             for index, nic in enumerate(host.nics)
             if ((found := kernel.interfaces.get(nic.name)) and found.takes_input)
-            or any(one.at_nic and (not one.nics or nic.name in one.nics) for one in kernel.filters)
+            or any(one.at_nic and one.concerns([nic.name], ()) for one in kernel.filters)
         )
 
     @cached_property

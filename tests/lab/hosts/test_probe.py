@@ -126,7 +126,7 @@ def say(event, **details):
 def heard(carrier, *frames):
     return say(
         "heard",
-        nics={"nic1": {"carrier": carrier, "sent": 3, "frames": frames, "counted": {"rx_packets": 5}}},
+        nics={"nic1": {"carrier": carrier, "sent": 3, "frames": frames, "counters": {"rx_packets": 5}}},
     )
 
 

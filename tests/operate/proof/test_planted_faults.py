@@ -170,7 +170,7 @@ HOST_FAULTS = {
 }
 
 
-MAIN = PolicyRule(32766, "all", "all", "main", "", "32766: from all lookup main")
+MAIN = PolicyRule(32766, "all", "all", "main", "", "32766: from all lookup main", asks_main=True)
 """Policy rule that every host has, and which asks the routes of the lab."""
 
 
@@ -202,9 +202,13 @@ HOST_FAULTS |= {
         ),
         [("wrong_rule", "e")],
     ),
+    "a policy rule for what the host itself sends": (
+        lambda w: ask_first(w, rule("iif lo blackhole", action="blackhole", input="lo")),
+        [("wrong_rule", "e")],
+    ),
     "no rule that asks the routes": (
         lambda w: (
-            w.change("e", rules=(replace(MAIN, table="default", words="lookup default"),)),
+            w.change("e", rules=(replace(MAIN, table="default", words="lookup default", asks_main=False),)),
             w.dropping.add("e"),
         ),
         [("wrong_rule", "e")],
