@@ -1,6 +1,11 @@
-"""Numbers in sentences."""
+"""Numbers and lists in sentences."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+SHOWN = 5
+"""Items of a list that a message names; documents for programs name them all."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -11,3 +16,16 @@ def counted(number: int, noun: str) -> str:
     """
     ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
     return f"{number} {noun}{'' if number == 1 else ending}"
+
+
+def list_some(items: Iterable[object], separator: str = ", ") -> str:
+    """Return the first five items, and how many more there are.
+
+    >>> list_some([1, 2]), list_some(range(8)), list_some(range(8), "; ")
+    ('1, 2', '0, 1, 2, 3, 4 and 3 more', '0; 1; 2; 3; 4; and 3 more')
+    """
+    texts = [str(item) for item in items]
+    text = separator.join(texts[:SHOWN])
+    if len(texts) <= SHOWN:
+        return text
+    return f"{text}{' ' if separator == ', ' else separator}and {len(texts) - SHOWN} more"

@@ -38,11 +38,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from lightbed.errors import LightbedError, Who
+from lightbed.wording import list_some
 
 if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport
 
-PORTS_SHOWN = 12
 CHARACTERS_SHOWN = 300
 
 
@@ -79,7 +79,7 @@ class OcsError(LightbedError):
     def _message(self) -> str:
         text = f"{self.device}: {self.what}" if self.device else self.what
         if self.ports:
-            text += f" [port{'s' if len(self.ports) > 1 else ''} {_listed(self.ports)}]"
+            text += f" [port{'s' if len(self.ports) > 1 else ''} {list_some(self.ports)}]"
         if self.sent:
             text += f"; sent {_shortened(self.sent)!r}"
         if self.received:
@@ -87,12 +87,6 @@ class OcsError(LightbedError):
         if self.hint:
             text += f". {self.hint}"
         return text
-
-
-def _listed(ports: tuple[int, ...]) -> str:
-    """Format ports as people read them; the attribute keeps them all."""
-    more = f" and {len(ports) - PORTS_SHOWN} more" if len(ports) > PORTS_SHOWN else ""
-    return ", ".join(map(str, ports[:PORTS_SHOWN])) + more
 
 
 def _shortened(text: str) -> str:

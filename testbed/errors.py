@@ -45,6 +45,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from lightbed.errors import LightbedError, Who
+from lightbed.wording import list_some
 
 
 class TestbedError(LightbedError):
@@ -162,9 +163,7 @@ class PlanStale(TestbedError):
 
     def __init__(self, what: str, *, differences: Sequence[Any] = ()) -> None:
         self.differences = tuple(differences)
-        fields = "; ".join(map(str, self.differences[:12]))
-        if len(self.differences) > 12:
-            fields += f"; and {len(self.differences) - 12} more"
+        fields = list_some(self.differences, "; ")
         super().__init__(f"{what}: {fields}; nothing was sent. See `testbed plan`, and plan again")
 
 

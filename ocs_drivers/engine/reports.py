@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from lightbed.wording import list_some
 from ocs_drivers.errors import (
     AuthError,
     Conflict,
@@ -129,15 +130,13 @@ def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
     )
 
 
-def describe_pairs(pairs: Iterable[Pair], *, longest: int = 8) -> str:
-    """Format pairs as people write them, cut after `longest`.
+def describe_pairs(pairs: Iterable[Pair]) -> str:
+    """Format pairs as people write them: the first five, and how many more there are.
 
     >>> describe_pairs([(1, 49), (2, 50)])
     '1->49, 2->50'
     """
-    listed = [f"{source}->{output}" for source, output in pairs]
-    more = f" and {len(listed) - longest} more" if len(listed) > longest else ""
-    return ", ".join(listed[:longest]) + more
+    return list_some(f"{source}->{output}" for source, output in pairs)
 
 
 def ports_of(pairs: Iterable[Pair]) -> tuple[int, ...]:

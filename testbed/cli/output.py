@@ -105,6 +105,8 @@ def describe_error(error: Exception) -> dict[str, Any]:
     """Return a stable code, who must act, and the message of any error, as programs get it."""
     if isinstance(error, OcsError | TestbedError):
         described: dict[str, Any] = {"code": error.code, "who": error.who, "message": str(error)}
+        if isinstance(error, OcsError) and error.ports:
+            described["ports"] = list(error.ports)
         report = getattr(error, "report", None)
         if isinstance(error, Interrupted | MoveTimedOut):
             described["pairs"] = [

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import typer
@@ -23,6 +24,8 @@ from testbed.errors import Interrupted, MoveTimedOut, TimedOut
 
 LOOK_TIMEOUT_S = 60.0
 """Time for a whole command that moves nothing; one that moves is given what it needs."""
+SLOW_S = 5.0
+"""A device that has not done after so long is told as slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ def opened(context: typer.Context, *, is_bounded: bool = True) -> Iterator[Optic
     with ExitStack() as stack:
         if wanted.record is not None:
             stack.enter_context(_recording(wanted.record))
+        if is_bounded:  # one that moves tells of its progress
+            stack.enter_context(slowness_told(wanted.address))
         with time_limit(timeout_s, wanted.address):  # closing is not in it: it takes a second at most
             switch = stack.enter_context(open_switch(wanted.address, timeout_s=wanted.answer_s))
             try:
@@ -65,6 +70,28 @@ def opened(context: typer.Context, *, is_bounded: bool = True) -> Iterator[Optic
             except OcsError as error:  # one of the command line itself does not name the device
                 error.locate(device=switch.address)
                 raise
+
+
+@contextmanager
+def slowness_told(address: str) -> Iterator[None]:
+    """Say on standard error that the device is slow, first after `SLOW_S`, then each time that the wait has doubled."""
+    done = Event()
+
+    def tell() -> None:
+        waited_s = pause_s = SLOW_S
+        while not done.wait(pause_s):
+            print(
+                f"   {_without_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True
+            )
+            pause_s, waited_s = waited_s, 2 * waited_s
+
+    watcher = Thread(target=tell, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 @contextmanager

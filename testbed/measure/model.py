@@ -47,7 +47,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class NicBytes:
-    """Bytes a NIC sent during the timed iterations of one row, and what the ring arithmetic expects."""
+    """Bytes a NIC sent during the timed iterations of one row, and what the ring arithmetic expects.
+
+    `retransmitted_bytes` are those that TCP sent again on connections over its link.
+    """
 
     topology: str
     configuration: str
@@ -56,6 +59,7 @@ class NicBytes:
     nic: str
     sent_bytes: int
     expected_bytes: float
+    retransmitted_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

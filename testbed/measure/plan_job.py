@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from testbed.design.evaluation.host_job import HostJob, host_job, scripts
 from testbed.design.evaluation.job import graph_of
-from testbed.design.model import Link, Wiring
+from testbed.design.model import Wiring
 from testbed.design.plans.file import Plan
 from testbed.errors import CollectiveError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
+from testbed.measure.collectives.over_sets import links_in_order
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.current_topology import check_in_force
 from testbed.operate.session import Design, LabSession
@@ -186,11 +187,6 @@ def _parts(
     }
 
 
-def links_in_order(wiring: Wiring) -> list[Link]:
-    """Return the links of a wiring in the order of the edges of its topology, see `route_sets.routes_on`."""
-    return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
-
-
 def _result(
     lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]], iterations: int
 ) -> PlanRun:
@@ -214,7 +210,7 @@ def _result(
             ),
             retransmitted_bytes=int(again[place]),
         )
-        for place, link in enumerate(_links_in_order(wiring))
+        for place, link in enumerate(links_in_order(wiring))
     )
     return PlanRun(
         times_s=tuple(max(times) for times in zip(*(row["times"] for row in rows), strict=True)),
@@ -234,11 +230,6 @@ def _retransmitted(job: HostJob, rows: Sequence[Mapping[str, Any]]) -> NDArray[n
             for edge in job.routes.path(source, target, number):
                 found[edge] += size
     return found
-
-
-def _links_in_order(wiring: Wiring) -> list[Link]:
-    """Return the links of a wiring in the order of the edges of its topology, see `route_sets.routes_on`."""
-    return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
 
 
 def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:

@@ -38,6 +38,8 @@ import math
 import os
 import platform
 import signal
+import socket
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -63,6 +65,8 @@ DIRECTION = {"gloo": -1, "nccl": 1}
 GLOO_THREADS = 1  # a process group has one operation at a time
 FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
+BYTES_RETRANSMITTED, INFO_BYTES = 208, 216
+"""Place of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and where it ends."""
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
@@ -164,6 +168,30 @@ class Node:
         """Return bytes that each NIC has sent since it came up."""
         counters = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
+
+
+def retransmitted_bytes() -> dict[str, int]:
+    """Return bytes that TCP has sent again so far on our connections, by address of the peer.
+
+    Gloo and NCCL keep their sockets to themselves: these are found among the descriptors of the process.
+    """
+    again: dict[str, int] = {}
+    for path in list(Path("/proc/self/fd").iterdir()):
+        try:
+            number = os.dup(int(path.name))
+        except OSError:  # the descriptor with which the folder was listed
+            continue
+        try:
+            with socket.socket(fileno=number) as connection:
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+                peer = str(connection.getpeername()[0])
+        except OSError:  # no socket, no TCP, or not connected
+            with suppress(OSError):
+                os.close(number)
+            continue
+        if len(info) == INFO_BYTES:
+            again[peer] = again.get(peer, 0) + struct.unpack_from("=Q", info, BYTES_RETRANSMITTED)[0]
+    return again
 
 
 @lru_cache(maxsize=64)
@@ -479,33 +507,39 @@ class Configuration:
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
         iterations = agreement.from_first(iterations_for(job, slowest_s))
         inputs = [self.collective.buffers(size, iteration) for iteration in range(iterations)]
-        sent, used, times = self.timed(inputs, agreement)
+        sent, again, used, times = self.timed(inputs, agreement)
         wrong += sum(
             self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
         )
-        ranks = agreement.gather({"sent": sent, "used": vars(used), "wrong": wrong, "times": times})
+        ranks = agreement.gather(
+            {"sent": sent, "again": again, "used": vars(used), "wrong": wrong, "times": times}
+        )
         return None if rank else figures(ranks)
 
     def timed(
         self, inputs: list[Any], agreement: Agreement
-    ) -> tuple[dict[str, int], ProcessorUse, list[float]]:
-        """Return bytes sent by each NIC, how the processors were used, and seconds of each iteration.
+    ) -> tuple[dict[str, int], dict[str, int], ProcessorUse, list[float]]:
+        """Return bytes sent by each NIC and again to each peer, use of the processors, and seconds of each iteration.
 
         Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
         """
         agreement.barrier()
-        sent_before, used_before = self.node.sent_bytes(), processor_times()
+        sent_before, again_before = self.node.sent_bytes(), retransmitted_bytes()
+        used_before = processor_times()
         agreement.barrier()
         marks = [time.perf_counter()]
         for values in inputs:
             self.perform(values)
             marks.append(time.perf_counter())
         agreement.barrier()
-        sent_after, used_after = self.node.sent_bytes(), processor_times()
+        used_after = processor_times()
+        sent_after, again_after = self.node.sent_bytes(), retransmitted_bytes()
         sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
+        again = {peer: count - again_before.get(peer, 0) for peer, count in again_after.items()}
         agreement.barrier()
         return (
             sent,
+            again,
             processor_use(used_before, used_after, self.node.device.type),
             [after - before for before, after in itertools.pairwise(marks)],
         )
@@ -529,6 +563,7 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
         "max_us": max(slowest) * 1e6,
         "wrong": [entry["wrong"] for entry in ranks],
         "sent_bytes": [entry["sent"] for entry in ranks],
+        "retransmitted_bytes": [entry["again"] for entry in ranks],
         "processor_s": sum(use["own_s"] for use in used) / len(slowest),
         "processor_busy": max(use["busy"] for use in used),
         "processor_busiest": max(use["busiest"] for use in used),

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from lightbed.wording import SHOWN, list_some
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
@@ -83,51 +85,70 @@ def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]
 
 def judge_circuits(
     lab: Lab,
-    circuits: Iterable[Circuit],
+    circuits: Collection[Circuit],
     readings: Mapping[str, SwitchReading],
     silent: Collection[Nic] = (),
+    explained: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[LinkFinding, ...]:
     """Return everything that is not as planned: circuits missing or extra, light missing or weak. Pure.
 
     Circuits of switches without a reading are not judged, nor is the light of `silent` NICs: each has its own finding.
+    Subjects of `explained`, by kind, have theirs too. More than five circuits of one switch, or all that are planned
+    there, are one finding.
     """
-    planned = tuple(circuits)
     findings: list[LinkFinding] = []
-    for circuit in planned:
-        if circuit.switch in readings:
-            findings += _judge_circuit(lab, circuit, readings[circuit.switch], silent)
     for name, reading in readings.items():
-        findings += _extra(lab, name, reading, planned)
+        planned = tuple(circuit for circuit in circuits if circuit.switch == name)
+        missing, extra = (
+            [one for one in of_kind if one.subject not in explained.get(one.kind, ())]
+            for of_kind in (_judge_missing(lab, reading, planned), _judge_extra(lab, name, reading, planned))
+        )
+        findings += _fold(name, missing) if len(missing) > min(SHOWN, max(len(planned) - 1, 1)) else missing
+        findings += _fold(name, extra) if len(extra) > SHOWN else extra
+        for circuit in planned:
+            if circuit.link.source not in silent:
+                findings += _judge_light(lab, circuit, reading)
     return tuple(findings)
 
 
-def _judge_circuit(
-    lab: Lab, circuit: Circuit, reading: SwitchReading, silent: Collection[Nic]
-) -> Iterator[LinkFinding]:
-    subject = lab.link_label(circuit.link)
-    is_there = reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
-    if not is_there:
-        yield LinkFinding("missing_circuit", subject, _missing(circuit, reading.snapshot))
-    if circuit.link.source in silent:
-        return
+def _judge_missing(lab: Lab, reading: SwitchReading, planned: Iterable[Circuit]) -> Iterator[LinkFinding]:
+    for circuit in planned:
+        if not _stands(circuit, reading):
+            detail = _missing(circuit, reading.snapshot)
+            yield LinkFinding("missing_circuit", lab.link_label(circuit.link), detail)
+
+
+def _fold(switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
+    """Return findings of one kind about circuits of one switch as one: it was off, or somebody else used it."""
+    kind, parts = findings[0].kind, tuple(finding.subject for finding in findings)
+    words = "planned circuits are missing" if kind == "missing_circuit" else "circuits are not planned"
+    detail = f"{len(parts)} {words} at {switch}: {list_some(parts)}; run `testbed apply`"
+    return [LinkFinding(kind, switch, detail, parts=parts)]
+
+
+def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
     budget = budget_of(lab, circuit)
     entering = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, entering, budget)
-    if is_there and not (entering and entering.below_floor):
+    if _stands(circuit, reading) and not (entering and entering.below_floor):
         leaving = reading.power.get(circuit.output_port)
         yield from _judge_output(lab, circuit, entering, leaving, budget)
 
 
+def _stands(circuit: Circuit, reading: SwitchReading) -> bool:
+    return reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
+
+
 def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
     """Return whether the switch itself explains a dark receiver: no circuit, or a monitor that sees no light."""
-    if reading.snapshot.connections.get(circuit.input_port) != circuit.output_port:
+    if not _stands(circuit, reading):
         return True
     monitors = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
     return any(power is not None and power.below_floor for power in monitors)
 
 
 def _missing(circuit: Circuit, snapshot: Snapshot) -> str:
-    """Return findings where the planned cross-connect is not, and what holds its ports instead."""
+    """Say that a planned cross-connect is not there, and what holds its ports instead."""
     held = snapshot.connections.get(circuit.input_port)
     holder = snapshot.connections.inputs_of.get(circuit.output_port)
     text = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
@@ -176,13 +197,13 @@ def _excess(
     return LinkFinding("excess_loss", lab.link_label(circuit.link), detail)
 
 
-def _extra(
-    lab: Lab, switch: str, reading: SwitchReading, circuits: tuple[Circuit, ...]
+def _judge_extra(
+    lab: Lab, switch: str, reading: SwitchReading, planned: Iterable[Circuit]
 ) -> Iterator[LinkFinding]:
     """Yield cross-connects that touch our ports and are not planned; those of other people are theirs."""
     owners, ours = port_owners(lab), own_ports(lab)
-    planned = {(c.input_port, c.output_port) for c in circuits if c.switch == switch}
-    for pair in sorted(reading.snapshot.connections.pairs - planned):
+    pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
+    for pair in sorted(reading.snapshot.connections.pairs - pairs):
         if any((switch, port) in ours for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
             yield LinkFinding("extra_circuit", pair_label(owners, switch, pair), detail)

@@ -66,13 +66,15 @@ class ApplyResult:
 class LinkFinding:
     """One fact about one link, host or switch that is not as planned.
 
-    `kind` is a row of `findings.KINDS`; without a `hint` of its own a finding has that of its kind.
+    `kind` is a row of `findings.KINDS`; without a `hint` of its own a finding has that of its kind. A finding that
+    stands for several things, of which its detail names a few, lists them all in `parts`.
     """
 
     kind: str
     subject: str
     detail: str
     hint: str = ""
+    parts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.hint:

@@ -255,7 +255,9 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
     known = {session.lab.link_label(link) for link in planned.sight.held - planned.sight.carrying}
     report = session.verify(plan)
     findings = tuple(
-        one for one in report.findings if one.kind != "extra_circuit" or one.subject not in known
+        one
+        for one in report.findings
+        if one.kind != "extra_circuit" or not known.issuperset(one.parts or (one.subject,))
     )
     note(f"verified: {counted(len(findings), 'finding')} on {counted(report.circuits, 'circuit')} left")
     return replace(report, findings=findings)

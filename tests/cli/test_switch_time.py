@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from testbed.cli import switch_device
 from testbed.cli.switch_device import moving, time_limit
 from testbed.errors import MoveTimedOut, TimedOut
 
@@ -35,6 +36,19 @@ def test_what_has_moved_is_reported_whatever_time_that_takes():
         with moving(SWITCH, {1: 9}):
             assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
         assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_a_slow_device_is_told_as_slow_at_longer_and_longer_intervals(monkeypatch, capsys):
+    waits = iter([False, False, False, True])
+    done = SimpleNamespace(wait=lambda seconds: paused.append(seconds) or next(waits), set=lambda: None)
+    paused: list[float] = []
+    monkeypatch.setattr(switch_device, "Event", lambda: done)
+    with switch_device.slowness_told("rome+telnet://lab:secret@h"):
+        pass
+    assert paused == [5.0, 5.0, 10.0, 20.0]
+    assert capsys.readouterr().err.splitlines() == [
+        f"   rome+telnet://h is slow: {seconds} s so far" for seconds in (5, 10, 20)
+    ]
 
 
 def test_an_alarm_in_a_move_says_that_its_pairs_are_unknown():

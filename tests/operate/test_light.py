@@ -72,6 +72,31 @@ def test_a_missing_circuit_says_what_holds_its_ports(testbed12):
     )
 
 
+def test_a_switch_that_holds_nothing_is_one_finding_with_all_its_circuits(testbed12):
+    circuits, _, power = healthy(testbed12)
+    power |= {circuit.output_port: DARK for circuit in circuits}
+    reading = SwitchReading(Snapshot(CrossConnects({}), 0.0), power)
+    (finding,) = judge_circuits(testbed12, circuits, {"ocs1": reading})
+    assert (finding.kind, finding.subject) == ("missing_circuit", "ocs1")
+    assert finding.parts == tuple(testbed12.link_label(circuit.link) for circuit in circuits)
+    assert finding.detail == (
+        "48 planned circuits are missing at ocs1: "
+        + ", ".join(finding.parts[:5])
+        + " and 43 more; run `testbed apply`"
+    )
+
+
+def test_few_circuits_are_told_one_by_one_and_more_than_five_as_one(testbed12):
+    circuits, connections, power = healthy(testbed12)
+    for circuit in circuits[:5]:
+        del connections[circuit.input_port]
+    assert [kind for kind, _, _ in judge(testbed12, circuits, connections, power)] == ["missing_circuit"] * 5
+    del connections[circuits[5].input_port]
+    assert [told[:2] for told in judge(testbed12, circuits, connections, power)] == [
+        ("missing_circuit", "ocs1")
+    ]
+
+
 def test_circuits_of_other_people_are_theirs(testbed12):
     lab = testbed12.__class__(
         **{name: getattr(testbed12, name) for name in testbed12.__slots__} | {"hosts": testbed12.hosts[:4]}

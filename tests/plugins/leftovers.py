@@ -30,7 +30,15 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _ALLOWED = {
     f"{Path.home()}/{name}" for name in (".cache", ".local", ".config", ".ansible", ".dotnet", ".pki")
 }
-_ALLOWED |= {"/run/netns", "/run/sshd", "/run/lightbed", "/run/lldpd", "/run/lock", "/run/postgresql"}
+_ALLOWED |= {
+    "/run/netns",
+    "/run/mount",
+    "/run/sshd",
+    "/run/lightbed",
+    "/run/lldpd",
+    "/run/lock",
+    "/run/postgresql",
+}
 
 
 def find_processes(token: str) -> dict[int, str]:
@@ -66,7 +74,10 @@ def take_inventory() -> set[str]:
                 if path.stat().st_ino not in in_use:
                     things.add(f"namespace {path.name}")
     mounts = (line.split()[:3] for line in Path("/proc/self/mounts").read_text().splitlines())
-    things.update(f"mount {place} ({kind})" for _, place, kind in mounts if kind != "nsfs")
+    # `ip netns` mounts its folder on itself when it is first used, and names of namespaces below it.
+    things.update(
+        f"mount {place} ({kind})" for _, place, kind in mounts if kind != "nsfs" and place != str(_NAMESPACES)
+    )
     status = subprocess.run(
         ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False
     )

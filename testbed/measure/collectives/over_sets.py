@@ -27,13 +27,17 @@ def link_shares(
     wiring: Wiring, sets: RouteSets, configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Mapping[Link, float]:
     """Return the tensors of a node that pass over each link."""
-    links = sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
-    shares: dict[Link, float] = {}
+    links, shares = links_in_order(wiring), dict[Link, float]()
     for (source, target), part, of_sets in _messages(configuration, weights):
         for number, weight in enumerate(of_sets):
             for edge in sets.path(source, target, number) if weight else ():
                 shares[links[edge]] = shares.get(links[edge], 0.0) + part * weight
     return shares
+
+
+def links_in_order(wiring: Wiring) -> list[Link]:
+    """Return the links of a wiring in the order of the edges of its topology, see `route_sets.routes_on`."""
+    return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
 
 
 def _messages(

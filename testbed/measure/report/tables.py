@@ -96,11 +96,13 @@ def bytes_table(rows: Sequence[NicBytes]) -> Markup:
         "NICs on the rings",
         "Sent by them",
         "Largest deviation",
+        "Sent again by TCP",
         "Largest share on any other NIC",
     )
     return table(
         "Bytes counted by the interfaces during the timed iterations, against the arithmetic of the rings: "
-        "2(n−1)/n of each ring’s share on each of its links, nothing elsewhere.",
+        "2(n−1)/n of each ring’s share on each of its links, nothing elsewhere. "
+        "What TCP sent again counts once for each link of its way.",
         columns,
         [_bytes_row(key, case) for key, case in by_case.items()],
         text_columns=2,
@@ -122,6 +124,7 @@ def _bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
         tag("td", str(len(on_ring))),
         tag("td", size_text(sum(row.sent_bytes for row in on_ring))),
         tag("td", f"{worst:+.1%}"),
+        tag("td", size_text(sum(row.retransmitted_bytes for row in rows))),
         tag("td", other),
     )
 

@@ -118,7 +118,7 @@ def read_drift(
         for index in range(len(host.nics))
         if host.name in session.off
     ]
-    intent = (f for f in judge_circuits(lab, planned, switches, silent) if f.kind != "excess_loss")
+    intent = (f for f in judge_circuits(lab, tuple(planned), switches, silent) if f.kind != "excess_loss")
     findings = (
         *session.off_findings,
         *intent,

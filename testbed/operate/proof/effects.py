@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from lightbed.wording import list_some
 from testbed.design.model import Routes
 from testbed.design.routing.routes import find_routes
 from testbed.errors import TestbedError
@@ -32,8 +33,6 @@ from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import deviations, is_bare
 from testbed.operate.unfinished import SwitchCircuit, Unfinished
-
-SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +140,11 @@ class Effects:
         owners = port_owners(self.lab)
         return frozenset(pair_label(owners, one[0], one[1:]) for one in circuits)
 
-    def without_explained(self, findings: Iterable[LinkFinding]) -> tuple[LinkFinding, ...]:
-        """Return the findings of circuits that nothing here explains."""
+    @property
+    def explained(self) -> dict[str, frozenset[str]]:
+        """Circuits, by kind of finding, that are as these operations have left them."""
         extra = self.extra.union(*map(self.of_discovery, self.left))
-        explained = {"missing_circuit": self.missing, "extra_circuit": extra}
-        return tuple(one for one in findings if one.subject not in explained.get(one.kind, ()))
+        return {"missing_circuit": self.missing, "extra_circuit": extra}
 
     @cached_property
     def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
@@ -188,15 +187,16 @@ class Effects:
             is_apply = one is self.apply
             effects = [*self._circuit_words(), *_host_words(half_way)] if is_apply else []
             stand = self.of_discovery(one)
-            effects += [f"{len(stand)} of its circuits stand: {_some(stand)}"] if stand else []
+            effects += [f"{len(stand)} of its circuits stand: {list_some(sorted(stand))}"] if stand else []
             detail = f"{one.detail}: {'; '.join(effects)}" if effects else one.detail
-            yield LinkFinding("unfinished", one.operation, detail, one.hint)
+            circuits = stand | (self.missing | self.extra if is_apply else frozenset())
+            yield LinkFinding("unfinished", one.operation, detail, one.hint, tuple(sorted(circuits)))
 
     def _circuit_words(self) -> Iterator[str]:
         if self.missing:
-            yield f"{len(self.missing)} planned circuits are missing ({_some(self.missing)})"
+            yield f"{len(self.missing)} planned circuits are missing ({list_some(sorted(self.missing))})"
         if self.extra:
-            yield f"{len(self.extra)} of the topology before are still there ({_some(self.extra)})"
+            yield f"{len(self.extra)} of the topology before are still there ({list_some(sorted(self.extra))})"
 
 
 def _routes_of(intent: Intent) -> tuple[Routes, ...]:
@@ -216,8 +216,3 @@ def _host_words(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
     for words in dict.fromkeys(one.words for one in half_way.values()):
         hosts = [host for host, one in half_way.items() if one.words == words]
         yield f"{len(hosts)} hosts are {words} ({', '.join(hosts)})"
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Network, ip_network
 
+from lightbed.wording import list_some
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path, set_addresses
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
 from testbed.lab.hosts.packet_rules import overlaps
@@ -15,7 +16,6 @@ from testbed.lab.model import Lab, LabHost
 from testbed.operate.model import LinkFinding
 
 RATE_TOLERANCE = 0.01
-SHOWN = 4
 _LOOPBACK = "lo"
 _IP_FORWARD = "net/ipv4/ip_forward"
 
@@ -214,10 +214,10 @@ def _judge_packet_rules(compared: _Compared) -> Iterator[LinkFinding]:
             yield LinkFinding("wrong_queue", f"{host}/{name}", detail)
     filters = [one.words for one in compared.state.filters if one.concerns(nics, compared.networks)]
     if filters:
-        yield LinkFinding("packet_filter", host, _some(filters))
+        yield _list_facts("packet_filter", host, filters)
     rules = list(_rules_of_others(compared))
     if rules:
-        yield LinkFinding("wrong_rule", host, _some(rules))
+        yield _list_facts("wrong_rule", host, rules)
 
 
 def _rules_of_others(compared: _Compared) -> Iterator[str]:
@@ -262,7 +262,7 @@ def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
             words += [f"{address} is not planned" for address in sorted(found.addresses - planned)]
         if words:
             subject = f"{compared.host.name}/{device}"
-            yield LinkFinding("wrong_address", subject, f"of the addresses of {device} {_some(words)}")
+            yield _list_facts("wrong_address", subject, words, f"of the addresses of {device} ")
 
 
 def _judge_foreign_addresses(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
@@ -307,7 +307,7 @@ def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
         if path not in of_forwarding and found.get(path) != value and _is_there(compared, path)
     ]
     if wrong:
-        yield LinkFinding("wrong_sysctl", host, _some(wrong))
+        yield _list_facts("wrong_sysctl", host, wrong)
 
 
 def _is_there(compared: _Compared, path: str) -> bool:
@@ -330,16 +330,23 @@ def _judge_forwarding_state(compared: _Compared) -> Iterator[LinkFinding]:
         return
     if neighbours:
         words = [f"{address} on {device} is {what}" for device, address, what in neighbours]
-        yield LinkFinding("wrong_neighbour", host, f"neighbour {_some(words)}")
+        yield _list_facts("wrong_neighbour", host, words, "neighbour ")
     if missing:
         count = "none" if len(missing) == total else f"{total - len(missing)}"
-        detail = f"{count} of {total} planned routes is there; missing: {_some(map(_described, missing))}"
-        yield LinkFinding("missing_route", host, detail)
+        words = [_described(route) for route in missing]
+        yield _list_facts(
+            "missing_route", host, words, f"{count} of {total} planned routes is there; missing: "
+        )
     if wrong:
         words = [f"{_described(held)}, not {_described(route)}" for route, held in wrong]
-        yield LinkFinding("wrong_route", host, _some(words))
+        yield _list_facts("wrong_route", host, words)
     if compared.extra_routes:
-        yield LinkFinding("extra_route", host, _some(map(_described, compared.extra_routes)))
+        yield _list_facts("extra_route", host, [_described(route) for route in compared.extra_routes])
+
+
+def _list_facts(kind: str, subject: str, facts: list[str], intro: str = "") -> LinkFinding:
+    """Return a finding whose detail names the first of several facts, and whose parts are all of them."""
+    return LinkFinding(kind, subject, intro + list_some(facts, "; "), parts=tuple(facts))
 
 
 def _described(route: Route) -> str:
@@ -348,10 +355,3 @@ def _described(route: Route) -> str:
     words += ["dev", route.device] if route.device else ["dropped"]
     words += ["src", route.source] if route.source else []
     return " ".join([*words, *([route.options] if route.options else [])])
-
-
-def _some(words: Iterable[str]) -> str:
-    """Return the first of several statements, and how many more there are."""
-    listed = list(words)
-    more = len(listed) - SHOWN
-    return "; ".join(listed[:SHOWN]) + (f"; and {more} more" if more > 0 else "")

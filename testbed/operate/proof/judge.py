@@ -181,9 +181,8 @@ def _devices(case: _Case) -> Iterator[LinkFinding]:
 def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     """Yield what is wrong with circuits, light and fibres."""
     lab, plan, evidence = case.lab, case.plan, case.evidence
-    found = case.effects.without_explained(
-        judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics)
-    )
+    explained = case.effects.explained
+    found = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained)
     if evidence.probe:
         wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.held))
         found += compare(lab, wiring, evidence.probe, case.excused_links)
@@ -222,8 +221,9 @@ def _joined(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFin
     for kind in _OF_ALL_HOSTS:
         whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == kind]
         if whole:
-            names = ", ".join(finding.subject for finding in whole)
-            yield LinkFinding(kind, names, "; ".join(finding.detail for finding in whole[:2]) + _more(whole))
+            names = tuple(finding.subject for finding in whole)
+            detail = "; ".join(finding.detail for finding in whole[:2]) + _more(whole)
+            yield LinkFinding(kind, ", ".join(names), detail, parts=names)
     for findings in of_hosts.values():
         yield from (finding for finding in findings if finding.kind not in _OF_ALL_HOSTS)
 

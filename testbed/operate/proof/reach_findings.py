@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lightbed.wording import list_some
 from testbed.design.model import Link, Routes
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.model import Lab
@@ -15,7 +16,6 @@ from testbed.operate.model import LinkFinding
 Pair = tuple[int, int]
 Links = tuple[Link, ...]
 """One link, or several that the same pings cross."""
-SHOWN = 4
 LEAST_LOST = 3
 """Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
 LEAST_RATE = 0.01
@@ -108,10 +108,8 @@ def _common(lab: Lab, node: int, pairs: list[Pair], kind: str) -> LinkFinding:
         a, b = (lab.hosts[end].name for end in pairs[0])
         return LinkFinding(kind, names[0], of_one.format(a=a, b=b))
     host = lab.hosts[node].name
-    shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-    return LinkFinding(
-        kind, host, f"{len(pairs)} pairs {of_several}, all by way of {host} or with it: {shown}"
-    )
+    detail = f"{len(pairs)} pairs {of_several}, all by way of {host} or with it: {list_some(names)}"
+    return LinkFinding(kind, host, detail, parts=tuple(names))
 
 
 def count_pings(routes: Routes) -> int:
@@ -164,8 +162,8 @@ def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFin
     ends = [{nic.node for nic in link} for links in lossy for link in links]
     shared = set.intersection(*ends) if ends else set()
     if len(lossy) > 1 and shared:
-        some = "; ".join(list(words.values())[:SHOWN])
-        yield LinkFinding("lossy_path", lab.hosts[min(shared)].name, f"pings were lost: {some}")
+        detail = f"pings were lost: {list_some(words.values(), '; ')}"
+        yield LinkFinding("lossy_path", lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
         return
     for links, counted in words.items():
         yield LinkFinding("lossy_path", labels[links], f"pings were lost: {counted}")
@@ -177,6 +175,5 @@ def _detoured(lab: Lab, hops: Mapping[Pair, int], blame: Blame) -> Iterator[Link
     other = [pair for pair, number in planned.items() if hops[pair] != number and not blame.explains(pair)]
     if other:
         labels = {pair: f"{lab.hosts[pair[0]].name} -> {lab.hosts[pair[1]].name}" for pair in other}
-        words = [f"{labels[pair]} takes {hops[pair]} hops, not {planned[pair]}" for pair in other[:SHOWN]]
-        more = f"; and {len(other) - SHOWN} more" if len(other) > SHOWN else ""
-        yield LinkFinding("wrong_path", labels[other[0]], f"{'; '.join(words)}{more}")
+        words = tuple(f"{labels[pair]} takes {hops[pair]} hops, not {planned[pair]}" for pair in other)
+        yield LinkFinding("wrong_path", labels[other[0]], list_some(words, "; "), parts=words)

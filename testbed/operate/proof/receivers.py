@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from lightbed.wording import list_some
 from ocs_drivers.model import Power
 from testbed.design.model import Link
 from testbed.lab.hosts.receivers import ReceiverReading, outside_window
@@ -15,7 +16,6 @@ RESOLUTION_DB = 0.05
 """Readings of modules are in steps of 0.1 uW; a planted loss of 1 dB reads a little less."""
 
 
-SHOWN = 4
 Readings = Mapping[tuple[str, str], ReceiverReading]
 """Readings by host and NIC; NICs that were not asked are not in it."""
 
@@ -42,10 +42,9 @@ def judge_receivers(
         else:
             yield from _judge(lab, circuit, readings[circuit.switch], found, found.power_dbm)
     if silent:
-        names = ", ".join(name for name, _ in silent[:SHOWN])
-        more = f" and {len(silent) - SHOWN} more" if len(silent) > SHOWN else ""
+        names = tuple(name for name, _ in silent)
         reasons = "; ".join(sorted({reason for _, reason in silent}))
-        yield LinkFinding("no_module_readings", f"{names}{more}", reasons)
+        yield LinkFinding("no_module_readings", list_some(names), reasons, parts=names)
 
 
 def _judge(

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ocs_drivers.engine.reports import describe_pairs
 from ocs_drivers.model import CrossConnects, Snapshot, Status
 from testbed.operate.engine.goal import SwitchGoal
 from testbed.operate.engine.transitions import OPEN, StepState
 from testbed.operate.recovery.records import OperationRecord, StepRecord
 
 Pair = tuple[int, int]
-SHOWN = 6
 _DOUBTED = OPEN | {StepState.UNKNOWN}
 
 
@@ -41,9 +41,9 @@ def doubts_about(operation: OperationRecord, device: str, found: Snapshot) -> It
     foreign = now - before.pairs - after.pairs - goal.target.pairs
     gone = _in_scope(goal, before) & after.pairs & goal.target.pairs - now
     if foreign:
-        yield f"{device} holds {_some(foreign)}, neither of before the operation nor of its goal"
+        yield f"{device} holds {describe_pairs(sorted(foreign))}, neither of before the operation nor of its goal"
     if gone:
-        yield f"{device} no longer holds {_some(gone)}, which the operation was to keep"
+        yield f"{device} no longer holds {describe_pairs(sorted(gone))}, which the operation was to keep"
 
 
 def judged(step: StepRecord, found: Snapshot, *, in_doubt: bool) -> Status:
@@ -64,11 +64,6 @@ def _in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
     if goal.scope is None:
         return connections.pairs
     return frozenset(pair for pair in connections.pairs if pair[0] in goal.scope or pair[1] in outputs)
-
-
-def _some(pairs: frozenset[Pair]) -> str:
-    more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
-    return ", ".join(f"{source}->{output}" for source, output in sorted(pairs)[:SHOWN]) + more
 
 
 def _touched(steps: tuple[StepRecord, ...]) -> frozenset[int]:

@@ -362,8 +362,14 @@ def test_an_idle_nic_in_the_dark_does_not_send_so_that_its_light_alone_is_found(
 def test_another_topology_is_told_by_its_circuits_and_no_fibre_is_blamed(worlds):
     world = worlds()
     off_by_one(world)
-    kinds = [kind for kind, _ in world.told()]
-    assert set(kinds) == {"missing_circuit", "extra_circuit"}
+    assert world.told() == [("extra_circuit", "ocs1"), ("missing_circuit", "ocs1")]
+
+
+def test_a_switch_that_was_off_and_on_is_one_finding(worlds):
+    world = worlds()
+    world.held["ocs1"].clear()
+    (finding,) = world.findings()
+    assert (finding.kind, finding.subject, len(finding.parts)) == ("missing_circuit", "ocs1", 48)
 
 
 def test_a_foreign_circuit_is_told_by_circuits_alone(worlds):
