@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install install-test run docs check test test-times test-fast test-changed test-board test-full test-long planted codec-coverage coverage fuzz lock clean
+.PHONY: help install install-test run docs check test test-static test-times test-fast test-changed test-board test-full test-long planted codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -59,8 +59,11 @@ check: install ## static checks: format, lint, types, import arrows
 
 test: install-test ## static checks, all tests but the long ones, and what each lane cost
 	@$(TIMES) clear
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-static test-board
+	@$(MAKE) --no-print-directory codec-coverage test-full && code=0 || code=$$?; $(TIMES) lanes; exit $$code
+
+test-static: install
 	@$(TIMES) run static $(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory test-board codec-coverage test-full && code=0 || code=$$?; $(TIMES) lanes; exit $$code
 
 test-times: ## what the last `make test` cost: lanes, and the slowest rooms, files, tests and fixtures
 	@$(TIMES) all
@@ -77,15 +80,15 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 	@tools/install board
 	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) --lane board -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
-# Tests on kernel hosts wait for a third of their time, hence three workers.
+# Tests on kernel hosts wait for half of their time, hence four workers.
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones, those of the codecs and those of boards
 	$(LANE) parallel $(PARALLEL) -m "not (kernel or codec or board or long)"
-	$(LANE) kernel -n 3 $(BY_FILE) -m "kernel and not long" $(KERNEL_FILES)
+	$(LANE) kernel -n 4 $(BY_FILE) -m "kernel and not long" $(KERNEL_FILES)
 
 test-long: install-test planted ## second witnesses, more examples, larger labs, and planted faults
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --lane long -m "long and not kernel" --ignore tests/planted
-	HYPOTHESIS_PROFILE=long $(PYTEST) -n 3 $(BY_FILE) --lane long-kernel -m "long and kernel" $(KERNEL_FILES)
+	HYPOTHESIS_PROFILE=long $(PYTEST) -n 4 $(BY_FILE) --lane long-kernel -m "long and kernel" $(KERNEL_FILES)
 
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"

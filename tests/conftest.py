@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import os
 import selectors
 import shutil
@@ -76,6 +77,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_logstart() -> None:
+    """Let the fifty loggers of torch propagate: pytest would attach its handlers to each of them three times a test."""
+    if "torch" in sys.modules and not _TORCH_LOGGERS:
+        loggers = logging.root.manager.loggerDict.items()
+        _TORCH_LOGGERS.extend(name for name, _ in loggers if name.startswith("torch"))
+        for name in _TORCH_LOGGERS:
+            logging.getLogger(name).propagate = True
+
+
+_TORCH_LOGGERS: list[str] = []
 _INTERNAL_ERRORS: list[str] = []
 
 

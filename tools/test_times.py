@@ -9,6 +9,7 @@ python -m tools.test_times clear              forget all lanes
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -91,9 +92,11 @@ def run_lane(lane: str, command: list[str]) -> int:
     code = subprocess.run(command, check=False).returncode
     after = getrusage(RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    lanes = read_lanes() | {lane: {"tests": 0, "wall_s": time.perf_counter() - began, "processor_s": spent_s}}
+    entry = {"tests": 0, "wall_s": time.perf_counter() - began, "processor_s": spent_s}
     TIMES.parent.mkdir(exist_ok=True)
-    TIMES.write_text(json.dumps(lanes))
+    with TIMES.with_suffix(".lock").open("w") as lock:  # lanes may run beside one another
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        TIMES.write_text(json.dumps(read_lanes() | {lane: entry}))
     return code
 
 

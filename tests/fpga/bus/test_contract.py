@@ -32,6 +32,7 @@ def test_fast_simulator(demo, scenario, expected):
     assert scenario.tell(simulated_bus(demo, "fast"), demo) == expected
 
 
+@pytest.mark.translates
 def test_verilator(demo, scenario, expected, axi_simulator, tmp_path):
     """By its address; the library is the one that was built for `axi_simulator`."""
     (tmp_path / "demo.json").write_text(demo.to_json())

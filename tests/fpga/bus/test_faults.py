@@ -83,6 +83,7 @@ def tape(demo, scenario, axi_simulator):
     return np.concatenate(tape.rows), np.concatenate(tape.outputs)
 
 
+@pytest.mark.translates
 def test_icarus_replays_what_verilator_did(tape, axi_simulator):
     rows, outputs = tape
     assert len(rows) > 2000

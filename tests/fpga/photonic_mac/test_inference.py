@@ -72,6 +72,7 @@ def test_noise_and_loss_are_those_of_the_model(icarus, sizes, optics, preamble):
     assert (expected[0] != ideal).mean() > 0.5
 
 
+@pytest.mark.translates
 def test_verilator_runs_network_after_network_without_a_reset(verilated):
     verilated.reset()
     shifts, raised, lowered = set(), 0, 0

@@ -79,6 +79,7 @@ def verilated(verilated_top, simulator_of, random_datapaths):
     return run
 
 
+@pytest.mark.translates
 @pytest.mark.timeout(600)
 def test_verilator_equals_the_simulator(verilated, daily_tops):
     tally = verilated(daily_tops, DAILY_EPISODES)

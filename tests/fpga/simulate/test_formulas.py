@@ -171,6 +171,7 @@ def test_the_reference_agrees(runs):
     ]
 
 
+@pytest.mark.translates
 @pytest.mark.hdl
 @needs("hdl")
 def test_the_hardware_agrees(runs):

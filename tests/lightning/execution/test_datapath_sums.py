@@ -252,6 +252,7 @@ def test_registers_of_a_board_give_the_same_sums(bus):
     )
 
 
+@pytest.mark.translates
 @pytest.mark.hdl
 @pytest.mark.skipif(bool(why_missing("verilator")), reason=why_missing("verilator"))
 def test_the_rtl_gives_the_same_sums():

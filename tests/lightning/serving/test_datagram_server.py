@@ -148,6 +148,7 @@ def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client
     assert len({tuple(each.scores) for each in answers}) > 1  # there was noise
 
 
+@pytest.mark.translates
 def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, fast_path):
     weights = np.float32([np.arange(TERMS) - (TERMS - 1) / 2])
     fc = Node("fc", "Gemm", ("image", "w"), "score")

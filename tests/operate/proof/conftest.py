@@ -1,19 +1,24 @@
-"""A lab in memory for proofs: light, kernels and packets follow from what a test plants, as in glass and Linux."""
+"""Labs for proofs: one in memory, where all follows from what a test plants, and one of hosts that are real to Linux."""
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from needs import needs
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
+from testbed.lab.control import control
 from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour
 from testbed.lab.hosts.planned_state import planned_state
@@ -21,14 +26,20 @@ from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.lab.shards import shard_of
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.intent import Intent, Stated
+from testbed.operate.journal import journal_in
 from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
 from testbed.operate.plan import circuits_of
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.judge import judge
+from testbed.operate.session import Design, open_lab
 from testbed.operate.unfinished import Unfinished
 
+PYTHON = str(Path(sys.executable).resolve())
+_TOPOLOGY = find_topology(4, 2)
+RING = Design("ring", _TOPOLOGY, wire(_TOPOLOGY), find_routes(wire(_TOPOLOGY)))
 EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
 WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
 
@@ -316,3 +327,64 @@ def worlds(testbed12):
 
     make.other_wiring = SimpleNamespace(pairs=wire(find_topology(12, 2)))
     return make
+
+
+@pytest.fixture(scope="module")
+@needs("process", "socket")
+def bench(testbed12, tmp_path_factory):
+    """Provide a lab of four hosts that stays up, one session with it, and what plants faults."""
+    hosts = tuple(replace(host, nics=host.nics[:3], python=PYTHON) for host in testbed12.hosts[:4])
+    lab = replace(testbed12, name=f"proof-{os.getpid()}", hosts=hosts)
+    runs = tmp_path_factory.mktemp("runs")
+    with (
+        start_lab(lab, hosts="kernel", move=True) as up,
+        journal_in(runs) as journal,
+        open_lab(up.lab, journal) as session,
+    ):
+
+        def on(host, command):
+            (done,) = session.fleet.run({host: command}).values()
+            assert done.exit_status == 0, done.stderr
+            return done.stdout
+
+        def ask(of, do, **details):
+            return control(up.control[of], {"do": do, **details})
+
+        def told(design=RING):
+            return sorted((finding.kind, finding.subject) for finding in session.prove(design).findings)
+
+        assert session.bring_up(RING).verified.findings == ()
+        circuits = session.switches["ocs1"].read().connections
+        yield SimpleNamespace(
+            lab=up.lab, session=session, runs=runs, on=on, ask=ask, told=told, circuits=circuits, design=RING
+        )
+
+
+HEALED = """
+ip link set gone down && ip link set gone name nic1
+umount $(command -v nft); nft delete table ip x; nft delete table netdev x
+tc qdisc del dev nic1 clsact; tc qdisc replace dev nic1 root tbf rate RATEkbit burst 128kb latency 50ms
+tc class change dev nic2 parent 2: classid 2:2 htb rate 32gbit prio 1 quantum 65536
+ip link del br9; ip addr del 10.100.4.100/32 dev lo; umount PYTHON
+ip link set nic1 up; ip link set nic2 up; ip rule del prio 99; ip route flush table 99
+"""
+"""What takes every fault away that tests plant on host c; most of it is not there, and says so."""
+
+
+@pytest.fixture
+def ring(bench):
+    """Provide the lab with the ring in force; what a test has planted is taken away afterwards."""
+    yield bench
+    rate_kbit = str(round(bench.lab.link.rate_mbps * 1000))
+    heal = HEALED.replace("RATE", rate_kbit).replace("PYTHON", PYTHON).strip().replace("\n", "; ")
+    bench.on("c", f"({heal}) 2>/dev/null; true")
+    for name, loss_db in bench.ask("plant", "truth")["faults"]["extra_loss_db"].items():
+        assert loss_db
+        bench.ask("plant", "loss", fibre=name, loss_db=0)
+    bench.ask("plant", "unswap")
+    bench.ask("plant", "laser", nic="a/nic1", on=True)
+    bench.ask("ocs1", "clear_fault", fault="all")
+    if bench.session.switches["ocs1"].read().connections != bench.circuits:
+        bench.session.bring_up(RING)
+    else:  # without another proof
+        bench.session.install_routes(RING)

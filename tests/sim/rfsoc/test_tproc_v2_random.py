@@ -467,6 +467,7 @@ def test_every_condition_was_tried(done, condition):
     assert done[f"jump {condition}"] >= 25
 
 
+@pytest.mark.translates
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [PROGRAMS, *(pytest.param(PROGRAMS + more, marks=pytest.mark.long) for more in range(1, 5))]
