@@ -57,10 +57,14 @@ class MeantDesign:
         words = f"--epoch {self.intent.epoch}" if self.intent else self.stated.words
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
 
-    def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, str]]:
+    def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
         """Return findings for programs, their advice to apply naming this design."""
         return [
-            {key: self.with_apply_command(text) for key, text in asdict(finding).items()}
+            asdict(finding)
+            | {
+                "detail": self.with_apply_command(finding.detail),
+                "hint": self.with_apply_command(finding.hint),
+            }
             for finding in findings
         ]
 

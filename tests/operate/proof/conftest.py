@@ -1,4 +1,4 @@
-"""Labs for proofs: one in memory, where all follows from what a test plants, and one of hosts that are real to Linux."""
+"""Labs for proofs: one in memory, where all follows from what a test plants, and one of hosts that Linux has."""
 
 from __future__ import annotations
 
