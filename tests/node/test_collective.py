@@ -62,6 +62,12 @@ node = type("Node", (), {"rank": 0, "process_group": lambda *_: None})()
 reduction = collective.Reduction(node, "x", [members])
 corrupt = total.clone()
 corrupt[[17, 4999]] += 1
+def again_facts():
+    import socket
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sender:
+        with server.accept()[0], socket.socketpair()[0]:
+            return collective.retransmitted_bytes()
+
 def times(before, after):
     # What is used between two moments of a machine whose processors have (busy, stolen, all) ticks.
     early = collective.ProcessorTimes(0.0, 0.0, 10.0, *zip(*before))
@@ -69,15 +75,17 @@ def times(before, after):
     return vars(collective.processor_use(early, late, "cpu"))
 
 LIMITS = {"min_time_s": 0.5, "min_iterations": 5, "max_iterations": 20, "max_time_s": 8.0}
+NOTHING = {"sent": {}, "again": {}, "wrong": 0}
 ENTRIES = [
-    {"times": [1.0, 2.0, 9.0], "used": times([(0, 0, 0)] * 2, [(50, 0, 100)] * 2), "sent": {}, "wrong": 0},
-    {"times": [3.0, 1.0, 4.0], "used": times([(0, 0, 0)] * 2, [(90, 10, 100), (30, 0, 100)]), "sent": {}, "wrong": 0},
+    {"times": [1.0, 2.0, 9.0], "used": times([(0, 0, 0)] * 2, [(50, 0, 100)] * 2), **NOTHING},
+    {"times": [3.0, 1.0, 4.0], "used": times([(0, 0, 0)] * 2, [(90, 10, 100), (30, 0, 100)]), **NOTHING},
 ]
 print(json.dumps({
     "iterations": {once: collective.iterations_for(LIMITS, once) for once in (0.0, 0.01, 0.06, 0.3, 1.24, 2.5, 60.0)},
     "quartiles": [collective.quartiles(values) for values in ([5.0], [4.0, 1.0], [3.0, 1.0, 2.0, 10.0, 4.0])],
     "figures": collective.figures(ENTRIES),
     "exchange": exchange_facts(),
+    "again": again_facts(),
     "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},
     "sum_is_expected": bool((collective.expected(total, members, 3) == total).all()),
@@ -149,6 +157,10 @@ def test_gloo_passes_data_to_the_rank_below_and_still_along_the_stride(facts, st
     node_at = {rank: node for node, rank in enumerate(facts["ranks"]["gloo"][str(stride)])}
     hops = {(node_at[(rank - 1) % 12] - node) % 12 for rank, node in node_at.items()}
     assert hops == {stride}
+
+
+def test_what_tcp_sends_again_is_counted_by_peer_on_every_connection_of_the_process(facts):
+    assert facts["again"] == {"127.0.0.1": 0}
 
 
 def test_inputs_differ_by_rank_by_iteration_and_by_place(facts):
