@@ -86,7 +86,7 @@ def _request(
     files = _files(model, words, given)
     options = _options(model, words, given, defaults) | {name: True for name in model.writes if files}
     options["text"] = not given.get("as_json")
-    if model.moves and "lease" in model.model_fields and chosen():
+    if model.lane == "moving" and "lease" in model.model_fields and chosen():
         options["lease"] = chosen()
     if words == "metrics":
         options["labs"] = [lab_name(path) for path in given["labs"] or ()]

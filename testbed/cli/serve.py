@@ -34,6 +34,12 @@ Audience = Annotated[
 Claim = Annotated[
     str, typer.Option("--oidc-claim", metavar="NAME", help="Claim of its tokens that names roles.")
 ]
+MostQueued = Annotated[
+    int,
+    typer.Option(
+        "--most-queued", metavar="N", min=1, help="Runs of one user that may wait at the same time."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,6 +57,7 @@ def serve(
     oidc: Issuer = "",
     oidc_audience: Audience = "lightbed",
     oidc_claim: Claim = "roles",
+    most_queued: MostQueued = 8,
     runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
     as_json: options.AsJson = False,
 ) -> int:
@@ -62,7 +69,9 @@ def serve(
     provider = Provider(oidc, oidc_audience, claim=oidc_claim) if oidc else None
     listener = Listener(host, port, tls_certificate, tls_key)
     listener.check()
-    service = make_service(labs, runs_dir, is_open=listener.is_local and not require_token)
+    service = make_service(
+        labs, runs_dir, is_open=listener.is_local and not require_token, most_queued=most_queued
+    )
 
     def ready(url: str) -> None:
         names = ", ".join(view.lab.name for view in service.labs)

@@ -7,6 +7,7 @@ ServiceError
 ├── InvalidRequest      a body or a parameter that does not fit                (user)
 ├── KeyReused           an Idempotency-Key that another request has used       (conflict)
 ├── StateChanged        If-Match names a state that is over                    (conflict)
+├── TooManyRuns         more runs of one user than may wait                    (user)
 ├── MatchNeeded         a change that must name the state it is for            (user)
 └── RunEnded            a run that has ended cannot be cancelled               (conflict)
 """
@@ -65,6 +66,12 @@ class StateChanged(ServiceError):
     who = "conflict"
 
 
+class TooManyRuns(ServiceError):
+    """A run of somebody of whose runs as many wait as may."""
+
+    code = "service.busy"
+
+
 class MatchNeeded(ServiceError):
     """A change that must say in If-Match which state it is for."""
 
@@ -85,6 +92,7 @@ _BY_CODE = {
     "service.request": 422,
     "service.changed": 412,
     "service.match": 428,
+    "service.busy": 429,
     "operation.none": 404,
     "confirm.none": 404,
     "plan.stale": 412,

@@ -14,7 +14,7 @@ from testbed.lab.simulated.lifecycle import find_running
 from testbed.observe.device_metrics import device_samples
 from testbed.observe.exposition import Sample
 from testbed.service.labs import LabView
-from testbed.service.requests import MOVING
+from testbed.service.requests import LANES
 
 log = logging.getLogger(__name__)
 READ_AGAIN_S = 10.0
@@ -39,7 +39,9 @@ class SwitchMetrics:
 
 
 def _moves(view: LabView) -> bool:
-    return any(run.command in MOVING for run in view.runs.list(lab=view.lab.name, state="running"))
+    return any(
+        LANES.get(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running")
+    )
 
 
 def _read(view: LabView) -> Collection[Sample]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
 
 Hosts = Literal["auto", "kernel", "model"]
+Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
+"""Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text without control characters."""
 Interval = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
@@ -28,14 +30,15 @@ class Request(BaseModel):
     """Fields of every request: the lab, why it is asked for, the lease under which to move.
 
     `role` is the lowest that may ask, with a token of the scope `needs_scope`; `readers` are those who see what came
-    of it. `files` are fields whose text the command reads from a file; `writes` names, by field, a file that it writes.
+    of it. Runs of one `lane` share its room, see `workers`. `files` are fields whose text the command reads from a
+    file; `writes` names, by field, a file that it writes.
     """
 
     model_config = ConfigDict(extra="forbid")
     role: ClassVar[Role] = "operator"
     needs_scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
-    moves: ClassVar[bool] = False
+    lane: ClassVar[Lane] = "looking"
     positional: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
     writes: ClassVar[Mapping[str, str]] = {}

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from testbed.design.topology.strides import Method
 from testbed.service.access import Role
-from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
+from testbed.service.request import Hosts, Interval, Lane, Line, Request, Whole, command_of
 from testbed.service.requests_of_results import (
     AuditLines,
     Doctor,
@@ -56,7 +56,7 @@ class _WithHosts(Request):
 class _Moving(Request):
     """Options of commands that move the lab."""
 
-    moves: ClassVar[bool] = True
+    lane: ClassVar[Lane] = "moving"
     lease: Line = ""
     really_move: Line | None = None
 
@@ -88,6 +88,7 @@ class Apply(_Named, _WithHosts, _Moving):
 class Environment(_Named):
     """`testbed env`: variables and ranks with which programs use the links."""
 
+    lane: ClassVar[Lane] = "reading"
     role: ClassVar[Role] = "viewer"
     command: Literal["env"]
     as_shell: bool = False
@@ -97,7 +98,7 @@ class Environment(_Named):
 class Measure(_Named, _WithHosts):
     """`testbed nccl`: measure AllReduce on the circuits that stand."""
 
-    moves: ClassVar[bool] = True
+    lane: ClassVar[Lane] = "moving"
     command: Literal["nccl"]
     program: Literal["auto", "gloo", "nccl", "nccl-tests"] = "auto"
     interfaces: Line = ""
@@ -114,7 +115,7 @@ class Measure(_Named, _WithHosts):
 class PlanJob(_Named, _WithHosts):
     """`testbed job`: run the plan in force as a job."""
 
-    moves: ClassVar[bool] = True
+    lane: ClassVar[Lane] = "moving"
     command: Literal["job"]
     iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
     lasts_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
@@ -192,12 +193,14 @@ class Rollback(_WithHosts, _Moving):
 class Confirm(Request):
     """`testbed confirm`: keep what was applied."""
 
+    lane: ClassVar[Lane] = "prompt"
     command: Literal["confirm"]
 
 
 class History(Request):
     """`testbed history`: the epochs of the lab."""
 
+    lane: ClassVar[Lane] = "reading"
     role: ClassVar[Role] = "viewer"
     command: Literal["history"]
 
@@ -205,6 +208,7 @@ class History(Request):
 class Journal(Request):
     """`testbed journal`: the operations of the lab."""
 
+    lane: ClassVar[Lane] = "reading"
     role: ClassVar[Role] = "viewer"
     command: Literal["journal"]
     operation: Line | None = None
@@ -215,6 +219,7 @@ class Journal(Request):
 class LeaseList(Request):
     """`testbed lease list`: the leases of the lab."""
 
+    lane: ClassVar[Lane] = "reading"
     role: ClassVar[Role] = "viewer"
     command: Literal["lease list"]
     ended: bool = False
@@ -223,6 +228,7 @@ class LeaseList(Request):
 class LeaseRequest(Request):
     """`testbed lease request`: ask for parts of the lab."""
 
+    lane: ClassVar[Lane] = "waiting"
     command: Literal["lease request"]
     resources: list[Line] = Field(default=[])
     ttl: Interval | None = None
@@ -237,6 +243,7 @@ class LeaseRequest(Request):
 class LeaseExtend(Request):
     """`testbed lease extend`: let a lease last longer."""
 
+    lane: ClassVar[Lane] = "prompt"
     command: Literal["lease extend"]
     lease: Line
     ttl: Interval | None = None
@@ -246,6 +253,7 @@ class LeaseExtend(Request):
 class LeaseRelease(Request):
     """`testbed lease release`: give a lease back."""
 
+    lane: ClassVar[Lane] = "prompt"
     command: Literal["lease release"]
     lease: Line
     positional: ClassVar[tuple[str, ...]] = ("lease",)
@@ -254,6 +262,7 @@ class LeaseRelease(Request):
 class LeaseBreak(Request):
     """`testbed lease break`: take a lease from whoever holds it."""
 
+    lane: ClassVar[Lane] = "prompt"
     role: ClassVar[Role] = "admin"
     command: Literal["lease break"]
     lease: Line
@@ -264,6 +273,7 @@ class LeaseBreak(Request):
 class Maintenance(Request):
     """`testbed maintenance`: stop all motion while hands are in the rack."""
 
+    lane: ClassVar[Lane] = "waiting"
     role: ClassVar[Role] = "developer"
     command: Literal["maintenance"]
     to: Literal["on", "off"]
@@ -286,9 +296,8 @@ REQUESTS: tuple[type[Request], ...] = get_args(_Any)
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
 
 
-MOVING = tuple(command_of(one) for one in REQUESTS if one.moves)
-"""Commands that move the lab, or load its links: they follow one another."""
-LOOKING = tuple(command_of(one) for one in REQUESTS if not one.moves)
+LANES: Mapping[str, Lane] = {command_of(one): one.lane for one in REQUESTS}
+"""The lane of each command."""
 
 
 def parse_request(text: str | bytes) -> Request:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from testbed.service.access import Role
-from testbed.service.request import Line, Request, Whole
+from testbed.service.request import Lane, Line, Request, Whole
 
 Statement = Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")]
 
@@ -17,6 +17,7 @@ class _Stored(Request):
     """A request about everything that is stored; a token for some labs only is refused."""
 
     role: ClassVar[Role] = "viewer"
+    lane: ClassVar[Lane] = "reading"
     lab: Line = ""
     names_lab_file: ClassVar[bool] = False
 
@@ -74,6 +75,7 @@ class Report(_Stored):
 class Metrics(_Stored):
     """`testbed metrics`: figures of the database, and of the switches of these labs."""
 
+    lane: ClassVar[Lane] = "looking"
     command: Literal["metrics"]
     labs: list[Line] = Field(default=[])
     names_lab_file: ClassVar[bool] = True

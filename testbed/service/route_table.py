@@ -65,7 +65,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         *("PUT", f"{_LAB}/topology", _C.set_topology, "operator", "runs:write", _D.RunDocument, 202),
-        problems=(404, 412, 428),
+        problems=(404, 412, 428, 429),
     ),
     Route("GET", f"{_LAB}/history", _L.history, "viewer", _READ, _D.HistoryDocument, problems=(404,)),
     Route("GET", f"{_LAB}/operations", _L.operations, "viewer", _READ, _D.OperationList, problems=(404,)),
@@ -102,7 +102,8 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/v1/runs", _C.runs, "viewer", "runs:read", _D.RunList),
     Route(
-        "POST", "/v1/runs", _C.submit_run, "viewer", "runs:write", _D.RunDocument, 202, problems=(404, 409)
+        *("POST", "/v1/runs", _C.submit_run, "viewer", "runs:write", _D.RunDocument, 202),
+        problems=(404, 409, 429),
     ),
     Route("GET", "/v1/runs/{run}", _C.run, "viewer", "runs:read", _D.RunDocument, problems=(404,)),
     Route(

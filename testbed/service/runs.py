@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,11 +20,13 @@ import sqlalchemy as sa
 from testbed.operate.engine.planned import now
 from testbed.service.access import Identity
 from testbed.service.audit import Entry, append
-from testbed.service.errors import KeyReused, NotFound, RunEnded
+from testbed.service.errors import KeyReused, NotFound, RunEnded, TooManyRuns
 from testbed.storage.database import Database
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import step_events, submitted_runs
 
+MOST_QUEUED = 8
+"""Runs of one user that may wait at the same time, by default."""
 ENDED = ("done", "failed", "interrupted", "cancelled")
 _MESSAGES_KEPT = 20_000
 _STATES = {0: "done", 2: "done", 130: "interrupted"}
@@ -80,8 +82,9 @@ class Run:
 class RunStore:
     """The runs in a database. Raises what the database raises."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, most_queued: int = MOST_QUEUED) -> None:
         self.database = database
+        self._most_queued = most_queued
 
     def submit(
         self,
@@ -96,7 +99,7 @@ class RunStore:
     ) -> tuple[Run, bool]:
         """Keep a run as queued, and return it and whether it is new: a key that was used gives the run of then.
 
-        Raises `KeyReused` where that was another request.
+        Raises `KeyReused` where that was another request, and `TooManyRuns` where as many of this user's wait as may.
         """
         whose = f"{who.name} {key}" if key else None
         with self.database.transaction() as connection:
@@ -105,6 +108,10 @@ class RunStore:
                 raise KeyReused(f"Idempotency-Key {key!r} was given with another request, run {same.id}")
             if same is not None:
                 return same, False
+            if _count_queued(connection, who.name) >= self._most_queued:
+                raise TooManyRuns(
+                    f"{self._most_queued} runs of {who.name} wait already: wait for them, or cancel some"
+                )
             row: dict[str, Any] = {
                 "id": f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
                 "lab": lab,
@@ -135,18 +142,15 @@ class RunStore:
         with self.database.reading() as connection:
             return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
-    def next(self, lab: str, commands: Sequence[str], without: Collection[str] = ()) -> Run | None:
-        """Return the run of a lab to carry out: one that an earlier process left, else the one that waits longest."""
+    def unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
+        """Return the runs to carry out: those that an earlier process left, then those that wait, the oldest first."""
         query = (
             sa.select(submitted_runs)
-            .where(submitted_runs.c.lab == lab, submitted_runs.c.command.in_(commands))
             .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(without))
             .order_by(submitted_runs.c.state.desc(), submitted_runs.c.submitted)
-            .limit(1)
         )
         with self.database.reading() as connection:
-            row = connection.execute(query).mappings().first()
-        return _run(dict(row)) if row else None
+            return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
     def begin(self, run_id: str) -> Run | None:
         """Take a run for this process; None where it has ended or another living process has it."""
@@ -197,6 +201,12 @@ def _by_key(connection: sa.Connection, whose: str) -> Run | None:
     query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == whose)
     row = connection.execute(query).mappings().first()
     return _run(dict(row)) if row else None
+
+
+def _count_queued(connection: sa.Connection, who: str) -> int:
+    waiting = submitted_runs.c.who == who, submitted_runs.c.state == "queued"
+    count: int = connection.execute(sa.select(sa.func.count()).where(*waiting)).scalar_one()
+    return count
 
 
 def _row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from testbed.service.errors import InvalidRequest
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
-from testbed.service.runs import RunStore
+from testbed.service.runs import MOST_QUEUED, RunStore
 from testbed.service.tokens import TokenStore
 from testbed.service.workers import Workers, start_process
 from testbed.storage.address import address_in, is_server
@@ -54,7 +54,9 @@ class Listener:
             raise InvalidRequest("TLS needs both --tls-certificate and --tls-key")
 
 
-def make_service(lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True) -> Service:
+def make_service(
+    lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True, most_queued: int = MOST_QUEUED
+) -> Service:
     """Return a service of these labs. Raises `LabFileError` for two of one name, and what the database raises."""
     labs = [load_lab(path) for path in lab_files]
     names = [lab.name for lab in labs]
@@ -65,7 +67,7 @@ def make_service(lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = T
     address = address_in(runs_dir)
     database = Database(address)
     database.prepare()
-    store = RunStore(database)
+    store = RunStore(database, most_queued)
     files = {lab.name: lab.path.absolute() for lab in labs}
     url = str(address) if is_server(address) else ""
     workers = Workers(store, (*names, ""), lambda run: start_process(run, files, runs_dir, url))

@@ -1,4 +1,4 @@
-"""Workers: those runs of a lab that move it follow one another, those that look run with them, a few at a time.
+"""Workers: the runs of a lab by lanes. Those that move it follow one another; others run beside them, a few at a time.
 
 Each run is a process of its own, which outlives the service and writes its end into the database itself. A service that
 starts finds what an earlier one left: a run whose process lives is waited for, one whose process is gone is carried
@@ -17,12 +17,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from testbed.service.requests import LOOKING, MOVING
+from testbed.service.request import Lane
+from testbed.service.requests import LANES
 from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
 
-LOOKERS = 2
-"""Runs of a lab that look at the same time."""
+ROOM: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
+"""Runs of a lab in each lane at the same time.
+
+What somebody waits for in a hurry (`confirm`, the release of a lease) queues behind nothing but its like, and what may
+wait for long itself (`lease request --wait`) holds up nobody.
+"""
 ATTEMPTS = 5
 """So often a run is carried out before it is failed: one that ends its process each time would never end."""
 POLL_S = 0.2
@@ -32,23 +37,21 @@ log = logging.getLogger(__name__)
 
 
 class Workers:
-    """The threads that carry runs out, those of each lab; the lab "" stands for runs that are of no lab.
+    """Threads that carry runs out, one each; the lab "" stands for runs that are of no lab.
 
     `carry` starts one run and returns the exit code of its process.
     """
 
     def __init__(self, store: RunStore, labs: tuple[str, ...], carry: Carry) -> None:
-        self._store, self._carry = store, carry
+        self._store, self._labs, self._carry = store, labs, carry
         self._wake, self._ending = threading.Condition(), False
-        self._claimed: set[str] = set()
+        self._taken: dict[str, tuple[str, Lane]] = {}
         self._killed: Counter[str] = Counter()
-        lanes = [(lab, commands) for lab in labs for commands in (MOVING, *[LOOKING] * LOOKERS)]
-        self._threads = [threading.Thread(target=self._work, args=lane, daemon=True) for lane in lanes]
+        self._dispatcher = threading.Thread(target=self._dispatch, daemon=True)
 
     def start(self) -> None:
         """Begin to carry runs out."""
-        for thread in self._threads:
-            thread.start()
+        self._dispatcher.start()
 
     def wake(self) -> None:
         """Look for runs now."""
@@ -60,35 +63,36 @@ class Workers:
         self._ending = True
         self.wake()
 
-    def _work(self, lab: str, commands: tuple[str, ...]) -> None:
+    def _dispatch(self) -> None:
         while not self._ending:
             try:
-                is_idle = not self._next_turn(lab, commands)
+                self._begin_runs()
             except Exception:  # a full disk, a server that is away: what waits is not lost
-                log.exception("runs of lab %s cannot be carried out", lab)
-                is_idle = True
-            if is_idle:
-                with self._wake:
-                    self._wake.wait(POLL_S)
+                log.exception("runs cannot be carried out")
+            with self._wake:
+                self._wake.wait(POLL_S)
 
-    def _next_turn(self, lab: str, commands: tuple[str, ...]) -> bool:
-        """Carry out the next run; return whether there was one."""
-        run = self._claim(lab, commands)
-        if run is None:
-            return False
+    def _begin_runs(self) -> None:
+        """Begin the runs for which their lane has room, those first that an earlier process left."""
+        with self._wake:
+            taken = dict(self._taken)
+        busy = Counter(taken.values())
+        for run in self._store.unfinished(without=taken):
+            place = run.lab, LANES.get(run.command, "looking")
+            if run.lab in self._labs and busy[place] < ROOM[place[1]]:
+                busy[place] += 1
+                with self._wake:
+                    self._taken[run.id] = place
+                threading.Thread(target=self._carry_out, args=(run,), daemon=True).start()
+
+    def _carry_out(self, run: Run) -> None:
         try:
             self._turn(run)
-        finally:
-            with self._wake:
-                self._claimed.discard(run.id)
-        return True
-
-    def _claim(self, lab: str, commands: tuple[str, ...]) -> Run | None:
+        except Exception:
+            log.exception("run %s cannot be carried out", run.id)
         with self._wake:
-            run = self._store.next(lab, commands, tuple(self._claimed))
-            if run is not None:
-                self._claimed.add(run.id)
-            return run
+            del self._taken[run.id]
+            self._wake.notify_all()
 
     def _turn(self, run: Run) -> None:
         if run.state == "running" and is_running(run.owner):

@@ -69,7 +69,7 @@ def kinds(module):
     ids=lambda kind: kind.__name__,
 )
 def test_every_error_has_a_status(kind):
-    assert status_of(kind) in {401, 403, 404, 409, 412, 422, 423, 428, 500, 502}
+    assert status_of(kind) in {401, 403, 404, 409, 412, 422, 423, 428, 429, 500, 502}
 
 
 def test_a_refusal_of_the_toolkit_is_a_problem_with_its_code(ask, token_of):
