@@ -19,6 +19,7 @@ from testbed.log_context import about
 from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
+from testbed.service.labs import check_match, tag_of, topology_in_force
 from testbed.service.request import Request
 from testbed.service.requests import parse_request
 from testbed.service.runs import Run, RunStore
@@ -67,8 +68,12 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         if epochs or any(step.row["intent_at"] for step in begun.steps):
             return _resume(request, begun, lab_files[run.lab], runs_dir, lease)
     try:
+        if match := getattr(
+            request, "if_match", ""
+        ):  # another run may have changed it since this one was asked for
+            check_match(match, tag_of(topology_in_force(runs_dir, run.lab)), f"the topology of {run.lab}")
         words = request.arguments(lab_files, runs_dir, folder_of(runs_dir, run.id))
-    except LightbedError as error:  # the lab of a switch is down
+    except LightbedError as error:  # it has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
         return ERROR
     return run_app(words)

@@ -10,17 +10,17 @@ from typing import Annotated, Any
 from fastapi import Body, Header, Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from testbed.leases.model import Lease, parts_of
+from testbed.leases.model import HELD, Lease, parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.unfinished import unfinished_or_why_not
-from testbed.service.context import Asked, Caller, answer, check_match, tag_of
+from testbed.service.context import Asked, Caller, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
 from testbed.service.errors import InvalidRequest, NotAllowed, NotFound
 from testbed.service.events import KINDS, Filter
-from testbed.service.labs import LabView
-from testbed.service.looking import Limit, Name, current_document
+from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
+from testbed.service.looking import Limit, Name
 from testbed.service.request import Request, command_of
 from testbed.service.requests import AnyRequest, Apply, parse_request
 from testbed.service.runs import Run
@@ -103,11 +103,25 @@ def _run(asked: Asked, run_id: str) -> Run:
 
 
 def cancel_run(asked: Caller, run: Name) -> Response:
-    """Withdraw a run that waits; one that is under way stops at the next boundary of steps."""
-    _run(asked, run)
+    """Withdraw a run that waits; one that is under way stops at the next boundary of steps.
+
+    Everybody may for his own runs, an admin for all, and who holds a lease of the lab for those of others there.
+    """
+    _check_may_cancel(asked, _run(asked, run))
     found = asked.service.runs.cancel(asked.who, run)
     interrupt(found)
     return answer(found.json(), 202)
+
+
+def _check_may_cancel(asked: Asked, run: Run) -> None:
+    if run.who == asked.who.name or asked.who.has("admin"):
+        return
+    leases = asked.lab(run.lab).leases() if run.lab else []
+    if not any(one["owner"] == asked.who.name and one["state"] in HELD for one in leases):
+        asked.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
+        raise NotAllowed(
+            f"run {run.id} is of {run.who}: an admin, or who holds a lease of the lab, may cancel it"
+        )
 
 
 def events(
@@ -137,10 +151,12 @@ def _listed(text: str) -> frozenset[str]:
 
 
 def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
-    """Ask for a topology in place of the one that If-Match names: a run of `apply`."""
+    """Ask for a topology in place of the one that If-Match names, now and when its turn comes: a run of `apply`."""
     with _changing(asked, lab):
-        check_match(if_match, tag_of(current_document(asked, lab)), f"the topology of {lab}")
-        request = Apply(command="apply", lab=lab, **body.model_dump(exclude_unset=True))
+        tag = tag_of(topology_in_force(asked.service.runs_dir, lab))
+        check_match(if_match, tag, f"the topology of {lab}")
+        again = "" if if_match.strip() == "*" else tag
+        request = Apply(command="apply", lab=lab, if_match=again, **body.model_dump(exclude_unset=True))
         return _submitted(asked, request, "")
 
 

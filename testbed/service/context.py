@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from testbed.service.access import Identity
 from testbed.service.audit import Entry, append
-from testbed.service.errors import MatchNeeded, NotFound, StateChanged
+from testbed.service.errors import NotFound
 from testbed.service.events import EventLog, Feed
 from testbed.service.labs import LabView, named_lab
 from testbed.service.metrics import SwitchMetrics
@@ -83,20 +81,6 @@ def asked_by(request: Request) -> Asked:
 
 
 Caller = Annotated[Asked, Depends(asked_by)]
-
-
-def check_match(given: str, tag: str, what: str) -> None:
-    """Raise `MatchNeeded` or `StateChanged` unless If-Match names this state."""
-    if not given:
-        raise MatchNeeded(f"say in If-Match which state of {what} this is for: its ETag is {tag}")
-    if given.strip() != "*" and tag not in [one.strip() for one in given.split(",")]:
-        raise StateChanged(f"{what} is no longer as it was: its ETag is {tag}; look again, then decide")
-
-
-def tag_of(document: Any) -> str:
-    """Return the ETag of a document."""
-    text = json.dumps(document, sort_keys=True, default=str)
-    return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
 def answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import time
@@ -18,6 +19,7 @@ from testbed.lab.simulated.lifecycle import lab_status
 from testbed.leases.listing import describe_leases, read_maintenance
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.intent import Intent, in_force, stored_intents
+from testbed.service.errors import MatchNeeded, StateChanged
 from testbed.service.runs import RunStore
 from testbed.storage.address import Address
 from testbed.storage.looking import read_rows
@@ -166,6 +168,28 @@ select l.place, l.taken_s, l.loss_db, l.power_dbm from losses l join
 on l.lab = n.lab and l.place = n.place and l.taken_s = n.newest order by l.place
 """
 _COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? group by place"
+
+
+def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
+    """Return the topology in force as a document, epoch 0 where none is."""
+    stored = in_force(stored_intents(runs_dir, lab))
+    if not stored:
+        return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
+    return topology_json(stored[0], links=True)
+
+
+def check_match(given: str, tag: str, what: str) -> None:
+    """Raise `MatchNeeded` or `StateChanged` unless If-Match names this state."""
+    if not given:
+        raise MatchNeeded(f"say in If-Match which state of {what} this is for: its ETag is {tag}")
+    if given.strip() != "*" and tag not in [one.strip() for one in given.split(",")]:
+        raise StateChanged(f"{what} is no longer as it was: its ETag is {tag}; look again, then decide")
+
+
+def tag_of(document: Any) -> str:
+    """Return the ETag of a document."""
+    text = json.dumps(document, sort_keys=True, default=str)
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
 def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from testbed.observe.stored_metrics import stored_samples
 from testbed.operate.recovery.history import history_of
 from testbed.operate.recovery.records import operations_of
 from testbed.service.audit import read_audit, verify
-from testbed.service.context import Asked, Caller, answer, tag_of
+from testbed.service.context import Caller, answer
 from testbed.service.errors import NotFound
-from testbed.service.labs import topology_json
+from testbed.service.labs import tag_of, topology_in_force, topology_json
 from testbed.service.problems import problem, response_of
 from testbed.storage.address import address_in
 from testbed.storage.looking import read_rows
@@ -113,16 +113,8 @@ def topology(asked: Caller, lab: Name, epoch: Number) -> Response:
 
 def current_topology(asked: Caller, lab: Name) -> Response:
     """Return the topology in force; its ETag is what a change of it names in If-Match."""
-    told = current_document(asked, lab)
+    told = topology_in_force(asked.lab(lab).runs_dir, lab)
     return answer(told, tag=tag_of(told))
-
-
-def current_document(asked: Asked, lab: str) -> dict[str, Any]:
-    """Return the topology in force, epoch 0 where none is."""
-    current = asked.lab(lab).current()
-    if current is None:
-        return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
-    return topology_json(current, links=True)
 
 
 def history(asked: Caller, lab: Name) -> Response:

@@ -94,7 +94,7 @@ class Request(BaseModel):
         return value if isinstance(value, list) else [value]
 
 
-_NOT_OPTIONS = frozenset({"command", "lab", "why", "text", "labs", "switch"})
+_NOT_OPTIONS = frozenset({"command", "if_match", "lab", "why", "text", "labs", "switch"})
 
 
 def command_of(request: type[Request]) -> str:

@@ -83,6 +83,7 @@ class Apply(_Named, _WithHosts, _Moving):
     change: str | None = None
     expect: Line | None = None
     confirm_within: Interval | None = None
+    if_match: Annotated[Line, Field(description="ETags of the topology that it may replace.")] = ""
 
 
 class Environment(_Named):

@@ -112,7 +112,7 @@ ROUTES: tuple[Route, ...] = (
         content="application/octet-stream",
     ),
     Route(
-        *("POST", "/v1/runs/{run}/cancel", _C.cancel_run, "operator", "runs:write", _D.RunDocument, 202),
+        *("POST", "/v1/runs/{run}/cancel", _C.cancel_run, "viewer", "runs:write", _D.RunDocument, 202),
         problems=(404, 409),
     ),
     Route(

@@ -1,9 +1,11 @@
-"""Workers: what a process that ends early means, and that a database that is away loses nothing."""
+"""Runs: their lanes, processes that end early, a database that is away, and several people who change one lab."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from libraries import skip_without
@@ -11,11 +13,14 @@ from libraries import skip_without
 skip_without("fastapi")
 skip_without("sqlalchemy")
 
+from testbed.cli import submitted
 from testbed.service.access import Identity
+from testbed.service.audit import read_audit
 from testbed.service.errors import NotFound, TooManyRuns
 from testbed.service.requests import LANES
 from testbed.service.runs import MOST_QUEUED
 from testbed.service.workers import ATTEMPTS, ROOM, Workers
+from testbed.storage.address import address_in
 
 ANN = Identity("ann", "operator")
 REQUEST = '{"command": "apply", "lab": "testbed12"}'
@@ -179,3 +184,46 @@ def test_the_ninth_waiting_run_is_refused_with_429(ask, token_of):
 def test_a_run_that_nobody_has_asked_for_is_not_found(service):
     with pytest.raises(NotFound):
         service.runs.get("none")
+
+
+# ------------------------------------------------------------------------------------------ changes by several
+def test_of_two_changes_of_one_topology_the_second_fails_when_its_turn_comes(
+    ask, token_of, service, monkeypatch, capsys
+):
+    token, commands = token_of("operator"), []
+    tag = ask("GET", "/v1/labs/testbed12/topology", token).headers["etag"]
+    answers = [
+        ask("PUT", "/v1/labs/testbed12/topology", token, json={}, headers={"If-Match": tag}) for _ in range(2)
+    ]
+    assert [one.status_code for one in answers] == [202, 202]
+    first, second = (service.runs.get(one.json()["id"]) for one in answers)
+    monkeypatch.setattr(submitted, "run_app", lambda words: commands.append(words) or 0)
+    files = {"testbed12": Path("lab.yaml")}
+
+    assert submitted.carry_out(first, files, service.runs_dir) == 0
+    monkeypatch.setattr(submitted, "topology_in_force", lambda *_: {"epoch": 1})
+    assert submitted.carry_out(second, files, service.runs_dir) == 1
+
+    assert [words[0] for words in commands] == ["apply"]
+    assert "if" not in " ".join(commands[0])
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "service.changed"
+
+
+def test_a_run_is_cancelled_by_its_user_an_admin_and_who_holds_a_lease(ask, token_of, service):
+    def submit():
+        body = {"command": "history", "lab": "testbed12"}
+        return ask("POST", "/v1/runs", viewer, json=body).json()["id"]
+
+    def cancel(run, token):
+        return ask("POST", f"/v1/runs/{run}/cancel", token).status_code
+
+    viewer, operator, admin = (token_of(role) for role in ("viewer", "operator", "admin"))
+    runs = [submit() for _ in range(3)]
+    assert cancel(runs[0], viewer) == 202
+    assert (cancel(runs[1], operator), cancel(runs[1], admin)) == (403, 202)
+    lease = ask("POST", "/v1/labs/testbed12/leases", operator, json={"resources": ["host:a"]}).json()
+    assert lease["state"] == "granted"
+    assert cancel(runs[2], operator) == 202
+    ask("DELETE", f"/v1/labs/testbed12/leases/{lease['id']}", operator, headers={"If-Match": "*"})
+    assert cancel(submit(), operator) == 403
+    assert "refused: run" in read_audit(address_in(service.runs_dir))[-1]["outcome"]
