@@ -23,7 +23,7 @@ STYLE = f"""
 * {{ box-sizing: border-box; }}
 html {{ font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
   background: var(--paper); color: var(--ink); -webkit-text-size-adjust: 100%; }}
-body {{ max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }}
+body {{ max-width: 69rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }}
 h1 {{ font-size: 2rem; line-height: 1.2; letter-spacing: -0.015em; margin: 0.3rem 0 0.6rem; text-wrap: balance; }}
 h2 {{ font-size: 1.3rem; letter-spacing: -0.01em; margin: 3rem 0 0.6rem; padding-top: 1rem;
   border-top: 1px solid var(--faint); }}
