@@ -88,24 +88,30 @@ def restoring(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _is_of_twins(inner: list[dict[str, Any]]) -> bool:
-    """Return True for the queues of simulated NICs, in which acknowledgements and pings pass the others."""
-    return [row["kind"] for row in inner] == ["htb", "bfifo", "bfifo"] and inner[0]["handle"] == "2:"
+    """Return True for the queues of simulated NICs, in which connections take turns and acknowledgements pass."""
+    kinds = [row["kind"] for row in inner]
+    return kinds == ["htb", *["bfifo"] * (1 + _TURNS)] and inner[0]["handle"] == "2:"
 
 
 def _queues_of_twins(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
     """Return the commands that make these queues in a token bucket, as `LinkShape.queues` of the twins has them."""
     limit = inner[1]["options"]["limit"]
+    own, classes = f"dev {nic} parent 2:", range(1, 2 + _TURNS)
     lines = (
         f"qdisc add dev {nic} parent {parent}1 handle 2: htb default 2",
         *(
-            f"class add dev {nic} parent 2: classid 2:{number} htb rate 32gbit prio {number - 1} quantum 65536"
-            for number in (1, 2)
+            f"class add {own} classid 2:{number:x} htb rate 32gbit prio {min(number - 1, 1)} quantum 18000"
+            for number in classes
         ),
+        *(f"qdisc add {own}{number:x} handle {number + 2:x}: bfifo limit {limit}" for number in classes),
+        *(f"filter add {own} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PASSING),
+        f"filter add {own} protocol ip prio 1 handle 9: u32 divisor {_TURNS}",
         *(
-            f"qdisc add dev {nic} parent 2:{number} handle {number + 2}: bfifo limit {limit}"
-            for number in (1, 2)
+            f"filter add {own} protocol ip prio 1 u32 ht 9:{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
+            for turn in range(_TURNS)
         ),
-        *(f"filter add dev {nic} parent 2: protocol ip prio 1 u32 {match} flowid 2:1" for match in _PASSING),
+        f"filter add {own} protocol ip prio 1 u32 ht 800: match u8 0x45 0xff at 0 match u8 6 0xff at 9"
+        " hashkey mask 0x001e0000 at 20 link 9:",
     )
     return [["tc", *line.split()] for line in lines]
 
@@ -119,6 +125,7 @@ _PASSING = (
     ),
 )
 """As `LinkShape.queues` of the twins has them: pings, and acknowledgements without data."""
+_TURNS = 16
 
 
 def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
