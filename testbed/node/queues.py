@@ -100,7 +100,7 @@ def _queues_of_twins(nic: str, parent: str, inner: list[dict[str, Any]]) -> list
     lines = (
         f"qdisc add dev {nic} parent {parent}1 handle 2: htb default 2",
         *(
-            f"class add {own} classid 2:{number:x} htb rate 32gbit prio {min(number - 1, 1)} quantum 18000"
+            f"class add {own} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum 18000"
             for number in classes
         ),
         *(f"qdisc add {own}{number:x} handle {number + 2:x}: bfifo limit {limit}" for number in classes),
@@ -110,8 +110,7 @@ def _queues_of_twins(nic: str, parent: str, inner: list[dict[str, Any]]) -> list
             f"filter add {own} protocol ip prio 1 u32 ht 9:{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
             for turn in range(_TURNS)
         ),
-        f"filter add {own} protocol ip prio 1 u32 ht 800: match u8 0x45 0xff at 0 match u8 6 0xff at 9"
-        " hashkey mask 0x001e0000 at 20 link 9:",
+        f"filter add {own} protocol ip prio 1 u32 ht 800: {_BY_SOURCE_PORT} link 9:",
     )
     return [["tc", *line.split()] for line in lines]
 
@@ -126,6 +125,7 @@ _PASSING = (
 )
 """As `LinkShape.queues` of the twins has them: pings, and acknowledgements without data."""
 _TURNS = 16
+_BY_SOURCE_PORT = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
 
 
 def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:

@@ -67,7 +67,7 @@ class LinkShape:
             f"qdisc add dev {nic} root handle 1: {self.token_bucket}",
             f"qdisc add dev {nic} parent 1:1 handle 2: htb default 2",
             *(
-                f"class add {own} classid 2:{number:x} htb rate 32gbit prio {min(number - 1, 1)} quantum {QUANTUM_BYTES}"
+                f"class add {own} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum {QUANTUM}"
                 for number in classes
             ),
             *(
@@ -84,8 +84,8 @@ class LinkShape:
         )
 
 
-TURNS, QUANTUM_BYTES = 16, 18_000
-"""Classes over which connections are spread, and what each sends in its turn: two packets of 9,000 bytes."""
+TURNS, QUANTUM = 16, 18_000
+"""Classes over which connections are spread, and bytes that each sends in its turn: two packets of 9,000."""
 _TABLE = "9:"
 _HAS_PORTS = "match u8 0x45 0xff at 0 match u8 6 0xff at 9"
 _SOURCE_PORT = "hashkey mask 0x001e0000 at 20"  # without its lowest bit, in which those of one side are alike
