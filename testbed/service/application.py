@@ -72,7 +72,7 @@ async def _answer_fault(request: Request, error: Exception) -> Response:
 def _add(app: FastAPI, route: Route) -> None:
     statuses = {
         *route.problems,
-        *((401, 403) if route.role else ()),
+        *((401, 403, 429) if route.role else ()),
         *(() if route.is_looking else (400, 413)),
         422,
     }

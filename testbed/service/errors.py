@@ -3,6 +3,7 @@
 ServiceError
 ├── NotAuthenticated    no token, or one that is not valid                    (user)
 ├── NotAllowed          the role, a scope or a lab of the token does not do    (user)
+├── TooManyAttempts     ten tokens from one address that were not valid        (user)
 ├── NotFound            no such lab, run, lease, epoch                         (user)
 ├── InvalidRequest      a body or a parameter that does not fit                (user)
 ├── KeyReused           an Idempotency-Key that another request has used       (conflict)
@@ -32,6 +33,12 @@ class NotAuthenticated(ServiceError):
     """No token was given, or it is unknown, expired or revoked."""
 
     code = "service.authentication"
+
+
+class TooManyAttempts(NotAuthenticated):
+    """Too many tokens from one address were not valid: others are not looked at for a minute."""
+
+    code = "service.attempts"
 
 
 class NotAllowed(ServiceError):
@@ -93,6 +100,7 @@ _BY_CODE = {
     "service.changed": 412,
     "service.match": 428,
     "service.busy": 429,
+    "service.attempts": 429,
     "operation.none": 404,
     "confirm.none": 404,
     "plan.stale": 412,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 
 from starlette.exceptions import HTTPException
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from testbed.service.access import ANONYMOUS, Identity
 from testbed.service.audit import Entry, append
 from testbed.service.context import Service
-from testbed.service.errors import NotAllowed, NotAuthenticated
+from testbed.service.errors import NotAllowed, NotAuthenticated, TooManyAttempts
 from testbed.service.problems import problem, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 BODY_BYTES = 8 << 20
 _KNOWN_S = 1.0
 """So long a token that was valid is taken for valid."""
+MOST_ATTEMPTS, ATTEMPTS_S = 10, 60.0
+"""Tokens from one address that may be wrong in this time."""
 Identify = Callable[[str], Identity]
 
 
@@ -33,6 +36,7 @@ class Gate:
         self._app, self._service, self._identify = app, service, identify
         self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
         self._known: dict[str, tuple[float, Identity]] = {}
+        self._wrong: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it."""
@@ -72,7 +76,7 @@ class Gate:
         try:
             given = request.headers.get("authorization", "")
             if given:
-                who = await self._known_identity(given)
+                who = await self._known_identity(given, request.client.host if request.client else "")
             elif route.role is not None and not (self._service.is_open and route.is_looking):
                 raise NotAuthenticated("this needs a token: Authorization: Bearer TOKEN (LIGHTBED_TOKEN)")
             if route.role is not None:
@@ -83,17 +87,34 @@ class Gate:
             raise
         return who
 
-    async def _known_identity(self, given: str) -> Identity:
+    async def _known_identity(self, given: str, address: str) -> Identity:
         kind, _, text = given.partition(" ")
         if kind.lower() != "bearer":
             raise NotAuthenticated("this service takes tokens: Authorization: Bearer TOKEN")
         at_s, who = self._known.get(text, (-1e9, ANONYMOUS))
         if time.monotonic() - at_s > _KNOWN_S:
-            who = await asyncio.to_thread(self._identify, text.strip())
+            if text not in self._known:  # whoever guesses keeps nobody out who was in
+                self._check_attempts(address)
+            try:
+                who = await asyncio.to_thread(self._identify, text.strip())
+            except NotAuthenticated:
+                self._wrong.setdefault(address, deque(maxlen=MOST_ATTEMPTS)).append(time.monotonic())
+                raise
             if len(self._known) > 1000:
                 self._known.clear()
             self._known[text] = (time.monotonic(), who)
         return who
+
+    def _check_attempts(self, address: str) -> None:
+        """Raise `TooManyAttempts` where so many tokens from this address were wrong a short time ago."""
+        since_s = time.monotonic() - ATTEMPTS_S
+        if len(self._wrong) > 1000:
+            self._wrong = {each: times for each, times in self._wrong.items() if times[-1] > since_s}
+        times = self._wrong.get(address, ())
+        if len(times) == MOST_ATTEMPTS and times[0] > since_s:
+            raise TooManyAttempts(
+                f"{MOST_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
+            )
 
     def _note(self, route: Route, who: Identity, lab: str, error: NotAuthenticated | NotAllowed) -> None:
         try:

@@ -134,9 +134,18 @@ class RunStore:
         with self.database.reading() as connection:
             return _run(_row(connection, run_id))
 
-    def list(self, *, lab: str = "", state: str = "", command: str = "", limit: int = 100) -> tuple[Run, ...]:
-        """Return runs, the newest first."""
+    def list(
+        self,
+        *,
+        lab: str = "",
+        state: str = "",
+        command: str = "",
+        limit: int = 100,
+        of_labs: Collection[str] = (),
+    ) -> tuple[Run, ...]:
+        """Return runs, the newest first; `of_labs` leaves out all others before they are counted."""
         query = sa.select(submitted_runs).order_by(submitted_runs.c.submitted.desc()).limit(limit)
+        query = query.where(submitted_runs.c.lab.in_(of_labs)) if of_labs else query
         for column, value in (("lab", lab), ("state", state), ("command", command)):
             query = query.where(submitted_runs.c[column] == value) if value else query
         with self.database.reading() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from libraries import skip_without
@@ -17,6 +18,8 @@ import ocs_drivers.errors
 import testbed.errors
 import testbed.operation_errors
 import testbed.service.errors
+from testbed.service import gate
+from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, document_text
 from testbed.service.audit import read_audit
 from testbed.service.errors import status_of
@@ -203,3 +206,42 @@ def test_the_service_runs_on_uvloop(service, monkeypatch):
     server.serve(service, server.Listener(), ready=lambda url: None)
 
     assert loops == ["uvloop"]
+
+
+# ------------------------------------------------------------------------------------------ limits
+def test_a_token_for_one_lab_pages_through_what_it_may_see(service, ask, token_of):
+    other, limited = Identity("eve", "operator"), token_of("admin", labs=["testbed12"])
+    ours, _ = service.runs.submit(other, "testbed12", "history", '{"command": "history", "lab": "testbed12"}')
+    for _ in range(5):
+        service.runs.submit(other, "elsewhere", "history", '{"command": "history", "lab": "elsewhere"}')
+
+    runs = ask("GET", "/v1/runs?limit=2", limited).json()["runs"]
+    entries = ask("GET", "/v1/audit?limit=2", limited).json()["entries"]
+
+    assert [one["id"] for one in runs] == [ours.id]
+    assert [one["outcome"] for one in entries] == [f"run {ours.id}"]
+
+
+def test_what_a_token_may_ask_for_it_may_read(ask, token_of):
+    limited = token_of("viewer", labs=["testbed12"])
+    answer = ask("POST", "/v1/runs", limited, json={"command": "metrics", "labs": ["testbed12"]})
+    assert ask("GET", f"/v1/runs/{answer.json()['id']}", limited).status_code == 200
+    assert (
+        ask("GET", f"/v1/runs/{answer.json()['id']}", token_of("viewer", labs=["other"])).status_code == 403
+    )
+
+
+def test_ten_wrong_tokens_of_an_address_keep_out_others_for_a_minute(ask, token_of, monkeypatch):
+    now_s = [1000.0]
+    monkeypatch.setattr(gate, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    known = token_of("viewer")
+
+    def status(token):
+        return ask("GET", "/v1/runs", token).status_code
+
+    assert status(known) == 200
+    assert [status("wrong") for _ in range(12)] == [401] * 10 + [429] * 2
+    now_s[0] += 30
+    assert (status(known), status(token_of("viewer"))) == (200, 429)
+    now_s[0] += 31
+    assert status("wrong") == 401

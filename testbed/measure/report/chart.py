@@ -11,8 +11,8 @@ from testbed.measure.model import Timing
 from testbed.measure.report.markup import Markup, tag
 from testbed.measure.units import number_text, round_ticks, seconds_text, size_text
 
-_WIDTH, _HEIGHT = 900, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 176, 26, 54
+_WIDTH, _HEIGHT = 930, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 206, 26, 54
 _PLOT_WIDTH = _WIDTH - _LEFT - _RIGHT
 _PLOT_HEIGHT = _HEIGHT - _TOP - _BOTTOM
 _MOST_SIZE_LABELS = 8

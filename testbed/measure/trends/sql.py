@@ -5,6 +5,7 @@ The statement sees these tables and nothing else: no file, no network, no settin
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,10 @@ _TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", 
 HINT = "see `testbed runs query --help` for the tables"
 
 
+LONGEST_S, MEMORY_MB, MOST_ROWS = 30.0, 1024, 100_000
+"""What one statement may take: others use the machine, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Rows of a statement."""
@@ -45,18 +50,37 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
     with duckdb.connect(":memory:") as connection:
         try:
             _fill(connection, RunStore(runs_dir))
+            connection.execute(f"set memory_limit = '{MEMORY_MB}MB'")
+            connection.execute(f"set max_temp_directory_size = '{MEMORY_MB}MB'")
             connection.execute("set enable_external_access = false")
             connection.execute("set lock_configuration = true")
         except duckdb.Error as error:
             raise ResultsError(
                 f"the runs in {runs_dir} cannot be read: {error}. Move the file away that it names"
             ) from error
+        timer = threading.Timer(LONGEST_S, connection.interrupt)
+        timer.start()
         try:
             found = connection.execute(statement)
             columns = tuple(column[0] for column in found.description or ())
-            return Answer(columns, tuple(found.fetchall()))
+            rows = found.fetchmany(MOST_ROWS + 1)
+        except duckdb.InterruptException as error:
+            raise ResultsError(
+                f"the statement took longer than {LONGEST_S:g} s and was ended; {HINT}"
+            ) from error
+        except duckdb.OutOfMemoryException as error:
+            raise ResultsError(
+                f"the statement needs more than the {MEMORY_MB} MB that it may use; {HINT}"
+            ) from error
         except duckdb.Error as error:
             raise ResultsError(f"{str(error).strip()}; {HINT}") from error
+        finally:
+            timer.cancel()
+    if len(rows) > MOST_ROWS:
+        raise ResultsError(
+            f"the statement has more than {MOST_ROWS:,} rows: end it with `limit`, or aggregate"
+        )
+    return Answer(columns, tuple(rows))
 
 
 def _library() -> Any:

@@ -12,6 +12,7 @@ skip_without("sqlalchemy")
 
 from testbed.errors import ResultsError
 from testbed.measure.results.store import RunStore
+from testbed.measure.trends import sql
 from testbed.measure.trends.comparison import compare_runs
 from testbed.measure.trends.report import find_trends, only
 from testbed.measure.trends.series import bandwidth_series, power_series
@@ -186,3 +187,22 @@ def test_a_damaged_file_is_named(laboratory):
     (laboratory.runs_dir / run_id / "timings.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(ResultsError, match=f"{run_id}/timings.parquet"):
         query_runs(laboratory.runs_dir, "select 1")
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("select count(*) from range(1000000000000)", "longer than 0.2 s"),
+        ("select * from range(200000)", "more than 100,000 rows"),
+        (
+            "select count(distinct md5(a.range::text || b.range::text)) from range(20000) a, range(2000) b",
+            "more than the 64 MB",
+        ),
+    ],
+)
+def test_a_statement_that_takes_too_much_is_ended(laboratory, monkeypatch, statement, message):
+    laboratory.run(0, mbps=90)
+    monkeypatch.setattr(sql, "MEMORY_MB", 64)
+    monkeypatch.setattr(sql, "LONGEST_S", 0.2 if "0.2" in message else 60.0)
+    with pytest.raises(ResultsError, match=message):
+        sql.query_runs(laboratory.runs_dir, statement)

@@ -99,3 +99,14 @@ def test_18_db_of_dirt_are_outside_the_window_of_the_module(bench):
     bench.dirt("c/nic2:receive", 0.0)
     assert "power_out_of_window" in kinds
     assert kinds <= {"power_out_of_window", "sudden_loss", "excess_loss"}
+
+
+@pytest.mark.parametrize("bench", [25], indirect=True)
+def test_dirt_that_grows_from_day_to_day_is_a_slow_loss(bench):
+    found = []
+    for quarter in range(28):
+        bench.now_s += 5 * 3600
+        bench.dirt("a/nic2:receive", 0.05 * quarter)
+        found = [(finding.kind, finding.subject.split(" -> ")[1]) for finding in bench.read().findings]
+    bench.dirt("a/nic2:receive", 0.0)
+    assert ("slow_loss", "a/nic2") in found
