@@ -110,8 +110,8 @@ class Gate:
         since_s = time.monotonic() - ATTEMPTS_S
         if len(self._wrong) > 1000:
             self._wrong = {each: times for each, times in self._wrong.items() if times[-1] > since_s}
-        times = self._wrong.get(address, ())
-        if len(times) == MOST_ATTEMPTS and times[0] > since_s:
+        times = self._wrong.get(address)
+        if times and len(times) == MOST_ATTEMPTS and times[0] > since_s:
             raise TooManyAttempts(
                 f"{MOST_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
             )

@@ -25,6 +25,7 @@ from testbed.lab.inventory import load_lab, render_lab
 from testbed.service import labs
 from testbed.service.application import build_app
 from testbed.service.gate import Gate
+from testbed.service.runs import MOST_QUEUED
 from testbed.service.server import make_service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,11 +33,11 @@ TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 
 @contextmanager
-def service_in(folder):
+def service_in(folder, most_queued=MOST_QUEUED):
     """Make a service of one lab that is down; its workers and its feed are not started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(labs, "_why_down", lambda lab: f"no simulated lab '{lab.name}' is up")
-        service = make_service([TESTBED12], folder / "runs")
+        service = make_service([TESTBED12], folder / "runs", most_queued=most_queued)
         yield service
         service.database.close()
 
@@ -51,7 +52,7 @@ def service(tmp_path):
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory):
     """Make a service that tests of a module share: whatever they ask, its answers to others stay the same."""
-    with service_in(tmp_path_factory.mktemp("standing")) as service:
+    with service_in(tmp_path_factory.mktemp("standing"), most_queued=10_000) as service:
         yield SimpleNamespace(service=service, ask=asker(service), token_of=token_maker(service))
 
 
