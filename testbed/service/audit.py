@@ -85,10 +85,15 @@ class Verified:
     reason: str = ""
 
 
-def verify(address: Address) -> Verified:
-    """Check the whole log."""
+def verify(address: Address, expected: str = "") -> Verified:
+    """Check the whole log; with `expected` also that it holds the line with this hash."""
     count = read_rows(address, "select value from counters where name = ?", (_COUNT,))
-    return check_chain(read_audit(address), int(count[0]["value"]) if count else 0)
+    rows = read_audit(address)
+    found = check_chain(rows, int(count[0]["value"]) if count else 0)
+    if expected and found.broken is None and expected not in {row["hash"] for row in rows}:
+        reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
+        return Verified(found.lines, found.newest, found.lines + 1, reason)
+    return found
 
 
 def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:

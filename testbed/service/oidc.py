@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from threading import Lock
@@ -26,6 +28,8 @@ from testbed.service.errors import InvalidRequest, NotAllowed, NotAuthenticated
 LEEWAY_S = 30.0
 AGAIN_S = 30.0
 """So long keys are not asked for again because of a token with an unknown one."""
+_SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
+"""The subject of OpenID Connect: at most 255 characters of ASCII. It is a person's only for one issuer."""
 Fetch = Callable[[str], Any]
 
 
@@ -66,9 +70,8 @@ class Provider:
         header, claims, signed, signature = _parts(text)
         _check_signature(self._key(str(header.get("kid", ""))), str(header.get("alg", "")), signed, signature)
         self._check_claims(claims)
-        name = str(claims.get("preferred_username") or claims["sub"])
-        told = claims.get(self._claim, ())
-        named = {told} if isinstance(told, str) else {str(one) for one in told if isinstance(one, str)}
+        name = f"{claims['sub']}@{self._issuer.partition('://')[2].rstrip('/')}"
+        named = _texts(claims.get(self._claim))
         roles: list[Role] = [role for role in ROLES if role in named]
         if not roles:
             raise NotAllowed(
@@ -77,12 +80,11 @@ class Provider:
         return Identity(name, roles[-1])
 
     def _check_claims(self, claims: Mapping[str, Any]) -> None:
-        audience = claims.get("aud", ())
-        now_s = self._now()
+        subject, now_s = claims.get("sub"), self._now()
         reason = ""
         if claims.get("iss") != self._issuer:
             reason = "is of another issuer"
-        elif self._audience not in ([audience] if isinstance(audience, str) else audience):
+        elif self._audience not in _texts(claims.get("aud")):
             reason = "is for another audience"
         elif not _is_number(claims.get("exp")) or claims["exp"] + LEEWAY_S <= now_s:
             reason = "expired"
@@ -90,7 +92,7 @@ class Provider:
             _is_number(claims["nbf"]) and claims["nbf"] - LEEWAY_S <= now_s
         ):
             reason = "is not valid yet"
-        elif not claims.get("sub"):
+        elif not isinstance(subject, str) or not _SUBJECT.fullmatch(subject):
             reason = "names nobody"
         if reason:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
@@ -107,10 +109,13 @@ class Provider:
 
     def _published(self) -> dict[str, Mapping[str, Any]]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
-        if document.get("issuer") != self._issuer:
+        if not isinstance(document, dict) or document.get("issuer") != self._issuer:
             raise NotAuthenticated(f"the discovery document of {self._issuer} is of another issuer")
-        keys = self._fetch(str(document["jwks_uri"])).get("keys", ())
-        return {str(key.get("kid", "")): key for key in keys if key.get("use", "sig") == "sig"}
+        try:
+            keys = self._fetch(str(document["jwks_uri"]))["keys"]
+            return {str(key.get("kid", "")): key for key in keys if key.get("use", "sig") == "sig"}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise NotAuthenticated(f"the documents of {self._issuer} name no keys") from error
 
 
 def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
@@ -119,7 +124,7 @@ def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
         head, body, tail = text.split(".")
         header, claims = json.loads(_bytes(head)), json.loads(_bytes(body))
         signature = _bytes(tail)
-    except (ValueError, binascii.Error):
+    except (ValueError, RecursionError, binascii.Error):
         header = claims = None
         signature = b""
     if not (isinstance(header, dict) and isinstance(claims, dict)):
@@ -144,13 +149,20 @@ def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, sign
             halves = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
             point.public_key().verify(encode_dss_signature(*halves), signed, ec.ECDSA(SHA256()))
             return
-    except (InvalidSignature, ValueError, KeyError):
+    except (InvalidSignature, TypeError, ValueError, KeyError):
         pass
     raise NotAuthenticated("the signature of this token is not valid; log in again")
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Return whether a claim is a time; JSON of Python knows NaN and Infinity, too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _texts(value: object) -> frozenset[str]:
+    """Return the texts that a claim is, or lists."""
+    listed = value if isinstance(value, list) else [value]
+    return frozenset(one for one in listed if isinstance(one, str))
 
 
 def _bytes(text: str) -> bytes:

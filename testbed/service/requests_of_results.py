@@ -93,6 +93,7 @@ class AuditLines(_Stored):
     readers: ClassVar[Role] = "admin"
     command: Literal["audit"]
     verify: bool = False
+    expect: Line = ""
     last: Whole | None = None
 
 

@@ -17,8 +17,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from testbed.service.access import SCOPES, Identity, Role
+from testbed.service.audit import Entry, append
 from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.database import Database
+from testbed.storage.owner import this_person
 from testbed.storage.schema import tokens
 
 PREFIX = "lightbed"
@@ -60,6 +62,8 @@ class TokenStore:
         now: datetime | None = None,
     ) -> tuple[Token, str]:
         """Make a token and return it with its text, which is kept nowhere. Raises `InvalidRequest`."""
+        if not name.isprintable():
+            raise InvalidRequest(f"{name!r} is no name: it has characters that cannot be printed")
         unknown = sorted(set(scopes) - set(SCOPES))
         if unknown:
             raise InvalidRequest(f"{unknown[0]!r} is not a scope; there are {', '.join(SCOPES)}")
@@ -78,6 +82,7 @@ class TokenStore:
         }
         with self._database.transaction() as connection:
             connection.execute(tokens.insert().values(row))
+            append(connection, _told("create token", _token(row)))
         return _token(row), f"{PREFIX}_{key}_{secret}"
 
     def list(self) -> tuple[Token, ...]:
@@ -91,8 +96,10 @@ class TokenStore:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database.transaction() as connection:
             change = tokens.update().where(tokens.c.id == token_id, tokens.c.revoked == "")
-            connection.execute(change.values(revoked=at))
+            is_new = connection.execute(change.values(revoked=at)).rowcount
             row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
+            if row is not None and is_new:
+                append(connection, _told("revoke token", _token(dict(row))))
         if row is None:
             raise NotFound(f"there is no token {token_id!r}; see `testbed token list`")
         return _token(dict(row))
@@ -121,6 +128,13 @@ class TokenStore:
 def _token(row: Mapping[str, Any]) -> Token:
     lists = {name: tuple(filter(None, row[name].split(","))) for name in ("scopes", "labs")}
     return Token(**{name: row[name] for name in Token.__slots__} | lists)
+
+
+def _told(action: str, token: Token) -> Entry:
+    """Return the line of the audit log: whoever can write the database is an admin."""
+    limits = " ".join(["", *token.scopes, *token.labs])
+    who = Identity(this_person(), "admin")
+    return Entry(who, action, outcome=f"token {token.id} of {token.name}, {token.role}{limits}")
 
 
 def _hash(secret: str) -> str:

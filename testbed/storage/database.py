@@ -6,11 +6,12 @@ stands for that lock, so that both behave alike. A database of an earlier releas
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ class Database:
         if isinstance(self.address, Path):
             self.address.parent.mkdir(parents=True, exist_ok=True)
             check_is_local(self.address)
+            with suppress(
+                OSError
+            ):  # what is wrong with it is told below; hashes of tokens, the audit log: for its owner alone
+                os.close(os.open(self.address, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with self.engine.connect() as connection:
             ready = is_up_to_date(connection, self.name)
         if not ready:

@@ -120,7 +120,7 @@ def test_a_key_is_one_run_however_often_it_is_sent(service, ask, token_of):
     assert {one.headers["location"] for one in told} == {f"/v1/runs/{told[0].json()['id']}"}
     assert (other.status_code, other.json()["code"]) == (409, "service.key")
     assert len(service.runs.list()) == 1
-    (entry,) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(address_in(service.runs_dir))
     assert (entry["who"], entry["action"], entry["why"]) == ("operator", "run plan", "look")
 
 
@@ -141,7 +141,7 @@ def test_a_plan_that_is_brought_is_told_in_the_audit_log(service, ask, token_of)
     body = {"command": "apply", "lab": "testbed12", "plan_file": '{"a": "plan"}'}
     ask("POST", "/v1/runs", token_of("operator"), json=body)
 
-    (entry,) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(address_in(service.runs_dir))
     assert len(entry["plan"]) == 64
 
 

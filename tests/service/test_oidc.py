@@ -92,12 +92,32 @@ def provider(issuer):
 def test_a_signed_token_says_who_and_which_role(issuer, provider, kid):
     who = provider.identity(issuer.token(kid, roles=["operator", "viewer", "else"], aud=["other", "lab"]))
 
-    assert (who.name, who.role) == ("ann", "operator")
+    assert (who.name, who.role) == ("ann@idp.example", "operator")
+
+
+def test_a_person_is_issuer_and_subject_not_the_name_that_anybody_may_choose(issuer, provider):
+    owner, thief = (
+        provider.identity(issuer.token(sub=sub, preferred_username="ann")) for sub in ("1111", "9999")
+    )
+    elsewhere = Issuer("https://other.example/realm/")
+    other = Provider(elsewhere.url, "lab", fetch=elsewhere.document, now=lambda: NOW)
+    assert (owner.name, thief.name) == ("1111@idp.example", "9999@idp.example")
+    assert other.identity(elsewhere.token(sub="1111")).name == "1111@other.example/realm"
 
 
 @pytest.mark.parametrize(
     "claims",
     [
+        {"aud": 5},
+        {"aud": {"lab": 1}},
+        {"exp": float("nan")},
+        {"exp": float("inf")},
+        {"exp": [NOW + 600]},
+        {"nbf": "soon"},
+        {"sub": 1111},
+        {"sub": ["ann"]},
+        {"sub": "ann\n7 2026-11-28 root (admin) stop on testbed12, accepted"},
+        {"sub": "a" * 256},
         {"iss": "https://other.example"},
         {"aud": "other"},
         {"aud": []},
@@ -137,6 +157,18 @@ def test_a_token_that_no_key_of_the_provider_made_is_refused(issuer, provider):
     for token in tokens:
         with pytest.raises(NotAuthenticated):
             provider.identity(token)
+
+
+@pytest.mark.parametrize(
+    "keys", [[], {}, {"keys": 5}, {"keys": ["r"]}, {"keys": [{"kid": "r", "kty": "RSA", "n": 5, "e": 5}]}]
+)
+def test_documents_of_a_provider_that_are_none_let_nobody_in(issuer, keys):
+    def document(url):
+        return keys if url.endswith("/keys") else {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"}
+
+    for fetch in (document, lambda _url: keys):
+        with pytest.raises(NotAuthenticated):
+            Provider(issuer.url, "lab", fetch=fetch, now=lambda: NOW).identity(issuer.token())
 
 
 def test_unknown_keys_do_not_make_us_ask_each_time(issuer):

@@ -105,7 +105,7 @@ def test_a_token_is_looked_at_before_a_body(ask, method, path):
 def test_every_change_that_is_refused_is_in_the_audit_log(service, ask, route):
     call(ask, route)
 
-    (entry,) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(address_in(service.runs_dir))
     assert (entry["who"], entry["outcome"]) == ("anonymous", "refused: service.authentication")
 
 
@@ -114,7 +114,7 @@ def test_a_command_that_is_refused_is_in_the_audit_log(service, ask, token_of):
 
     assert ask("POST", "/v1/runs", token_of("viewer"), json=body).status_code == 403
 
-    (entry,) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(address_in(service.runs_dir))
     told = [entry[name] for name in ("who", "action", "lab", "why", "outcome")]
     assert told == ["viewer", "run apply", "testbed12", "a try", "refused: service.role"]
 

@@ -12,7 +12,7 @@ skip_without("fastapi")
 skip_without("sqlalchemy")
 
 from testbed.service.access import ANONYMOUS
-from testbed.service.audit import Entry, append, verify
+from testbed.service.audit import Entry, append, read_audit, verify
 from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.address import address_in
 
@@ -122,3 +122,48 @@ def test_the_command_says_whole_or_which_line(service, log, capsys):
     log("update audit set who = 'somebody' where number = 2")
     assert run_app(words) == 2
     assert capsys.readouterr().out.startswith("broken at line 2: the line was changed")
+
+
+def test_a_log_whose_end_was_cut_with_its_count_shows_by_a_hash_that_was_kept(service, log, capsys):
+    from testbed.cli.output import run_app
+
+    kept = verify(address_in(service.runs_dir)).newest
+    words = ["audit", "--verify", "--expect", kept, "--runs-dir", str(service.runs_dir)]
+    assert run_app(words) == 0
+    log("delete from audit where number = 5")
+    log("update counters set value = 4 where name = 'audit'")
+    assert verify(address_in(service.runs_dir)).broken is None
+    capsys.readouterr()
+    assert run_app(words) == 2
+    assert f"no line has the hash {kept}" in capsys.readouterr().out
+
+
+def test_tokens_that_are_made_and_revoked_are_in_the_log(service):
+    token, text = service.tokens.create("ann", "operator", lifetime=DAY, labs=["testbed12"])
+    for _ in range(2):
+        service.tokens.revoke(token.id)
+    entries = read_audit(address_in(service.runs_dir))
+    assert [(one["action"], one["outcome"]) for one in entries] == [
+        ("create token", f"token {token.id} of ann, operator testbed12"),
+        ("revoke token", f"token {token.id} of ann, operator testbed12"),
+    ]
+    assert text.rpartition("_")[2] not in str(entries)
+
+
+def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
+    from testbed.cli.output import run_app
+
+    with service.database.transaction() as connection:
+        append(connection, Entry(ANONYMOUS, "stop", why="a\n2 2026-11-28 root (admin) stop"))
+    run_app(["audit", "--runs-dir", str(service.runs_dir)])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("a\\n2 2026-11-28 root (admin) stop")
+    with pytest.raises(InvalidRequest):
+        service.tokens.create("ann\n", "viewer", lifetime=DAY)
+
+
+def test_the_database_is_for_its_owner_alone(service):
+    service.tokens.create("ann", "viewer", lifetime=DAY)
+    files = list(service.runs_dir.glob("lightbed.sqlite*"))
+    assert files
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
