@@ -17,7 +17,7 @@ hosts: [c, d]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources of phases that are not in the file: the rate of links, for workloads, and runs on record."""
+    """Sources of phases that are not in the file: the rate of links, which no burst exceeds, and runs on record."""
 
     rate_gbps: float = 25.0
     measured: MeasuredPhases | None = None
@@ -96,6 +96,7 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
         period_ms, found = _from_source(document, where, row, source, workers, sources)
     else:
         period_ms, found = _phases(document, where, row, name)
+        _check_rates(document, (*where, "bursts"), name, found, sources.rate_gbps)
     job = SharedJob(name, period_ms, found, hosts, workers, traffic)
     try:
         job.on(())
@@ -114,6 +115,19 @@ def _phases(
     return period_ms, tuple(
         _burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
     )
+
+
+def _check_rates(
+    document: Document, where: Location, name: str, bursts: Sequence[Burst], rate_gbps: float
+) -> None:
+    for number, burst in enumerate(bursts):
+        if burst.gbps > rate_gbps:
+            length_ms = burst.length_ms * burst.gbps / rate_gbps
+            raise document.error(
+                (*where, number),
+                f"a burst of job {name!r} has {burst.gbps:g} Gb/s, and a link of the lab carries {rate_gbps:g}",
+                f"give what the job does on such a link: {rate_gbps:g} Gb/s for {length_ms:g} ms, say",
+            )
 
 
 def _from_source(

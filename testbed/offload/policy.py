@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from testbed.errors import OffloadError
@@ -178,5 +179,5 @@ def _reasons(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> I
 
 
 def _check_measured(name: str, value: float) -> None:
-    if not math.isfinite(value) or value < 0:
+    if not isinstance(value, Real) or not math.isfinite(value) or value < 0:
         raise OffloadError(f"{name} is {value!r}: give a number that was measured, 0 or more")

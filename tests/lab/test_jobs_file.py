@@ -86,6 +86,7 @@ def test_a_wrong_source_is_told_with_its_line(row, words):
         ("length_ms: 150", "length_ms: 0", 2, "length of burst 1 of job 'x' is 0"),
         ("length_ms: 150", "length_ms: 151", 2, "overlap or leave its period"),
         ("gbps: 25", "gbps: fast", 5, "gbps of a burst of job 'x' is 'fast'"),
+        ("gbps: 25", "gbps: 99", 5, "99 Gb/s, and a link of the lab carries 25; give what the job does"),
         ("gbps: 25", "mbps: 25", 5, "unknown key 'mbps'"),
         ("hosts: [a, b]", "hosts: [a, a]", 6, "different names of hosts"),
         ("hosts: [a, b]", "", 2, "needs either hosts or workers"),

@@ -71,6 +71,8 @@ def test_reasons_name_every_candidate_and_the_choice():
         (lambda: metrics(math.nan, 1), "gthp is nan"),
         (lambda: metrics(1, -1), "lthp is -1"),
         (lambda: metrics(1, 1, pcycle=0.0), "pcycle is 0"),
+        (lambda: Metrics("a", 1, 1), "gthp is 'a': give a number that was measured"),
+        (lambda: Candidate(1, None), "ocycle is None: give a number that was measured"),
         (lambda: Metrics(1, 1, 1, {"p4": Candidate(1, 1)}), "unknown candidate 'p4': there are p1, p2, p3"),
         (lambda: metrics(1, 1, workers=0), "0 workers"),
         (lambda: Candidate(math.inf, 1), "rthp is inf"),
