@@ -84,9 +84,27 @@ def cases(operation, route):
     names = {name: text for name, text in KNOWN.items() if f"{{{name}}}" in route.path}
     return st.one_of(
         operation.as_strategy(path_parameters=names).map(of_our_lab),
+        operation.as_strategy(path_parameters=names).map(
+            lambda case: with_body(case, GOOD.get(route.handler.__name__))
+        ),
         operation.as_strategy(),
         operation.as_strategy(generation_mode=mode.NEGATIVE),
     )
+
+
+GOOD = {
+    "submit_run": {"command": "history", "lab": KNOWN["lab"]},
+    "request_lease": {"resources": ["host:a"]},
+    "set_topology": {"simplex": True},
+}
+"""Bodies that are accepted: of those that are drawn, too few are."""
+
+
+def with_body(case, body):
+    """Return a case with this body, if there is one."""
+    if body is not None:
+        case.body = body
+    return case
 
 
 def of_our_lab(case):
