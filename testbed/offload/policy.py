@@ -178,6 +178,6 @@ def _reasons(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> I
         )
 
 
-def _check_measured(name: str, value: float) -> None:
+def _check_measured(name: str, value: object) -> None:
     if not isinstance(value, Real) or not math.isfinite(value) or value < 0:
         raise OffloadError(f"{name} is {value!r}: give a number that was measured, 0 or more")
