@@ -9,9 +9,9 @@ from __future__ import annotations
 import atexit
 import json
 import subprocess
-import sys
 import threading
 
+from lightbed.children import child_environment, module_command
 from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
@@ -49,7 +49,7 @@ def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     family = family_of(scheme)
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
-    command = [sys.executable, "-m", "sim.twins", *called_as, family, f"--name={name}", *options]
+    command = module_command("sim.twins", *called_as, family, f"--name={name}", *options)
     with _starting:
         key = tuple(command)
         if key not in _twins:
@@ -59,7 +59,12 @@ def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
 
 def _start(command: list[str], device: str) -> dict[str, str]:
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=child_environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None

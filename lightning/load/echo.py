@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from lightbed.children import child_environment, module_command
 from lightning.load.http_messages import message_length
 from lightning.load.targets import Target
 from lightning.serving.packets.mmsg import ADDRESS, MEMORY, SLOT, Inbox, address_of
@@ -24,8 +25,10 @@ HOST = "127.0.0.1"
 @contextlib.contextmanager
 def running_echo(scheme: str) -> Iterator[Target]:
     """Yield an echo in a process of its own, on the last core where there are several."""
-    command = [sys.executable, "-m", "lightning.load.echo", scheme]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = module_command("lightning.load.echo", scheme)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightbed.children import module_command
 from testbed.operate.change import APPLY, Change
 from testbed.operate.confirmation import Confirmation, Confirmations
 from testbed.storage.address import address_in, choose
@@ -70,9 +71,7 @@ class Confirmed:
 
     def _start(self, epoch: int | None) -> None:
         words = [
-            sys.executable,
-            "-m",
-            "testbed.cli.confirmation",
+            *module_command("testbed.cli.confirmation"),
             self.runs_dir.absolute(),
             self.lab.path.absolute(),
         ]

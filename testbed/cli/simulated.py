@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.children import child_environment, module_command
 from lightbed.output_file import replace_file
 from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
@@ -215,8 +215,8 @@ def switch(
     `testbed sim switch FAMILY -- --help`.
     """
     words = ["--list"] if family == "list" else [family, *context.args]
-    command = [sys.executable, "-m", "sim.twins", "--called-as", "testbed sim switch", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as twin:
+    command = module_command("sim.twins", "--called-as", "testbed sim switch", *words)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_environment()) as twin:
         try:
             return twin.wait()
         except KeyboardInterrupt:

@@ -11,12 +11,12 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from lightbed.children import child_environment, module_command
 from testbed.service.request import Lane
 from testbed.service.requests import LANES
 from testbed.service.runs import Run, RunStore
@@ -137,11 +137,11 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     }
     folder = folder_of(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, "-m", "testbed.cli.submitted", run.id, str(runs_dir), *labs]
+    words = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
     with (folder / "process.log").open("ab") as log:
         done = subprocess.run(
             words,
-            env=environment,
+            env=child_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

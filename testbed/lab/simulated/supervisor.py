@@ -9,16 +9,14 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
-import testbed
+from lightbed.children import child_environment, module_command
 from testbed.errors import LabStartError
 
 START_TIMEOUT_S = 60.0
@@ -61,7 +59,7 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
             stdout=subprocess.PIPE,
             stderr=complaints,
             text=True,
-            env=_environment(),
+            env=child_environment(),
             # A Ctrl-C at the terminal goes to us alone; the lab must outlive it until we have tidied up.
             start_new_session=True,
         )
@@ -150,7 +148,7 @@ def ask(arguments: list[str]) -> Any:
         _supervisor(arguments),
         capture_output=True,
         text=True,
-        env=_environment(),
+        env=child_environment(),
         timeout=START_TIMEOUT_S,
         check=False,
     )
@@ -178,11 +176,4 @@ def _failure(arguments: list[str], done: subprocess.CompletedProcess[str]) -> st
 
 
 def _supervisor(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", "sim.lab", *arguments]
-
-
-def _environment() -> dict[str, str]:
-    """Return ours, with the directory that holds this very installation first on the import path."""
-    root = str(Path(testbed.__file__).resolve().parent.parent)
-    rest = os.environ.get("PYTHONPATH", "")
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, rest)))}
+    return module_command("sim.lab", *arguments)
