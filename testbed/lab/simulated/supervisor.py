@@ -54,7 +54,7 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
     arguments = ["--detached"] if detached else []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
         process = subprocess.Popen(
-            _supervisor(arguments),
+            module_command("sim.lab", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
@@ -145,7 +145,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 def ask(arguments: list[str]) -> Any:
     """Return the JSON answer to `--status` or `--down`. Raises `LabStartError` with the supervisor's error and hint."""
     done = subprocess.run(
-        _supervisor(arguments),
+        module_command("sim.lab", *arguments),
         capture_output=True,
         text=True,
         env=child_environment(),
@@ -173,7 +173,3 @@ def _sentence(what: str, hint: str) -> str:
 def _failure(arguments: list[str], done: subprocess.CompletedProcess[str]) -> str:
     last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
     return f"`sim.lab {' '.join(arguments)}` failed: {last}; run `testbed doctor`"
-
-
-def _supervisor(arguments: list[str]) -> list[str]:
-    return module_command("sim.lab", *arguments)
