@@ -182,15 +182,15 @@ def retransmitted_bytes() -> dict[str, int]:
         except OSError:  # the descriptor with which the folder was listed
             continue
         try:
-            with socket.socket(fileno=number) as connection:
-                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
-                peer = str(connection.getpeername()[0])
-        except OSError:  # no socket, no TCP, or not connected
-            with suppress(OSError):
-                os.close(number)
+            connection = socket.socket(fileno=number)
+        except OSError:  # no socket
+            os.close(number)
             continue
-        if len(info) == INFO_BYTES:
-            again[peer] = again.get(peer, 0) + struct.unpack_from("=Q", info, BYTES_RETRANSMITTED)[0]
+        with connection, suppress(OSError):  # no TCP, or not connected
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+            peer = str(connection.getpeername()[0])
+            if len(info) == INFO_BYTES:
+                again[peer] = again.get(peer, 0) + struct.unpack_from("=Q", info, BYTES_RETRANSMITTED)[0]
     return again
 
 

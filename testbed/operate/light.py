@@ -103,7 +103,8 @@ def judge_circuits(
             [one for one in of_kind if one.subject not in explained.get(one.kind, ())]
             for of_kind in (_judge_missing(lab, reading, planned), _judge_extra(lab, name, reading, planned))
         )
-        findings += _fold(name, missing) if len(missing) > min(SHOWN, max(len(planned) - 1, 1)) else missing
+        is_bare = 1 < len(missing) == len(planned)
+        findings += _fold(name, missing) if is_bare or len(missing) > SHOWN else missing
         findings += _fold(name, extra) if len(extra) > SHOWN else extra
         for circuit in planned:
             if circuit.link.source not in silent:

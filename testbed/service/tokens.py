@@ -82,7 +82,7 @@ class TokenStore:
         }
         with self._database.transaction() as connection:
             connection.execute(tokens.insert().values(row))
-            append(connection, _told("create token", _token(row)))
+            append(connection, _audit_entry("create token", _token(row)))
         return _token(row), f"{PREFIX}_{key}_{secret}"
 
     def list(self) -> tuple[Token, ...]:
@@ -99,7 +99,7 @@ class TokenStore:
             is_new = connection.execute(change.values(revoked=at)).rowcount
             row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
             if row is not None and is_new:
-                append(connection, _told("revoke token", _token(dict(row))))
+                append(connection, _audit_entry("revoke token", _token(dict(row))))
         if row is None:
             raise NotFound(f"there is no token {token_id!r}; see `testbed token list`")
         return _token(dict(row))
@@ -130,7 +130,7 @@ def _token(row: Mapping[str, Any]) -> Token:
     return Token(**{name: row[name] for name in Token.__slots__} | lists)
 
 
-def _told(action: str, token: Token) -> Entry:
+def _audit_entry(action: str, token: Token) -> Entry:
     """Return the line of the audit log: whoever can write the database is an admin."""
     limits = " ".join(["", *token.scopes, *token.labs])
     who = Identity(this_person(), "admin")

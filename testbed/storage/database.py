@@ -62,9 +62,8 @@ class Database:
         if isinstance(self.address, Path):
             self.address.parent.mkdir(parents=True, exist_ok=True)
             check_is_local(self.address)
-            with suppress(
-                OSError
-            ):  # what is wrong with it is told below; hashes of tokens, the audit log: for its owner alone
+            # It holds hashes of tokens and the audit log: for its owner alone. What fails here, SQLite tells below.
+            with suppress(OSError):
                 os.close(os.open(self.address, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with self.engine.connect() as connection:
             ready = is_up_to_date(connection, self.name)
