@@ -21,7 +21,7 @@ PARALLEL := -n 2 $(BY_FILE)
 TIMES := .venv/bin/python -m tools.test_times
 
 # The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.
-BOARD := (board or not (process or socket or hdl or torch or kernel or slow)) and not long
+BOARD := (board or not (process or socket or hdl or torch or kernel)) and not long
 BOARD_FOLDERS := tests/fpga/bus tests/fpga/registers tests/lightning/execution tests/lightning/kit \
 	tests/sim/board tests/sim/models/photonics tests/sim/rfsoc tests/sim/rfsoc_kit
 CODEC_FOLDERS := tests/ocs_drivers tests/fuzz
@@ -68,7 +68,7 @@ test-static: install
 test-times: ## what the last `make test` cost: lanes, and the slowest rooms, files, tests and fixtures
 	@$(TIMES) all
 
-test-fast: install ## what starts no process, opens no socket and takes no more than seconds
+test-fast: install ## what starts no process, opens no socket and takes an instant
 	$(PYTEST) $(PARALLEL) -m "$(FAST)"
 
 BASE ?= HEAD

@@ -277,6 +277,7 @@ WIRES = {
 """The modules that talk to the world through a library that is an extra; everything else does without."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "allowed"),
     [

@@ -136,12 +136,14 @@ def find_reached_pages() -> set[Path]:
     return reached
 
 
+@pytest.mark.slow
 @by_page
 def test_every_page_is_reached_from_the_index(page):
     exempt = {ROOT / "docs" / "decisions" / "template.md", ROOT / "benchmarks" / "README.md"}
     assert page in find_reached_pages() | exempt
 
 
+@pytest.mark.slow
 @by_page
 def test_commands_and_their_options_exist(page, command_line):
     for words in commands_in(page.read_text(encoding="utf-8")):
@@ -173,6 +175,7 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
         assert options - everywhere <= described[command], command
 
 
+@pytest.mark.slow
 @by_page
 @pytest.mark.parametrize("program", ["countaction", "lightning"])
 def test_commands_of_other_programs_and_their_options_exist(page, program, request):

@@ -36,6 +36,7 @@ def modules_with_examples() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -60,5 +61,6 @@ def test_examples_are_true(name, monkeypatch):
     assert failed == 0
 
 
+@pytest.mark.slow
 def test_there_are_examples():
     assert "ocs_drivers.model" in modules_with_examples()

@@ -50,6 +50,7 @@ def files(*suffixes: str) -> Iterator[Path]:
     yield from (path for path in sorted(ROOT.glob("*.md")) if path.suffix in suffixes)
 
 
+@pytest.mark.slow
 def test_prose_has_no_word_that_must_be_looked_at_twice():
     found = [
         f"{path.relative_to(ROOT)}:{number}: {match[0]}"

@@ -25,6 +25,7 @@ def paragraph(text: str) -> str:
     return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["testbed.cli.app", "lightning.cli", "fpga.cli"])
 def test_a_line_of_the_table_is_what_the_command_says_of_itself(module):
     room = import_module(module)

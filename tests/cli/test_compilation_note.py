@@ -30,6 +30,7 @@ def kept(monkeypatch):
     return looked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "needs"),
     [

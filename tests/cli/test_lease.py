@@ -36,6 +36,7 @@ def test_looking_at_leases_makes_nothing(ask, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_lease_from_the_request_to_its_end(ask):
     code, document = ask("lease", "request", LAB, "host:a", "--ttl", "10m", "--reason", "a ring")
     (lease,) = document["leases"]
@@ -123,6 +124,7 @@ def test_maintenance_refuses_an_apply_before_anything_is_recorded(testbed, lab_f
     assert testbed("maintenance", "off", lab_file, "--json").json["unfinished"] == []
 
 
+@pytest.mark.slow
 def test_a_request_waits_for_its_grant_no_longer_than_it_was_told(ask):
     ask("lease", "request", LAB, "host:a")
     assert ask("lease", "request", LAB, "host:a", "--wait", "0.01")[1]["leases"][0]["state"] == "queued"

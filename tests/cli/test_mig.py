@@ -48,6 +48,7 @@ def test_fabrics_are_compared_with_logical_servers(testbed):
     assert (ran.json["servers"], ran.json["nodes"], ran.json["degree"]) == (4, 8, 2)
 
 
+@pytest.mark.slow
 def test_a_plan_of_logical_servers_is_simulated_again(testbed):
     asked = testbed("optimise", *SMALL[:-1], "--nodes", 3, "--mig", 2, *SHORT, "-o", "plan.json")
     assert asked.code == 0, asked.err

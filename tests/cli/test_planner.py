@@ -64,6 +64,7 @@ def test_a_task_graph_is_what_it_is(testbed, graph, options):
     assert "leave out --nodes" in ran.err
 
 
+@pytest.mark.slow
 def test_a_workload_is_simulated_traced_and_drawn(testbed, tmp_path):
     pictures = ("--trace", "trace", "--timeline", "line.png", "--heat-map", "map.png")
     ran = testbed("simulate", "vgg16", *SMALL, "--degree", 2, *pictures, "--json")
@@ -84,6 +85,7 @@ def test_a_workload_is_simulated_traced_and_drawn(testbed, tmp_path):
     assert "recalled" in shown.out
 
 
+@pytest.mark.slow
 def test_fabrics_are_compared(testbed, tmp_path):
     ran = testbed("compare", "vgg16", *SMALL, "--degree", 2, "--fluid", "--picture", "all.png", "--json")
     shown = testbed("compare", "vgg16", *SMALL, "--degree", 2, "--fabrics", "ideal,direct")
@@ -98,6 +100,7 @@ def test_fabrics_are_compared(testbed, tmp_path):
     assert "SIMULATED vgg16 on 4 servers" in shown.out
 
 
+@pytest.mark.slow
 def test_a_plan_is_found_written_and_found_again(testbed, tmp_path):
     asked = ("optimise", "vgg16", *SMALL, "--degree", 2, "--steps", 5, "--rate-gbps", 25)
     first = testbed(*asked, "-o", "one.json", "--json")
@@ -129,6 +132,7 @@ def test_a_plan_is_found_written_and_found_again(testbed, tmp_path):
     assert "plan: two.json" in again.out
 
 
+@pytest.mark.slow
 def test_a_plan_is_simulated_as_it_was_predicted(testbed):
     found = testbed(
         "optimise", "vgg16", *SMALL, "--degree", 2, "--rate-gbps", 7, "--steps", 5, "-o", "p.json", "--json"
@@ -234,6 +238,7 @@ def test_two_hosts_of_a_lab_are_planned_for_with_one_link(testbed):
     assert "1 patch" in ran.out.splitlines()
 
 
+@pytest.mark.slow
 def test_a_plan_that_the_lab_cannot_hold_is_kept(testbed, tmp_path, monkeypatch):
     def cannot(*_):
         raise TopologyError("there is no such split")

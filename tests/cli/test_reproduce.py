@@ -55,6 +55,7 @@ def test_the_study_of_unfairness_has_the_same_keys(testbed, tmp_path):
     assert (tmp_path / "unfairness" / "figure2.svg").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.translates
 def test_sharing_has_models_of_all_policies_and_jobs(testbed, tmp_path):
     ran = testbed("reproduce", "sharing", "--quick", "--out", tmp_path, "--json")

@@ -26,6 +26,7 @@ def jobs(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.translates
 def test_the_document_has_placement_starts_links_candidates_and_predictions(testbed, jobs, tmp_path):
     out = tmp_path / "pictures"

@@ -112,6 +112,7 @@ def test_other_routings_leave_the_routes_of_a_plan(testbed, plan):
         assert sum(size for _, size in bytes_of(ran)) >= ran.json["wire_bytes"]
 
 
+@pytest.mark.slow
 def test_a_plan_tells_the_time_that_it_predicts(testbed, plan, tmp_path):
     """The search ends on the routes that are written: there is one predicted time."""
     document = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
@@ -195,6 +196,7 @@ def _own_modules(tmp_path, monkeypatch):
     sys.modules.pop("one_layer", None)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.usefixtures("_own_modules")
 def test_a_torch_module_is_a_workload(testbed):

@@ -133,6 +133,7 @@ def test_a_job_names_it_too(lab_file, runs):
     assert [line for line in job_lines(meant, done) if line.startswith(LINE)]
 
 
+@pytest.mark.slow
 def test_the_table_has_every_command_on_a_lab_that_has_a_journal():
     def of(command, name):
         group = getattr(command, "commands", None)

@@ -32,6 +32,7 @@ def bytewise(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
 
+@pytest.mark.slow
 def test_what_devices_sent_is_decoded_the_same_whole_and_byte_by_byte(codec):
     found = [codec.decode([seed]) for seed in codec.seeds]
     assert sum(map(len, found)) >= len(found) > 0
@@ -100,6 +101,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)  # what is linear in its input takes a second at most; what is not takes hours
 @pytest.mark.parametrize(
     ("name", "data"), HOSTILE, ids=[f"{name}-{number}" for number, (name, _) in enumerate(HOSTILE)]

@@ -58,6 +58,7 @@ def test_a_lab_is_real_unless_it_says_simulated(small_lab_text):
     assert lab.twins == {}
 
 
+@pytest.mark.slow
 def test_damaged_files_are_read_or_refused_but_never_break(small_lab_text):
     text = small_lab_text()
     random_source = random.Random(12)
@@ -154,6 +155,7 @@ def labs(draw) -> Lab:
     )
 
 
+@pytest.mark.slow
 @given(labs())
 def test_what_is_written_reads_back_equal(lab):
     assert parse_lab(render_lab(lab), lab.path) == lab

@@ -773,6 +773,7 @@ def read(text):
     return repr((document.data, dict(document.lines)))
 
 
+@pytest.mark.slow
 def test_a_text_is_read_alike_with_libyaml_and_without():
     lines = (
         (Path(__file__).parents[2] / "labs" / "testbed12.yaml").read_text(encoding="utf-8").splitlines(True)
@@ -800,6 +801,7 @@ def test_a_text_is_read_alike_with_libyaml_and_without():
     assert ends == {"l", "("}  # some refused, at a line of lab.yaml, and some not
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["a: " + "[" * 30_000 + "]" * 30_000, "a: " + "- " * 60_000, "a: " + "{b: " * 30_000]
 )

@@ -42,6 +42,7 @@ def write(tmp_path, capsys):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_device_is_written_to_and_stays(write, null_device, writer):
     code, _ = write(writer, null_device)

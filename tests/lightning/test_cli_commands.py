@@ -126,6 +126,7 @@ def test_a_device_that_cannot_be_used_is_a_named_error(device, code):
     assert error["hint"]
 
 
+@pytest.mark.slow
 def test_a_board_whose_counter_stands_still_is_left(monkeypatch):
     from lightning.kit.devices import guard
     from lightning.kit.devices.deadline import Patience
@@ -152,6 +153,7 @@ def test_wrong_usage_is_an_error_for_programs_too(words):
 # ----------------------------------------------------------------------------------------- sweep
 
 
+@pytest.mark.slow
 def test_a_sweep_finds_the_half_wave_word_of_a_device_that_nobody_knows(tmp_path):
     table, picture = tmp_path / "sweep.csv", tmp_path / "sweep.png"
     words = ("sweep", "2", "--device", "sim://kit?v_pi_2=5.5", "--csv", str(table), "--png", str(picture))
@@ -169,12 +171,14 @@ def test_a_sweep_finds_the_half_wave_word_of_a_device_that_nobody_knows(tmp_path
     assert picture.read_bytes()[:8] == PNG
 
 
+@pytest.mark.slow
 def test_a_sweep_in_the_dark_says_so():
     error = refused("sweep", "0", "--device", "sim://kit?laser_dropped=on")
     assert error["code"] == "calibration"
     assert "laser" in error["hint"]
 
 
+@pytest.mark.slow
 def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
     def flat(*args, **options):
         raise ValueError("a fringe needs 16 finite points or more")
@@ -185,6 +189,7 @@ def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
     assert "16 finite points" in error["message"]
 
 
+@pytest.mark.slow
 def test_a_sweep_says_simulated_and_what_was_written(tmp_path):
     table = tmp_path / "sweep.csv"
     code, out, _ = ran("sweep", "0", "--points", "64", "--csv", str(table))
@@ -197,6 +202,7 @@ def test_a_sweep_says_simulated_and_what_was_written(tmp_path):
 # ----------------------------------------------------------------------------------------- scope
 
 
+@pytest.mark.slow
 def test_scope_draws_and_decodes(tmp_path):
     picture, table = tmp_path / "wave.png", tmp_path / "wave.csv"
     code, out, _ = ran("scope", "100", "50", "--png", str(picture), "--csv", str(table))
@@ -217,6 +223,7 @@ def test_scope_works_without_a_calibration_and_says_what_is_missing(tmp_path):
     assert picture.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -241,6 +248,7 @@ def test_what_scope_cannot_do_is_a_named_error(words, code, tmp_path, monkeypatc
     assert error["message"]
 
 
+@pytest.mark.slow
 def test_settings_are_those_of_the_configuration(tmp_path):
     sets = ("--set", "word_0=12000", "--set", "readouts=0,1", "--set", "soft_avgs=2")
     code, found = document("scope", *sets, "--png", str(tmp_path / "x.svg"))
@@ -271,6 +279,7 @@ def test_a_recorded_fault_is_met_again(tmp_path):
 # ------------------------------------------------------------------------------------------- dot
 
 
+@pytest.mark.slow
 def test_a_dot_product_of_vectors_and_of_a_matrix(tmp_path):
     rng = np.random.default_rng(1)
     matrix, vector = rng.integers(0, 256, (3, 40)), rng.integers(0, 256, 40)
@@ -282,6 +291,7 @@ def test_a_dot_product_of_vectors_and_of_a_matrix(tmp_path):
     assert found["result"] == pytest.approx(found["exact"], abs=20)
 
 
+@pytest.mark.slow
 def test_a_dot_product_is_printed_with_the_exact_one():
     code, out, _ = ran("dot", "100,-50,200,7", "255,255,0,0", "--shots", "8")
     result, exact = out.splitlines()

@@ -212,6 +212,7 @@ def test_an_absent_calibration_is_a_warning_and_ends_the_look():
     assert "lightning calibrate" in last.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "code"), [("sim://kit", 0), ("sim://kit?laser_dropped=on", 1)])
 def test_the_command_prints_findings_and_ends_by_the_worst(device, code):
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")

@@ -97,6 +97,7 @@ def test_steps_are_counted_and_timed(laboratory):
     assert found["testbed_step_seconds", "t4", "circuits", "0.95"] == pytest.approx(0.19)
 
 
+@pytest.mark.slow
 def test_labels_do_not_grow_with_runs_operations_epochs_and_readings(laboratory):
     from testbed.operate.journal import journal_in
 

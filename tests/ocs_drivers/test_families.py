@@ -27,6 +27,7 @@ def test_every_scheme_of_the_table_is_known():
     assert set(FAMILIES) <= set(known_schemes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - BANKS))
 def test_the_same_plan_reads_the_same_on_every_family(scheme, world, open_in_memory):
     for library in ("pyvisa_py", "asyncssh", "h11"):
@@ -44,6 +45,7 @@ def test_the_same_plan_reads_the_same_on_every_family(scheme, world, open_in_mem
     switch.close()
 
 
+@pytest.mark.slow
 def test_a_plan_of_24_robot_minutes_takes_no_time_of_ours(world, open_in_memory):
     pytest.importorskip("asyncssh")
     made = world("telescent", size=(SIZE, SIZE))

@@ -168,6 +168,7 @@ SOME = ("polatis+tl1",)
 """What is refused is the same for all, and so is who refuses it; banks have addresses of their own."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SOME)
 def test_odd_commands_are_refused_and_nothing_moves(ask_in_memory, scheme):
     check_odd_commands(ask_in_memory, scheme)
@@ -194,6 +195,7 @@ def check_odd_commands(ask_in_memory, scheme):
     assert twin.truth() == truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [*SOME, "scpi-1xn", "manual"])
 def test_odd_addresses_are_refused(ask, scheme):
     check_odd_addresses(ask, scheme)

@@ -255,6 +255,7 @@ def fired(met: Counter[str]) -> dict[str, int]:
     return {what.removeprefix("fault "): times for what, times in met.items() if what.startswith("fault ")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [pytest.param(scheme, marks=() if scheme in DAILY else pytest.mark.long) for scheme in PROTOCOLS],

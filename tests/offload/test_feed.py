@@ -192,6 +192,7 @@ def test_rules_that_cannot_be(build, message):
         build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [30, pytest.param(1000, marks=pytest.mark.long)])
 def test_epochs_of_which_every_tenth_loses_workers(epochs):
     """Each is whole, and nothing is left on its way: neither work, nor objects, nor threads."""

@@ -96,6 +96,7 @@ def measured(draw):
     return draw(rate), draw(rate), draw(lists), draw(shares), draw(st.integers(1, 20))
 
 
+@pytest.mark.slow
 def test_what_holds_for_any_metrics():
     chosen = {None: 0, "p1": 0, "p2": 0, "p3": 0}
     scaled = 0

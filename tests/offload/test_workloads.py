@@ -18,6 +18,7 @@ LIBRARIES = {"digits": "sklearn", "images": "torchvision", "speech": "librosa", 
 SHAPES = {"digits": (1, 64, 64), "images": (3, 224, 224), "speech": (80, 201), "text": (256,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

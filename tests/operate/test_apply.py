@@ -221,6 +221,7 @@ def test_a_switch_that_cannot_be_read_stops_all_before_anything_moves(testbed12,
 subsets = st.sets(st.sampled_from(range(48)))
 
 
+@pytest.mark.slow
 def test_the_account_is_the_truth(testbed12, memory_switch, journal):
     """Whatever part of a command a switch carries out, the report's pairs agree with what it really holds."""
     target = sorted(plan_lab(testbed12, WIRING, {"ocs1": memory_switch()}).switches[0].target.items())

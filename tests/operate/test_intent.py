@@ -139,6 +139,7 @@ def test_a_lab_that_goes_with_its_session_is_meant_to_be_nothing(testbed12, swit
     assert stored_intents(runs, testbed12.name) == ()
 
 
+@pytest.mark.slow
 def test_epochs_count_for_each_lab(session, testbed12, journal, runs):
     design = design_for(testbed12)
     assert [session.bring_up(design).epoch for _ in range(3)] == [1, 2, 3]
@@ -147,6 +148,7 @@ def test_epochs_count_for_each_lab(session, testbed12, journal, runs):
     assert [one.epoch for one in stored_intents(runs, testbed12.name)] == [3, 2, 1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(jobs=st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=8))
 def test_epochs_in_force_share_no_host_and_leave_none_out(jobs):

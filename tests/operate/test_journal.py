@@ -181,6 +181,7 @@ def test_a_read_settles_what_was_left_open(journal, found, status):
     assert journal.unfinished() == ()
 
 
+@pytest.mark.slow
 def test_two_journals_on_one_file_wait_for_one_another(tmp_path):
     """Threads stand for processes here: each has its own connections."""
     path = tmp_path / "journal.sqlite"

@@ -114,6 +114,7 @@ def glass(testbed12, memory_switch, tmp_path, monkeypatch):
 LINK, BACK = "a/nic1 -> b/nic1", "b/nic1 -> a/nic1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nics", [2, 3])
 @pytest.mark.parametrize(
     ("cut", "said"),
@@ -183,6 +184,7 @@ def test_the_module_tells_a_dark_laser_from_a_cut_fibre(glass):
     assert dark.detail == "the laser of a/nic1 is dark by its own module, and no light enters ocs1:1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("out", "other"), [("a/nic1", "b/nic1"), ("b/nic1", "a/nic1")])
 def test_of_two_cables_the_one_that_is_out_is_named(glass, out, other):
     lab = glass()

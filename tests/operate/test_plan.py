@@ -111,6 +111,7 @@ def test_every_port_of_the_lab_has_its_owner(testbed12):
     assert (owners["ocs1", 1], owners["ocs1", 96]) == ("a/nic1", "l/nic4")
 
 
+@pytest.mark.slow
 @given(held=st.lists(st.integers(49, 96), unique=True, max_size=48), data=st.data())
 def test_rows_and_json_tell_exactly_the_difference(testbed12, memory_switch, held, data):
     inputs = data.draw(st.permutations(range(1, 49)))

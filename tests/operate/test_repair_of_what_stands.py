@@ -149,6 +149,7 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
         assert stage.further[0].first_link
 
 
+@pytest.mark.slow
 def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs, see, monkeypatch):
     """The plan is the one before the repair: its routes may lead over what is lost."""
     design = ring_and_pairs()

@@ -87,6 +87,7 @@ def left(runs, lab):
     return [one.detail for one in unfinished_operations(runs, lab)]
 
 
+@pytest.mark.slow
 def test_an_apply_that_was_killed_is_forgotten_host_by_host(apply, runs, testbed12):
     apply(kill=True)
     (told,) = left(runs, testbed12)
@@ -98,6 +99,7 @@ def test_an_apply_that_was_killed_is_forgotten_host_by_host(apply, runs, testbed
     assert left(runs, testbed12) == []
 
 
+@pytest.mark.slow
 def test_a_host_that_is_no_longer_in_the_lab_file_keeps_no_apply_unfinished(apply, runs, testbed12):
     """No epoch can be meant for it any more: the advice to apply again would be in vain for ever."""
     apply(kill=True)
@@ -119,6 +121,7 @@ def test_the_newest_of_two_that_were_killed_is_told_and_knows_the_other(apply, r
     assert one.circuits_stood
 
 
+@pytest.mark.slow
 def test_epochs_that_an_apply_replaces_are_the_last_that_stood_on_each_host(apply, runs, testbed12):
     apply()
     apply("abcdef", simplex=True)
@@ -186,6 +189,7 @@ def test_hosts_that_were_left_in_the_middle_are_named_until_all_of_them_are_conf
     assert left(runs, testbed12) == []
 
 
+@pytest.mark.slow
 def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, journal, runs, testbed12):
     apply()
     apply(simplex=True)
@@ -199,6 +203,7 @@ def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, 
     assert left(runs, testbed12) == []
 
 
+@pytest.mark.slow
 def test_an_operation_without_an_epoch_is_forgotten_when_all_hosts_of_its_time_are_applied(
     apply, switch, journal, runs, testbed12
 ):
@@ -261,6 +266,7 @@ def test_the_next_discovery_takes_it_over(journal, runs, testbed12):
     assert len(left(runs, testbed12)) == 1
 
 
+@pytest.mark.slow
 def test_an_apply_that_removes_its_circuits_and_sets_up_its_hosts_covers_it(
     apply, switch, journal, runs, testbed12
 ):

@@ -25,7 +25,7 @@ MARKERS = {
     "hdl": "needs tools for hardware: Icarus Verilog, Verilator, Yosys, solvers",
     "torch": "imports torch",
     "kernel": "needs root, network namespaces, sshd and tc",
-    "slow": "takes more than some four seconds of processor time; not in the fast lane",
+    "slow": "takes some 0.2 s of processor time, or 0.8 s with all its cases; not in the fast lane",
     "long": "costs more than it proves every day; run by `make test-long`, or when it is named",
     "translates": "builds a model or machine code that stays in a cache; `make install-test` runs it once",
     "board": "is about what runs on a board: in `make test`, its environment alone runs it",

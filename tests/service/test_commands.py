@@ -272,6 +272,7 @@ def test_every_command_that_a_service_carries_out_is_in_the_tables():
     assert {command_of(one) for one in REQUESTS} - {"verify --narrow"} | {"stop"} == COMMANDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -29,6 +29,7 @@ from testbed.storage.address import address_in
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
 
 
+@pytest.mark.slow
 def test_the_document_in_the_repository_is_that_of_the_service(service):
     """A change of the interface is a new version of it: `python -m tools.openapi` writes the file, or refuses."""
     assert KEPT.read_text(encoding="utf-8") == document_text(service)
@@ -47,6 +48,7 @@ def test_the_tool_refuses_a_change_without_a_version(tmp_path):
     assert "paths" in path.read_text()
 
 
+@pytest.mark.slow
 def test_every_route_is_described_with_who_may(ask):
     document = ask("GET", "/openapi.json").json()
 

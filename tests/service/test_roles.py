@@ -47,6 +47,7 @@ def call(ask, route, token="", **more):
     return ask(route.method, route.path.format(**NAMES), token, json=body, **more)
 
 
+@pytest.mark.slow
 @by_route
 def test_a_role_may_what_the_table_says_and_no_more(standing, route):
     ask, token_of = standing.ask, standing.token_of
@@ -68,6 +69,7 @@ def test_a_service_that_is_not_open_tells_nothing_without_a_token(standing, monk
     assert (call(standing.ask, route).status_code == 401) == (route.role is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_model", REQUESTS, ids=command_of)
 def test_a_command_needs_its_role(standing, request_model):
     body = {
@@ -90,6 +92,7 @@ def test_a_command_needs_its_role(standing, request_model):
     assert told == {role: 202 if at >= least else 403 for at, role in enumerate(ROLES)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/labs/testbed12/leases", "/v1/labs/testbed12/stop"])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_a_token_is_looked_at_before_a_body(ask, method, path):
@@ -99,6 +102,7 @@ def test_a_token_is_looked_at_before_a_body(ask, method, path):
     assert told.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "route", [one for one in ROUTES if not one.is_looking], ids=lambda one: one.handler.__name__
 )
@@ -162,6 +166,7 @@ def test_only_files_that_a_command_wrote_are_there_to_fetch(service, ask, token_
     assert other.status_code in (403, 404)
 
 
+@pytest.mark.slow
 def test_what_an_audit_tells_is_for_admins_with_its_scope(ask, token_of):
     body = {"command": "audit"}
     run = ask("POST", "/v1/runs", token_of("admin"), json=body).json()["id"]

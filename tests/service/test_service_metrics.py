@@ -76,6 +76,7 @@ def families(text):
     return {one.name: one for one in prometheus.text_string_to_metric_families(text)}
 
 
+@pytest.mark.slow
 def test_the_answer_is_that_of_the_command(past, ask, switches, token_of):
     told = ask("GET", "/metrics", token_of("viewer"))
 
@@ -86,6 +87,7 @@ def test_the_answer_is_that_of_the_command(past, ask, switches, token_of):
     assert 'testbed_switch_up{lab="testbed12",switch="ocs2"} 0' in told.text
 
 
+@pytest.mark.slow
 def test_the_dashboard_finds_every_metric_with_its_labels(past, ask, switches):
     """Names, labels of selectors and of legends: what a panel asks for is there."""
     answered = {
@@ -106,6 +108,7 @@ def test_the_dashboard_finds_every_metric_with_its_labels(past, ask, switches):
         assert wanted <= answered[name], target["expr"]
 
 
+@pytest.mark.slow
 def test_a_token_for_a_lab_sees_no_other(past, ask, switches, token_of):
     told = ask("GET", "/metrics", token_of("viewer", labs=["t4"])).text
 
@@ -136,6 +139,7 @@ def test_switches_of_a_lab_that_is_down_are_down(ask):
     assert 'testbed_switch_up{lab="testbed12",switch="ocs1"} 0' in ask("GET", "/metrics").text
 
 
+@pytest.mark.slow
 def test_switches_that_cannot_be_read_are_down_and_the_rest_is_told(past, ask, switches):
     switches.append("fail")
 

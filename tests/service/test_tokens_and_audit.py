@@ -90,6 +90,7 @@ def test_a_log_that_nobody_touched_is_whole(service, log):
 COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous", "hash")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("line", [1, 3, 5])
 def test_a_changed_line_shows(service, log, column, line):

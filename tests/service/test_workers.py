@@ -104,6 +104,7 @@ def test_a_process_that_never_takes_its_run_fails_it(work, code, starts):
     assert run.json()["result"]["error"]["who"] == "ourselves"
 
 
+@pytest.mark.slow
 def test_a_database_that_is_away_for_a_moment_loses_nothing(service, work, monkeypatch):
     unfinished, failures = service.runs.unfinished, [OSError("disk I/O error")] * 3
 
@@ -122,6 +123,7 @@ def test_a_database_that_is_away_for_a_moment_loses_nothing(service, work, monke
     assert (run.state, failures) == ("done", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "holders", [["lease request"] * 4, ["maintenance"] * 4, ["verify"] * 4, ["apply"] * 4]
 )
@@ -143,6 +145,7 @@ def test_what_is_urgent_and_what_reads_waits_for_no_other_run(service, work, hol
     assert {run.state for run in ended} == {"done"}
 
 
+@pytest.mark.slow
 def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, work):
     busy, most, lock, full = Counter(), Counter(), threading.Lock(), threading.Event()
 
@@ -173,6 +176,7 @@ def test_a_user_has_eight_runs_that_wait_and_others_have_their_own(service):
     service.runs.submit(ANN, "testbed12", "history", REQUEST)
 
 
+@pytest.mark.slow
 def test_the_ninth_waiting_run_is_refused_with_429(ask, token_of):
     token = token_of("viewer")
     body = {"command": "history", "lab": "testbed12"}
@@ -209,6 +213,7 @@ def test_of_two_changes_of_one_topology_the_second_fails_when_its_turn_comes(
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "service.changed"
 
 
+@pytest.mark.slow
 def test_a_run_is_cancelled_by_its_user_an_admin_and_who_holds_a_lease(ask, token_of, service):
     def submit():
         body = {"command": "history", "lab": "testbed12"}

@@ -205,6 +205,7 @@ def test_two_switches_are_apart():
 NICS = [f"{host}/nic{number}" for host in "abc" for number in (1, 2)]
 
 
+@pytest.mark.slow
 def test_what_is_rendered_is_what_the_fibres_say():
     seen = Counter()
 

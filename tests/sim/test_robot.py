@@ -266,6 +266,7 @@ def test_a_stuck_pair_is_called_done_and_is_not_made():
     story(tell)
 
 
+@pytest.mark.slow
 def test_jobs_of_long_ago_are_forgotten_and_those_that_wait_are_not():
     async def tell(bench):
         bench.robot.enabled = False

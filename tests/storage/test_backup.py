@@ -46,6 +46,7 @@ def tables(address):
     return {name: [dict(row) for row in read_rows(address, f"select * from {name}")] for name in names}
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_file_is_restored_on_either_database(runs, database_address, tmp_path):
     made = back_up(runs / "lightbed.sqlite", runs, tmp_path / "b.tar")
     assert (made.runs, made.rows["runs"], made.rows["losses"]) == ((RUN,), 1, 1)
@@ -62,6 +63,7 @@ def test_a_backup_of_a_file_is_restored_on_either_database(runs, database_addres
     assert json.loads(intent["topology"])["nodes"] == 12
 
 
+@pytest.mark.slow
 def test_what_was_restored_is_backed_up_as_it_was(database_address, runs, tmp_path):
     back_up(runs / "lightbed.sqlite", runs, tmp_path / "1.tar")
     restore(tmp_path / "1.tar", database_address, tmp_path / "one")
@@ -73,6 +75,7 @@ def test_what_was_restored_is_backed_up_as_it_was(database_address, runs, tmp_pa
         assert one[name] == two[name]
 
 
+@pytest.mark.slow
 def test_numbers_that_a_database_gives_go_on_after_a_restore(database_address, tmp_path):
     event = {"operation": "op", "switch": "ocs1", "ordinal": 0, "event": "send", "at": "now"}
     source, target = Database(tmp_path / "lightbed.sqlite"), Database(database_address)
@@ -90,6 +93,7 @@ def test_numbers_that_a_database_gives_go_on_after_a_restore(database_address, t
     assert numbers == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_leases_of_a_backup_are_ended_and_no_token_returns(database_address, tmp_path):
     source, target = Database(tmp_path / "lightbed.sqlite"), Database(database_address)
     for database, token in ((source, 41), (target, 99)):
@@ -116,6 +120,7 @@ def test_a_database_that_holds_something_is_not_overwritten(runs, tmp_path):
         back_up(runs / "lightbed.sqlite", runs, tmp_path / "b.tar")
 
 
+@pytest.mark.slow
 def test_a_restore_that_fails_changes_nothing(runs, tmp_path, monkeypatch):
     back_up(runs / "lightbed.sqlite", runs, tmp_path / "b.tar")
     Database(runs / "lightbed.sqlite", keep_open=False).prepare()
@@ -142,6 +147,7 @@ def test_no_backup_is_made_of_a_damaged_file_nor_taken_from_a_stranger(runs, tmp
         restore(tmp_path / "z.tar", tmp_path / "y.sqlite", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_commands_print_what_they_did(runs, tmp_path, capsys):
     assert run_app(["backup", str(tmp_path / "b.tar"), "--runs-dir", str(runs)]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/b.tar holds 18 rows, and the files of 1 run\n"

@@ -185,6 +185,7 @@ def migrated(address):
     return database
 
 
+@pytest.mark.slow
 def test_migrations_lead_to_the_schema_of_the_code(database_address):
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext

@@ -49,6 +49,7 @@ def test_the_table_of_contents_leads_to_every_page():
     assert {page for page in pages if not NOT_IN_THE_TABLE.fullmatch(page)} <= listed
 
 
+@pytest.mark.slow
 def test_pages_of_commands_name_every_command():
     pytest.importorskip("typer")
     pytest.importorskip("qick")

@@ -49,6 +49,7 @@ def test_with_a_gpu_or_an_index_for_torch_the_best_is_taken(reason):
     assert choice(HERE, **reason) == ("torch==9.9", {}, [])
 
 
+@pytest.mark.slow
 def test_a_gpu_is_a_device_or_its_command(tmp_path):
     devices, commands = tmp_path / "dev", tmp_path / "bin"
     devices.mkdir()

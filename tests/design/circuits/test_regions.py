@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from testbed.design.circuits.regions import best_circuits, exchange_seconds, greedy_circuits
 
 
+@pytest.mark.slow
 def test_greedy_is_near_the_best_of_all():
     random = np.random.default_rng(1)
     ratios = []

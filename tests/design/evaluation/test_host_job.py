@@ -38,6 +38,7 @@ def an_iteration(random):
     return job.build()
 
 
+@pytest.mark.slow
 def test_scripts_send_on_every_link_what_is_simulated_and_planned():
     random, seen = np.random.default_rng(5), Counter()
     topology = find_topology(NODES, 4)

@@ -85,6 +85,7 @@ def test_large_matchings_are_proven_by_their_duals(largest):
         assert found.weight > 0
 
 
+@pytest.mark.slow
 def test_weights_agree_with_networkx():
     networkx = pytest.importorskip("networkx", reason="networkx is the oracle here")
     for seed in range(12):

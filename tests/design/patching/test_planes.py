@@ -124,6 +124,7 @@ def unions_of_matchings(draw):
     return nodes, degree, pairs
 
 
+@pytest.mark.slow
 def test_a_union_of_matchings_is_split_again():
     seen = Counter()
 

@@ -68,6 +68,7 @@ def test_a_comparison_states_source_and_difference():
     assert markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"
 
 
+@pytest.mark.slow
 def test_plots_are_the_same_file_from_the_same_data(tmp_path):
     pytest.importorskip("matplotlib")
     from testbed.design.reproductions.drawing import draw
@@ -148,6 +149,7 @@ def test_jobs_are_drawn_as_the_paper_mixes_them():
     assert drawn_models(27, 3)[:5] == drawn_models(5, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", MODULES)
 def test_every_figure_runs_in_small(number, monkeypatch):
     monkeypatch.setattr(dedicated_cluster, "MODELS", {"vgg16": "VGG16"})

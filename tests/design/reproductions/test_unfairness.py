@@ -15,6 +15,7 @@ def table():
     return figure(1).make(PAPER, silent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @pytest.mark.parametrize("length", ["main", "check"])
 def test_speed_ups_are_within_a_twentieth_at_both_lengths(table, row, length):

@@ -29,6 +29,7 @@ def topology_for(demand, degree, *, matched):
     return find(demand, degree).topology if matched else find_topology(demand.nodes, degree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uniform", "random", "sparse"])
 @pytest.mark.parametrize("matched", [False, True])
 @pytest.mark.parametrize(
@@ -103,6 +104,7 @@ def test_parallel_links_carry_alike():
     assert found.link_bytes(demand) == pytest.approx([1e6] * 4 + [0.5e6] * 4, rel=0.01)
 
 
+@pytest.mark.slow
 def test_equal_arguments_give_equal_routes():
     demand = sent("random", 12, seed=1)
     topology = topology_for(demand, 4, matched=False)

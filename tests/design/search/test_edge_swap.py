@@ -71,6 +71,7 @@ def _ends(links, simplex):
     return Counter(end for link in links for end in link)
 
 
+@pytest.mark.slow
 def test_a_better_matching_is_found_where_one_is(random_workload):
     """Six servers on a ring have 15 perfect matchings: none is better by more than what an exchange must bring."""
     better = 0

@@ -49,6 +49,7 @@ def test_a_search_comes_near_the_optimum_and_never_below(random_workload):
     assert np.mean(gaps) <= 0.02
 
 
+@pytest.mark.slow
 def test_what_cannot_be_enumerated_is_refused(little):
     with pytest.raises(SearchError, match="duplex links only"):
         optimum(Problem(little, Cluster(4), 2, 25, simplex=True))

@@ -190,6 +190,7 @@ def test_one_server_needs_no_link():
     assert "One server" in found.why[0]
 
 
+@pytest.mark.slow
 def test_two_and_a_prime_number_of_servers_are_searched():
     """Nobody forwards for others, and two servers are as fast as on a switch: the whole of it is links between them."""
     two = optimise(pure_data(), Cluster(2), 1, 25, steps=10)
@@ -201,6 +202,7 @@ def test_two_and_a_prime_number_of_servers_are_searched():
         assert found.predicted.iteration_s < 1.1 * found.predicted.ideal_switch_s
 
 
+@pytest.mark.slow
 def test_reasons_name_strides_links_and_the_switch():
     found = optimise(dlrm(8, 1 << 12, 10**7), Cluster(8), 4, 25, steps=20, finalists=3)
     text = " ".join(found.why)

@@ -42,6 +42,7 @@ def test_500_random_graphs_keep_every_pair_on_every_link():
     assert negative > 300
 
 
+@pytest.mark.slow
 def test_500_random_graphs_turn_every_link_as_a_whole():
     """Section 2.4: starts on a link are a common rotation of its shifts, each modulo the job's period."""
     draw, links = random.Random(20), 0

@@ -17,6 +17,7 @@ def test_the_testbed_of_twelve():
     assert distances(topology)[0].tolist() == [0, 1, 2, 3, 2, 1, 2, 1, 2, 3, 2, 1]
 
 
+@pytest.mark.slow
 def test_any_graph_has_distances(true_hops):
     seen = Counter()
 

@@ -111,6 +111,7 @@ def test_exhaustive_beats_geometric_at_128_nodes():
     assert (found.diameter, round(found.total_hops / 127, 3)) == (8, 5.354)
 
 
+@pytest.mark.slow
 def test_exhaustive_is_best_for_any_candidates(true_hops, ring_edges):
     seen = Counter()
 
@@ -194,6 +195,7 @@ def test_coin_change_shares_ties_among_strides():
     assert max(load.values()) <= 6  # 5 each would be even
 
 
+@pytest.mark.slow
 def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
     seen = Counter()
 

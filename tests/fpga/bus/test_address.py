@@ -17,6 +17,7 @@ module streamer {
 """
 
 
+@pytest.mark.slow
 def test_a_representation_needs_nothing_but_numpy(demo, tmp_path, scenario, monkeypatch):
     for name in ("lark", "numba"):
         monkeypatch.setitem(sys.modules, name, None)

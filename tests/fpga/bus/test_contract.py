@@ -8,6 +8,7 @@ from fpga.bus.pynq import PynqBus
 from fpga.registers import Streams
 
 
+@pytest.mark.slow
 def test_story_is_one_worth_telling(expected):
     """An overshoot, a saturation, beats that wait, and a FIFO that fills."""
     assert expected["overshoot"][2] == {"overshoot": ["book.jumps"], "saturated": ["book.small"]}
@@ -82,6 +83,7 @@ class Mmio:
         self._bus.write32(offset, value)
 
 
+@pytest.mark.slow
 def test_mmio(demo, scenario, expected):
     assert scenario.tell(PynqBus(Mmio(simulated_bus(demo, "reference"))), demo) == expected
 

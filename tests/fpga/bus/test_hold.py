@@ -25,6 +25,7 @@ def bus(datapath):
     return SimulatedBus(datapath, Reference(datapath))
 
 
+@pytest.mark.slow
 def test_a_datapath_that_counts_by_itself_never_has_the_targets_of_the_text(datapath, bus):
     driver = fpga.Datapath(bus)
     driver.load(fpga.Program(datapath, ({"m.n": 1000},)))

@@ -50,6 +50,7 @@ def test_a_target_of_48_bits_is_put_in_force_at_once(loaded):
     assert words[1] << 32 | words[0] == 2**47 + 5
 
 
+@pytest.mark.slow
 def test_a_count_that_carries_between_two_reads_is_read_right(loaded):
     loaded.set_input("n", 100_000_007)
     read = [loaded.counts()["wide.total"] for _ in range(300)]

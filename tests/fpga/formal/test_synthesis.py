@@ -19,6 +19,7 @@ def baseline():
     return json.loads(BASELINE.read_text(encoding="ascii"))
 
 
+@pytest.mark.slow
 def test_the_baseline_has_every_design(baseline):
     assert {design.top for design in subjects()} == set(baseline)
 

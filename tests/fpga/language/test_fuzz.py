@@ -58,6 +58,7 @@ def assert_floors(seen, number):
     assert seen["refused after parsing"] >= 0.1 * number
 
 
+@pytest.mark.slow
 def test_four_hundred_texts(examples, mutations, small_datapaths, tmp_path, capsys):
     given = {"examples": examples, "mutations": mutations, "small_datapaths": small_datapaths}
     assert_floors(fuzz(400, 4, **given, folder=tmp_path, capsys=capsys), 400)
@@ -70,6 +71,7 @@ def test_a_hundred_thousand_texts(examples, mutations, small_datapaths, tmp_path
     assert_floors(fuzz(100_000, 44, **given, folder=tmp_path, capsys=capsys), 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modules", [1, 10, 50])
 def test_datapaths_for_co_simulation_are_what_their_text_says(random_datapaths, modules):
     for seed in range(2):

@@ -240,6 +240,7 @@ NOISE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NOISE)
 def test_noise_is_refused_at_a_line_and_in_few_words(tmp_path, kind):
     (tmp_path / "noise.ca").write_text(NOISE[kind][: MEGABYTE // 10])
@@ -263,6 +264,7 @@ def test_the_cost_of_noise_grows_with_its_length_and_not_with_its_square(tmp_pat
 MANY = "module m { counts: { for a = 1 to 1000: sum x[i] (i = 1 to 1000) over cycles } targets: { 1 } }"
 
 
+@pytest.mark.slow
 def test_absurdly_many_things_are_refused(refused):
     assert "more than 65536 terms" in refused(MANY)[0].message
 

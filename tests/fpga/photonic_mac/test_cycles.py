@@ -24,6 +24,7 @@ def test_the_formula_for_lenet():
     assert total_cycles(LENET) == 16_670 + 3 * (10 + 5 + 16 + 2) == 16_769
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shapes", "timing"),
     [

@@ -119,6 +119,7 @@ def test_optics_that_the_core_has_not_are_refused(settings):
         Optics(**settings)
 
 
+@pytest.mark.slow
 def test_lenet_recognises_what_the_published_datapath_recognises(lenet, mnist):
     images, labels = mnist
     assert lenet.shapes == ((300, 784), (100, 300), (10, 100))

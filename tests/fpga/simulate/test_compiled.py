@@ -55,6 +55,7 @@ def test_many_modules_under_both_simulators(generated):
     ) > 5  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(1000, 100_000))
 def test_few_modules_under_both_simulators(generated, seed):
@@ -72,6 +73,7 @@ def test_a_run_in_pieces_is_the_same_run(generated):
     assert not np.array_equal(simulator.run(inputs), whole_run), "the registers were kept"
 
 
+@pytest.mark.slow
 def test_bits_above_a_port_do_not_exist(generated):
     datapath = generated.random_datapath(5, 10)
     inputs = generated.constructive_stimulus(datapath, 200, 5)

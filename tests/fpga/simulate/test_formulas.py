@@ -79,6 +79,7 @@ def test_every_construct_occurs_often(datapaths, formulas):
     assert sum(map(formulas.uses_values, datapaths)) >= 5 * TOPS
 
 
+@pytest.mark.slow
 def test_they_are_valid_and_can_be_written_and_read(datapaths):
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     for datapath in datapaths:

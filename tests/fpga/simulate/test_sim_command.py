@@ -166,6 +166,7 @@ def test_what_the_system_refuses_has_a_hint(kind, tmp_path):
     assert "path" in described.hint
 
 
+@pytest.mark.slow
 def test_an_example_and_a_plot_reported_as_json(command, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
     path, plot = tmp_path / "new.csv", tmp_path / "run.png"

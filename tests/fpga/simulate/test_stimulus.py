@@ -176,6 +176,7 @@ def test_other_files_that_are_wrong(tmp_path, small):
         load_stimulus(small, tmp_path / "none.csv")
 
 
+@pytest.mark.slow
 def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
     for datapath in (small, *(generated.random_datapath(seed, 6) for seed in range(8))):
         stimulus = load(tmp_path, datapath, example_stimulus(datapath))

@@ -1,6 +1,7 @@
 """A run in words."""
 
 import numpy as np
+import pytest
 
 from fpga.count_action import (
     Action,
@@ -68,6 +69,7 @@ def test_what_happens_and_why():
     ]
 
 
+@pytest.mark.slow
 def test_stalls_and_every_effect(generated):
     lines = []
     for seed in range(3):

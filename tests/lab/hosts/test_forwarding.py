@@ -114,6 +114,7 @@ def planned_routes(topology, seed):
     return routes, wiring, routes_on(routes, wiring)
 
 
+@pytest.mark.slow
 def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
     followed = 0
     for nodes, degree in ((4, 2), (6, 4), (8, 4)):
@@ -181,6 +182,7 @@ def test_addresses_of_a_host_are_one_block_where_nobody_else_is_in_it(lab):
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 2**11 - 1), min_size=9, max_size=9, unique=True))
 def test_blocks_hold_the_addresses_of_their_host_and_of_no_other(small_lab_text, drawn):

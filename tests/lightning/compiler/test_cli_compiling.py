@@ -56,6 +56,7 @@ def test_weights_without_biases_are_compiled_as_published(folder, ran):
     assert load_model("plain.lng").scheme == "published"
 
 
+@pytest.mark.slow
 def test_biases_ask_for_samples_and_then_come_along(folder, ran):
     code, _, err = ran("compile", "biased.npz")
     assert code == 1
@@ -105,6 +106,7 @@ def test_hardware_and_options_are_taken(folder, document):
     assert (model.origin["options"]["ranges"], model.origin["options"]["per_channel"]) == ("entropy", False)
 
 
+@pytest.mark.slow
 def test_the_noise_that_ranges_are_chosen_for_is_taken_and_kept(folder, ran):
     for words, sigma in ((("--sigma", "8"), 8.0), ((), 1.6569279459762971)):
         ran("compile", "biased.npz", "--samples", "samples.npy", "-o", "a.lng", *words)

@@ -41,6 +41,7 @@ def walked(layer, hardware, activations):
     return sums
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(matrices, st.sampled_from([1, 2, 4]), st.booleans())
 def test_every_product_is_sent_once_and_a_readout_has_one_sign(weights, wavelengths, skip_zeros):
@@ -68,6 +69,7 @@ def note_kinds(own, width):
     met["zeros alone"] += width > 1 and len(own) > 0 and not own.any()
 
 
+@pytest.mark.slow
 def test_the_property_above_saw_holes_fillings_and_both_signs():
     met.update(dict.fromkeys(met, 0))
     test_every_product_is_sent_once_and_a_readout_has_one_sign()

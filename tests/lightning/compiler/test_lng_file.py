@@ -128,6 +128,7 @@ def small(chain):
     return compile_network(chain([weights]), options=Options("published"))
 
 
+@pytest.mark.slow
 def test_any_byte_that_is_flipped_is_found_or_changes_nothing(small):
     content = packed(small)
     random = np.random.default_rng(1)
@@ -196,6 +197,7 @@ def test_a_later_version_says_what_to_do(small):
     assert "upgrade" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -31,6 +31,7 @@ def alive_at_once(plan):
     return max(map(sum, alive), default=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(lives)
 def test_buffers_that_are_alive_together_never_overlap(buffers):
@@ -45,6 +46,7 @@ def test_buffers_that_are_alive_together_never_overlap(buffers):
     met["all at once"] += len(buffers) > 2 and alive_at_once(plan) == plan.unshared
 
 
+@pytest.mark.slow
 def test_the_property_above_saw_plans_with_and_without_sharing():
     met.update(dict.fromkeys(met, 0))
     test_buffers_that_are_alive_together_never_overlap()

@@ -20,6 +20,7 @@ weights = hnp.arrays(
 seen = {"nothing": 0, "several scales": 0, "negative": 0}
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(weights, st.booleans())
 def test_weights_come_back_within_half_a_step_and_keep_sign_and_zero(values, per_channel):

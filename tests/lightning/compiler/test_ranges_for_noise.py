@@ -39,6 +39,7 @@ def test_without_noise_it_is_the_largest_range_that_is_no_worse(errors):
     seen["not the least error"] += errors[found] > min(errors)
 
 
+@pytest.mark.slow
 def test_the_properties_above_saw_smaller_ranges_and_errors_that_count_as_equal():
     seen.update(dict.fromkeys(seen, 0))
     test_more_noise_never_makes_the_range_larger()

@@ -37,6 +37,7 @@ def test_every_way_of_choosing_ranges_gives_a_usable_network(chain, measured, ra
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("worse", "margin_db"), [({"correct_floor": False}, 1.5), ({"per_channel": False}, 3)]
 )
@@ -52,6 +53,7 @@ def test_what_each_refinement_is_worth(chain, measured, worse, margin_db):
     assert without < best - margin_db
 
 
+@pytest.mark.slow
 def test_fitted_rounding_is_worth_most_where_neighbours_are_lit_together(chain, measured):
     """As in pictures: what the products of lit inputs lose adds up."""
     gains = []

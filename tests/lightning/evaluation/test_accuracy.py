@@ -18,6 +18,7 @@ def model_and_data(digits_npz):
     return compiled_for(digits_npz, load_dataset("digits"))
 
 
+@pytest.mark.slow
 def test_what_is_counted_is_what_the_executor_answers(model_and_data):
     model, data = model_and_data
     executor = open_executor(model, "exact")

@@ -69,6 +69,7 @@ def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
     assert second.endswith("images/s  SIMULATED")
 
 
+@pytest.mark.slow
 def test_the_document_says_all_that_is_needed_to_have_it_again(digits_npz):
     words = ("evaluate", digits_npz, "digits", "--sigma", 6, "--seed", 3, "--seeds", 4)
     code, found = document(*words)
@@ -103,6 +104,7 @@ def test_averaging_and_the_place_of_noise_matter(digits_npz):
     assert accuracy("--noise", "per-output") != sparse
 
 
+@pytest.mark.slow
 def test_the_table(digits_npz, monkeypatch):
     monkeypatch.setattr("lightning.cli.evaluate.PACE_SECONDS", 0.0)
     pytest.importorskip("onnxruntime", reason="the table compares with ONNX Runtime")
@@ -150,6 +152,7 @@ def test_the_training_part_can_be_tested(digits_npz):
     assert document("evaluate", digits_npz, "digits", "--part", "train")[1]["images"] == 1297
 
 
+@pytest.mark.slow
 def test_the_device_is_named_with_its_calibration(small, eight):
     pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
     code, found = document("evaluate", small, eight, "--fidelity", "device", "--average", 4)
@@ -198,6 +201,7 @@ def test_clipping_is_counted_from_how_many_and_warned_of(small, eight, tmp_path)
     assert document("evaluate", compiled_for_levels(small, tmp_path), eight)[1]["warnings"] == []
 
 
+@pytest.mark.slow
 def test_faults_of_the_published_artifact_are_chosen_by_name(small, eight, tmp_path):
     np.savez(small, w1=np.load(small)["w1"], w2=np.eye(2) / 4)
     model = compiled_for_levels(small, tmp_path)
@@ -336,6 +340,7 @@ def test_infer_needs_ranges_compiled_before(tmp_path, eight):
 # ----------------------------------------------------------------------------------- sensitivity
 
 
+@pytest.mark.slow
 def test_sensitivity_names_the_weak_layer(weak, bright_blocks, tmp_path):
     pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
     png = tmp_path / "layers.png"

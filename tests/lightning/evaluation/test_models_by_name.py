@@ -56,6 +56,7 @@ def test_images_are_put_aside_where_there_is_no_training_part(biased, data):
     assert not any(image.tobytes() in seen for image in tested.x)
 
 
+@pytest.mark.slow
 def test_so_are_those_that_a_file_was_compiled_with(biased, data, tmp_path):
     aside = data.with_samples().train_x
     for samples, images in ((aside, 200), (aside[:-1], 700)):

@@ -60,6 +60,7 @@ def test_averaging_buys_what_a_smaller_sigma_buys(looked_at):
     assert needed / 2.5 < found.average < needed * 2.5
 
 
+@pytest.mark.slow
 def test_a_network_that_bears_everything_and_one_that_bears_nothing(looked_at):
     strong = looked_at("fc1", noise=Noise(sigma=1e-3))
     assert strong.average == 1

@@ -114,6 +114,7 @@ def test_later_layers_of_the_published_scheme_cannot_clip(tmp_path):
     assert found.counters["clipped_activations"] == 4 * 6
 
 
+@pytest.mark.slow
 def test_compiling_says_so_unless_somebody_has_asked_for_it(tmp_path, capsys):
     """An ONNX file of elsewhere says nothing of its inputs."""
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")

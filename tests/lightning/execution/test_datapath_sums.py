@@ -122,6 +122,7 @@ def test_sums_of_sixteen_bits_wrap_as_the_published_ones_do():
     assert multiplier.identity.startswith("fastsim:// photonic_dot ")
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_answers_as_exact_does():
     rng = np.random.default_rng(7)
     conv = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1}

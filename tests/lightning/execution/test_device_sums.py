@@ -37,6 +37,7 @@ def multiplier(kit):
     return DeviceMultiplier(kit, average=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "signed", "vectors"),
     [((1, 12, 300), False, 1), ((2, 5, 40), True, 3)],

@@ -52,6 +52,7 @@ def test_sums_are_those_by_hand(zeros):
     assert np.count_nonzero(expected) > 20
 
 
+@pytest.mark.slow
 @given(st.integers(-255, 255), st.integers(-255, 255))
 @settings(max_examples=200, deadline=None)
 def test_a_product_is_shifted_and_signed(weight, activation):

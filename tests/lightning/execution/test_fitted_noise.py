@@ -71,6 +71,7 @@ def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibra
         assert found / spread(noise, level) == pytest.approx(1, abs=4 / math.sqrt(2 * 198))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "brightness", [pytest.param(60, id="dim", marks=pytest.mark.long), pytest.param(255, id="bright")]
 )

@@ -44,6 +44,7 @@ def test_lanes_give_the_numbers_of_the_interpreter(random_model, noise, scheme):
     assert alone == lanes.scores[[0, 64, 132]].tolist()
 
 
+@pytest.mark.slow
 def test_random_chains_and_batches_agree(random_model):
     clipped = 0
 

@@ -21,6 +21,7 @@ def many():
     return normals(1_000_000)
 
 
+@pytest.mark.slow
 def test_they_are_normal(many):
     assert stats.kstest(many, "norm").pvalue > 0.01
     for power, moment in ((1, 0), (2, 1), (3, 0), (4, 3), (6, 15)):

@@ -261,6 +261,7 @@ def test_a_call_that_never_returns_is_given_up_and_the_next_gets_through():
     held.set()
 
 
+@pytest.mark.slow
 def test_the_thread_ends_with_its_worker():
     worker = Worker()
     thread = worker.bounded(threading.current_thread, 10.0)()

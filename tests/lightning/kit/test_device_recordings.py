@@ -171,6 +171,7 @@ def test_nothing_pickled_is_in_the_file(kit, file):
     assert {"load_bin_program", "start_tproc", "get_tproc_counter", "get_decimated"} <= calls
 
 
+@pytest.mark.slow
 def test_damaged_files_are_named_or_read(kit, file):
     with lightning.record(kit, file) as soc:
         LightningControl(soc, from_slide({"soft_avgs": 1})).acquire_decimated(soc)

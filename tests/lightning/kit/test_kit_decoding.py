@@ -48,6 +48,7 @@ def test_more_light_than_can_be_measured_brings_a_warning():
         assert LightningCompute(soc).multiply([200, 1, 255], [200, 1, 255]).tolist()[::2] == [255, 255]
 
 
+@pytest.mark.slow
 def test_commands_say_so_too(capsys, tmp_path):
     for library in ("typer", "rich", "matplotlib"):
         pytest.importorskip(library, reason="the command line needs lightbed[kit]")

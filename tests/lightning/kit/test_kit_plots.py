@@ -117,6 +117,7 @@ def swept(curve, off=0.0):
     return Swept
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_with_what_they_leave():
     curves = {0: Fringe((0.0, 1.5), 0.0, 20_000.0, 5.0, 900.0, 1.0)}
     curves[2] = Fringe((-0.1, 1.4), 0.0, 20_000.0, 5.0, 800.0, 1.0)

@@ -161,6 +161,7 @@ def test_a_call_over_the_network_has_its_own_limit_and_the_next_the_short_one_ag
     assert found == [10.0, 120.0, 10.0]
 
 
+@pytest.mark.slow
 def test_an_overrun_shows_where_more_shots_run_than_the_memory_of_sums_holds():
     soc = lightning.connect("sim://kit?fault=overrun")
     few, many = (from_slide({"reps": reps, "readout_length": 4, "soft_avgs": 1}) for reps in (16_000, 16_400))

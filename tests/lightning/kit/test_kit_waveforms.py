@@ -72,6 +72,7 @@ def test_the_library_never_writes_the_configuration(kit):
     assert config.settings is before
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_window_inside_the_pulse(kit):
     inside = from_slide({"word_0": 20000, "word_1": 20000, "adc_trig_offset": 160, "readout_length": 40})
     dark = from_slide({"adc_trig_offset": 160, "readout_length": 40})
@@ -93,6 +94,7 @@ def _levels(address, offset):
     return found
 
 
+@pytest.mark.slow
 def test_both_versions_of_the_processor_see_the_same_light():
     half_1, full_1 = _levels("sim://kit", 100)
     half_2, full_2 = _levels("sim://kit?profile=zcu216", 60)
@@ -127,6 +129,7 @@ def test_a_board_that_is_lost_is_named(fault, kind):
         runtime.acquire_decimated(soc)
 
 
+@pytest.mark.slow
 def test_a_twin_that_is_stuck_is_named(clock):
     from lightning.kit.devices.deadline import Patience
     from lightning.kit.devices.guard import GuardedSoc
@@ -206,6 +209,7 @@ def test_a_window_that_does_not_fit_is_named():
         find_plateaus([1, 2, 3, 4], 5)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     length=st.integers(20, 300),

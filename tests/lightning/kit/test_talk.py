@@ -57,6 +57,7 @@ def _measured(soc, a, b, soft_avgs=25):
     return waveform, processing
 
 
+@pytest.mark.slow
 def test_twenty_pairs_give_their_products(soc):
     draw = random.Random(20)
     pairs = [(draw.randrange(256), draw.randrange(256)) for _ in range(16)]
@@ -65,6 +66,7 @@ def test_twenty_pairs_give_their_products(soc):
     assert max(map(abs, errors)) <= 1.0
 
 
+@pytest.mark.slow
 def test_the_result_follows_either_operand(soc):
     by_first = [int(_measured(soc, a, 200, 5)[1].decode_adc_result) for a in range(5, 256, 25)]
     by_second = [int(_measured(soc, 200, b, 5)[1].decode_adc_result) for b in range(5, 256, 25)]
@@ -89,6 +91,7 @@ def test_both_pairs_add_on_the_detector(soc):
     assert abs(LightningSignalProcessing().decode(waveform) - (100 * 100 + 200 * 100) / 255) <= 2
 
 
+@pytest.mark.slow
 def test_shots_of_another_place_in_the_window_decode_alike(soc):
     for offset in (80, 120, 160):
         LightningConfig.update(dac_0=180, dac_1=120, adc_trig_offset=offset)
@@ -96,6 +99,7 @@ def test_shots_of_another_place_in_the_window_decode_alike(soc):
         assert abs(LightningSignalProcessing().decode(waveform) - 180 * 120 / 255) <= 1
 
 
+@pytest.mark.slow
 def test_a_window_that_misses_the_pulse_is_named(soc):
     LightningConfig.update(dac_0=180, dac_1=120, adc_trig_offset=1000)
     waveform = LightningControl(soc, LightningConfig).acquire_decimated(soc)
@@ -103,6 +107,7 @@ def test_a_window_that_misses_the_pulse_is_named(soc):
         LightningSignalProcessing().decode(waveform)
 
 
+@pytest.mark.slow
 def test_a_bare_word_has_no_value_to_decode(soc):
     LightningConfig.update(word_0=12000, dac_1=120)
     waveform = LightningControl(soc, LightningConfig).acquire_decimated(soc)

@@ -479,6 +479,7 @@ def test_data_in_a_file_of_their_own(tmp_path, onnx_model):
         load_network(path)
 
 
+@pytest.mark.slow
 def test_damaged_files_give_a_network_or_an_error_of_ours(onnx_model):
     from lightning.networks.imports.onnx.file import from_bytes
 

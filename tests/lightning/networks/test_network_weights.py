@@ -173,6 +173,7 @@ pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 counted = {"padded": 0, "dilated": 0, "grouped": 0}
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.tuples(st.integers(5, 8), st.integers(5, 8)), pairs, pairs, pairs, st.integers(1, 3), st.data())
 def test_patches_hold_what_lies_under_the_window(size, kernel, strides, dilations, groups, data):

@@ -33,6 +33,7 @@ def convolutions(draw):
     return attributes, channels, rows, kernel, pair(6, 9), draw(st.booleans()), padding
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(convolutions())
 def test_convolutions(agree, onnx_model, case):
@@ -73,6 +74,7 @@ def poolings(draw):
     return operation, attributes, pair(6, 9)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(poolings())
 def test_poolings(agree, onnx_model, case):

@@ -191,6 +191,7 @@ VALUES = st.recursive(
 PLACES = ["inputs", "id", "parameters", "outputs", "name", "shape", "datatype", "data", "binary_data_size"]
 
 
+@pytest.mark.slow
 def test_whatever_a_document_holds_the_codec_answers_or_refuses():
     outcomes = {"read": 0, "refused": 0}
 

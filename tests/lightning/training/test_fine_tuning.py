@@ -55,6 +55,7 @@ def test_noise_in_training_pays_where_noise_is_strong(strong):
     assert strong.gain == strong.aware.noisy - strong.plain.noisy
 
 
+@pytest.mark.slow
 def test_accuracies_are_those_of_the_executors(strong, clouds):
     for outcome in (strong.before, strong.plain, strong.aware):
         assert outcome.exact == evaluate(open_executor(outcome.model, "exact"), clouds).accuracy

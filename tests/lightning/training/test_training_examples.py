@@ -40,6 +40,7 @@ def run(monkeypatch, capsys):
     return ran
 
 
+@pytest.mark.slow
 def test_digits_are_trained_compiled_and_written(run, tmp_path):
     picture = tmp_path / "curve.png"
     reported = run("digits", "--network", "mlp", "--epochs", 4, "--output", tmp_path, "--png", picture)
@@ -93,6 +94,7 @@ def connection(generator):
     return ",".join([*features, "neptune" if attack else "normal", "20"])
 
 
+@pytest.mark.slow
 def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
     generator = np.random.default_rng(0)
     for name, lines in (("KDDTrain+_20Percent.txt", 600), ("KDDTest+.txt", 200)):
@@ -128,6 +130,7 @@ def test_data_that_are_not_there_are_reported_in_a_line(monkeypatch, capsys, tmp
     assert "nowhere" in last
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_code_of_the_how_to_runs_one_block_after_the_other():
     """With a network of dense layers and a single epoch, so that it takes a moment."""

@@ -612,6 +612,7 @@ def test_sorted_ranks_would_be_found(run):
     assert len(misplaced(wrong)) == 48
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_bytes_on_another_nic_are_found(data):
     """One ring; the bytes of one of its NICs went out by another NIC of the same host."""

@@ -233,6 +233,7 @@ def test_the_documents_that_runs_leave_are_read_like_any_other():
     assert (table.rows[0].iterations, table.rows[0].root) == (4, -1)
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte_nothing_breaks_and_no_whole_row_is_lost():
     results = [entry(8, per_iter=True), entry(16), entry(32)]
     text = written(document(results))

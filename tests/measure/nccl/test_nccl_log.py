@@ -64,6 +64,7 @@ def check_permutations(nodes: int, data: st.DataObject):
     seen["not in order"] += any(list(order) != sorted(order) for order in orders)
 
 
+@pytest.mark.slow
 def test_rings_are_found_from_the_lines_of_single_ranks_in_any_order():
     check_permutations()
     assert min(seen.values()) >= 30

@@ -234,6 +234,7 @@ def test_every_set_of_columns_is_read_as_printed():
     assert exponents["without"] >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("printer", PRINTERS, ids=str)
 def test_rows_without_a_header_are_read_by_their_number_of_columns(printer: Printer):
     half = Half(412.3, 20.35, 37.3, 0, 0.0, 1.0, (1.0, 2.0, 3.0, 4.0))
@@ -294,6 +295,7 @@ noise = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(noise, max_size=40), st.integers(0, 3))
 def test_arbitrary_text_gives_a_table_or_a_results_error(pieces: list[str], where: int):

@@ -440,6 +440,7 @@ def test_the_file_is_written_whole_and_small(tmp_path: Path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_a_run_that_went_through_the_store_gives_the_same_report(tmp_path: Path):
     made = fabricated()
     with RunStore(tmp_path / "runs").begin(

@@ -138,6 +138,7 @@ def test_a_timing_of_another_run_is_refused(store: RunStore):
     assert store.load("last").timings == ()
 
 
+@pytest.mark.slow
 def test_ids_sort_by_time_and_name_directories(store: RunStore):
     runs = [begin(store) for _ in range(20)]
     ids = [run.run_id for run in runs]

@@ -44,6 +44,7 @@ def test_options_before_the_word_of_a_command_are_refused(laboratory, capsys):
     assert run_app(["runs", "nonsense"]) == 1
 
 
+@pytest.mark.slow
 def test_query_prints_a_table_csv_and_json(ask, laboratory):
     skip_without("duckdb")
     laboratory.run(0, mbps=90)

@@ -24,6 +24,7 @@ def trends(laboratory, **options):
     return find_trends(laboratory.runs_dir, series)
 
 
+@pytest.mark.slow
 def test_a_regression_is_found_with_the_epoch_before_it(laboratory):
     noise = random.Random(5)
     ids = [laboratory.run(day, mbps=(90 if day < 7 else 60) + noise.gauss(0, 1)) for day in range(14)]
@@ -45,6 +46,7 @@ def test_a_regression_is_found_with_the_epoch_before_it(laboratory):
     assert "after epoch 2 (apply, 2026-03-08 00:00 UTC): --simplex" in told
 
 
+@pytest.mark.slow
 def test_light_that_is_lost_between_runs_is_a_regression_and_light_that_comes_back_is_not(laboratory):
     for day in range(18):
         laboratory.run(day, mbps=90 + day % 3)
@@ -62,6 +64,7 @@ def test_light_that_is_lost_between_runs_is_a_regression_and_light_that_comes_ba
     assert "no change of the lab" in "\n".join(lost.lines())
 
 
+@pytest.mark.slow
 def test_steady_runs_of_two_labs_have_no_change_and_few_runs_are_not_judged(laboratory):
     noise = random.Random(2)
     for day in range(10):
@@ -125,6 +128,7 @@ def test_a_run_leaves_its_record_beside_its_timings(laboratory):
     assert (phase["run_id"], phase["name"], phase["data"]) == (run_id, "apply", '{"total_s": 0.25}')
 
 
+@pytest.mark.slow
 def test_sql_sees_runs_timings_light_and_epochs(laboratory):
     skip_without("duckdb")
     from testbed.measure.trends.sql import query_runs
@@ -189,6 +193,7 @@ def test_a_damaged_file_is_named(laboratory):
         query_runs(laboratory.runs_dir, "select 1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

@@ -268,6 +268,7 @@ configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(
 FAULTS = ["fine", "fine", "dropped", "refused", "lost before", "lost after", "slow", "stuck", "dead"]
 
 
+@pytest.mark.slow
 def test_the_target_is_held_or_the_report_tells_the_truth():
     failures = dict.fromkeys((DeviceError, PartialApply, VerifyMismatch), 0)
     successes = 0
@@ -305,6 +306,7 @@ def meddled(held: CrossConnects, target: CrossConnects, taken: set[int]) -> Cros
     return CrossConnects(left.pairs | set(zip(free_in[:1], free_out[:1], strict=False)))
 
 
+@pytest.mark.slow
 def test_an_apply_is_complete_exactly_when_the_scope_holds_the_target_whoever_meddles():
     complete = {True: 0, False: 0}
 

@@ -90,6 +90,7 @@ def test_any_split_gives_the_same_events(pieces, data):
     assert [event for part in parts for event in decoder.feed(part)] == Decoder(PROMPT).feed(screen)
 
 
+@pytest.mark.slow
 def test_the_split_property_meets_lines_prompts_and_escapes():
     met = {"prompts": 0, "lines": 0, "escapes": 0}
 
@@ -111,6 +112,7 @@ def test_any_bytes_give_printable_events(data):
         assert not re.search(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]", event.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beginning", [b"", b"\x1b]0;"], ids=["a line", "an escape sequence"])
 def test_what_never_ends_is_a_desync_for_good(beginning):
     decoder = Decoder(PROMPT)
@@ -120,6 +122,7 @@ def test_what_never_ends_is_a_desync_for_good(beginning):
         decoder.feed(b"optic@ocs>")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [b"optic@ocs>" * 300, b"a\0" * 1000], ids=["prompts", "noise"])
 def test_the_cost_of_a_flood_grows_with_its_length_and_not_with_its_square(piece):
     assert ratio_of_costs(lambda data: Decoder(PROMPT).feed(data), piece, piece * 16) < 64

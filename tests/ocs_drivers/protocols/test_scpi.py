@@ -70,6 +70,7 @@ def feed_in_pieces(make, data: bytes, cuts: list[int]) -> list:
     return events
 
 
+@pytest.mark.slow
 def test_replies_are_the_same_however_split_joined_and_ended():
     split_inside_a_line_end = 0
 

@@ -102,6 +102,7 @@ def test_an_endless_block_is_a_desync():
 frames = st.lists(st.sampled_from(GOLDEN), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 def test_events_are_the_same_however_split():
     interrupted = 0
 

@@ -245,6 +245,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 def test_any_document_is_decoded_or_a_desync():
     met: Counter[str] = Counter()
     half = st.sampled_from([HALF, BACK]) | json_values
@@ -277,6 +278,7 @@ def test_any_document_is_decoded_or_a_desync():
     assert met["decoded"] >= 50
 
 
+@pytest.mark.slow
 def test_any_line_is_decoded_or_a_desync():
     met: Counter[str] = Counter()
     decoders: list[Any] = [
@@ -346,6 +348,7 @@ circuits = st.builds(
 )
 
 
+@pytest.mark.slow
 def test_every_circuit_is_either_connected_or_pending():
     met: Counter[str] = Counter()
 

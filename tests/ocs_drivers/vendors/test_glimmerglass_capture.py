@@ -294,6 +294,7 @@ def test_a_class_over_telnet(world):
 # -- the driver on the twin, as other releases are
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"rows": "2005"}, {"echo": "no"}, {"greeting": "terminal"}, {"reports": "yes"}],

@@ -152,6 +152,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 def test_any_document_is_decoded_or_a_desync():
     met: Counter[str] = Counter()
     entry = st.fixed_dictionaries({"ingress": json_values, "egress": json_values}) | json_values
@@ -181,6 +182,7 @@ def test_any_document_is_decoded_or_a_desync():
     assert met["decoded"] >= 20
 
 
+@pytest.mark.slow
 def test_any_bytes_are_a_document_in_xml_or_a_desync():
     met: Counter[str] = Counter()
     pieces = st.sampled_from(

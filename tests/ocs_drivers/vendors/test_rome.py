@@ -404,6 +404,7 @@ def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_another(dialect):
     assert counted["circuits"] >= 100
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=60) | st.sampled_from([*PUBLISHED_ROWS, *PENDING, *AFM_BOARD]), max_size=12))
 def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
     decoders: list[Callable[[], object]] = [
@@ -420,6 +421,7 @@ def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
             continue
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(1, 400), min_size=1), st.sets(st.integers(1, 400), min_size=1), st.data())
 def test_numbers_and_names_go_both_ways(east, west, data):
     layout = Layout(tuple(f"E{n}" for n in sorted(east)), tuple(f"W{n}" for n in sorted(west)))

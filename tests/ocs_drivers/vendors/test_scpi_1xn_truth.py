@@ -172,6 +172,7 @@ def drive(scheme: str, world: Any, open_in_memory: Any, sequences: int) -> Count
     return met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [

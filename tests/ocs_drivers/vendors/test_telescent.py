@@ -320,6 +320,7 @@ def test_letters_that_are_not_known_make_a_port_unfit():
         switch.plan(CrossConnects({1: 26}), seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [("A3", "A3"), ("A24",)], ids=["one input twice", "no such input"])
 def test_a_table_that_cannot_be_right(cells):
     shown = [two_rows()]
@@ -359,6 +360,7 @@ def typed(made: Any) -> list[tuple[float, str]]:
     return [(entry["seconds"], entry["data"].strip()) for entry in entries if entry["direction"] == "in"]
 
 
+@pytest.mark.slow
 def test_24_circuits_take_24_robot_minutes(frame):
     switch, made = frame()
     wanted = CrossConnects({number: 25 + number * 5 % 24 for number in range(1, 25)})

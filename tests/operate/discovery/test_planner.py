@@ -71,6 +71,7 @@ def check_all_found(draws, most):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.long) for name in LABS]
 )
@@ -82,6 +83,7 @@ def test_every_fibre_is_found_or_dead(name):
     assert found["named"] >= SEEDS // 4, "the last rounds must have been needed"
 
 
+@pytest.mark.slow
 def test_power_monitors_take_eight_rounds_for_twelve_hosts():
     """One of all, six of the lasers' code of 48 numbers, one for what dead fibres have hidden."""
     assert {len(discover(RandomLab(seed))[1]) for seed in range(SEEDS)} == {8}
@@ -101,6 +103,7 @@ def test_the_code_of_lasers_leaves_the_circuits_as_they_are():
     assert {tuple(one.circuits.items()) for one in coded} == {tuple(seen[0].circuits.items())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("monitors", [True, False])
 def test_lasers_that_do_not_follow_their_interface_mislead_nobody(monitors):
     """A transmitter beside a dead receiver cannot speak; where its light says nothing either, it stays uncertain."""

@@ -229,6 +229,7 @@ def test_a_killed_one_is_concluded_by_the_next_also_if_that_ends_with_an_error(
     assert third.down == {("b", "nic1")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_at", [3, 4, 5])
 def test_what_somebody_patched_after_a_kill_is_left_alone(truth, switch, journal, monkeypatch, kill_at):
     """One circuit of the last round again, made by another: a discovery has all of a round, or none."""

@@ -164,6 +164,7 @@ def kinds(report):
     return [(each.kind, each.subject) for each in report.findings]
 
 
+@pytest.mark.slow
 def test_a_healthy_lab_learns_and_then_is_steady(bench):
     verdicts = [{each.verdict.kind for each in bench.read().stretches} for _ in range(14)]
     assert verdicts == [{"learning"}] * 11 + [{"steady"}] * 3
@@ -171,6 +172,7 @@ def test_a_healthy_lab_learns_and_then_is_steady(bench):
     assert (report.ok, len(report.stretches), report.findings) == (True, 3 * 48, ())
 
 
+@pytest.mark.slow
 def test_a_sudden_loss_of_1_db_is_found_at_once_and_told_once(bench):
     for _ in range(12):
         bench.read()
@@ -184,6 +186,7 @@ def test_a_sudden_loss_of_1_db_is_found_at_once_and_told_once(bench):
     assert detail.endswith("13 readings); 1.0 dB more than the lab file says")
 
 
+@pytest.mark.slow
 def test_a_slow_loss_is_told_with_its_slope_long_before_the_link_fails(bench):
     for hour in range(0, 7 * 24, 6):
         bench.switch.readings[53] = Power(-1.5 - 0.2 * hour / 24)
@@ -239,6 +242,7 @@ def test_a_reading_that_cannot_be_kept_is_judged_all_the_same_and_says_what_to_d
     assert {each.verdict.readings for each in report.stretches} == {1}
 
 
+@pytest.mark.slow
 def test_readings_kept_before_the_disk_was_full_are_judged_with_the_new_one(bench, monkeypatch):
     for _ in range(12):
         bench.read()

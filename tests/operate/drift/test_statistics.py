@@ -50,6 +50,7 @@ def test_a_slow_loss_is_told_as_a_trend_with_its_slope(seed, noise_db, days, slo
     assert found.baseline_db == pytest.approx(1.8, abs=0.1)
 
 
+@pytest.mark.slow
 def test_no_false_alarm_in_1000_healthy_series():
     """Noise of 0.1 to 0.3 dB, a day and night of 0.1 dB in every second one, from the first verdict to a week."""
     counts = (LEAST_READINGS, 20, 50, 288, 2016)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ partial_maps = st.permutations(range(9, 17)).flatmap(
 )
 
 
+@pytest.mark.slow
 def test_any_change_ends_where_it_should_and_takes_no_port_twice():
     seen: Counter[str] = Counter()
 

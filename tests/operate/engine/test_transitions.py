@@ -54,6 +54,7 @@ def test_an_event_that_a_state_does_not_have_is_refused():
         next_state(StepState.PLANNED, StepEvent.SEND)
 
 
+@pytest.mark.slow
 def test_whatever_happens_to_a_step_it_is_sent_only_after_its_intent():
     """Events in any order, those that the table refuses left out, as a process that asks the table does."""
     reached: Counter[StepState] = Counter()

@@ -20,6 +20,7 @@ from testbed.operate.findings import KINDS
 from testbed.operate.model import LinkFinding, VerifyReport
 
 
+@pytest.mark.slow
 def test_a_healthy_lab_has_no_findings(worlds):
     for options in ({}, {"simplex": True}, {"monitors": False}, {"modules": False}, {"degree": 2}):
         assert worlds(**options).told() == []
@@ -307,6 +308,7 @@ LIGHT_FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", HOST_FAULTS)
 def test_a_fault_of_a_host_is_told_once_and_rightly(worlds, fault):
     check(worlds(), *HOST_FAULTS[fault])

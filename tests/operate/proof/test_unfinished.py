@@ -270,6 +270,7 @@ def test_a_circuit_of_both_topologies_that_is_gone_is_told(worlds):
     assert world.told() == sorted([("missing_circuit", label), ("unfinished", "op")])
 
 
+@pytest.mark.slow
 def test_of_two_that_were_killed_one_after_the_other_both_are_looked_at(worlds):
     """The first was to replace the ring on other NICs, and came to three hosts; the second came to none."""
     world = worlds()

@@ -66,6 +66,7 @@ def test_a_route_with_an_mtu_of_its_own_is_named_by_its_pair(world):
     assert told(world, small_only=frozenset({("l", "e")})) == [("no_large_packets", "l -> e")]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=30)
 def test_the_link_that_loses_packets_is_named_and_large_packets_and_tcp_are_consequences(world, data):

@@ -173,6 +173,7 @@ def test_an_apply_whose_hosts_were_given_to_others_is_not_gone_on_with(
         find_unfinished(tmp_path, testbed12, None)
 
 
+@pytest.mark.slow
 def test_a_switch_that_is_still_at_work_is_waited_for(testbed12, memory_switch, journal, tmp_path):
     """A robot goes on with its queue after the process that filled it has died."""
     switch = memory_switch()

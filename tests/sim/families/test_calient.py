@@ -497,6 +497,7 @@ class BookMachine(RuleBasedStateMachine):
         assert len(ports) == len(set(ports))  # nothing is held twice
 
 
+@pytest.mark.slow
 def test_circuits_and_mirrors_agree_whatever_is_commanded(world):
     machine = type("Machine", (BookMachine,), {"make": lambda self: world("calient", size=(4, 4))})
     run_state_machine_as_test(

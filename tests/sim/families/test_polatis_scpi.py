@@ -244,6 +244,7 @@ def written_headers(draw):
     return definition, cased + "?" * text.endswith("?")
 
 
+@pytest.mark.slow
 def test_short_and_long_forms_in_any_case():
     seen = Counter()
 
@@ -282,6 +283,7 @@ COMMANDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 def test_bytes_one_by_one_give_the_same_lines():
     seen = Counter()
 

@@ -511,6 +511,7 @@ def check_whatever_is_typed(world, script):
     typist.world.close()
 
 
+@pytest.mark.slow
 def test_whatever_is_typed_the_cabinet_stays_consistent(world):
     check_whatever_is_typed(world)
     assert met["made"] >= 30

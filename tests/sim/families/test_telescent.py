@@ -445,6 +445,7 @@ orders = st.one_of(
 )
 
 
+@pytest.mark.slow
 def test_the_table_tells_the_truth_whatever_is_typed(world):
     met: Counter[str] = Counter()
 

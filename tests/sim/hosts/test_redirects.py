@@ -52,6 +52,7 @@ class ScriptedKernel:
                 raise AssertionError(command)
 
 
+@pytest.mark.slow
 def test_any_change_of_light_leaves_exactly_the_new_redirects_and_carriers():
     seen = {"moved": 0, "kept": 0, "gone": 0}
 

@@ -344,6 +344,7 @@ def test_the_kit_runs_behind_every_board(programs, address):
     assert 0 < np.abs(waveform).max() < 1000
 
 
+@pytest.mark.slow
 def test_streamed_sums_return_with_the_seed(loopback, programs):
     def streamed(seed):
         soc = loopback(seed=seed, noise_rms=0.01)
@@ -356,6 +357,7 @@ def test_streamed_sums_return_with_the_seed(loopback, programs):
     assert first != other
 
 
+@pytest.mark.slow
 def test_the_streaming_thread_ends_with_its_twin(loopback, programs):
     def streamers():
         return {thread for thread in threading.enumerate() if "_run_readout" in thread.name}

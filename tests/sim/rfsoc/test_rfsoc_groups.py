@@ -73,6 +73,7 @@ def test_rows_of_signatures_are_equal_only_where_signatures_are():
     assert alike >= 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("growth", [0, 5])
 def test_windows_together_receive_what_they_would_alone(growth):
     """Also from a plant that looks further and further, for which windows are in the end taken one by one."""

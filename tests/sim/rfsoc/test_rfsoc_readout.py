@@ -220,6 +220,7 @@ def test_noise_of_the_converter_has_no_memory_whatever_the_bandwidth(way, correl
     assert out[0, :, 0].std() == pytest.approx(expected, rel=0.018 if correlation else 0.009)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_converters_noise_counts_its_rounding_once(way):
     """ENOB 10.1 in 12 bits: rounding is 7 % of its variance. 100,000 samples: four deviations of it are 1.8 %."""

@@ -233,6 +233,7 @@ def long_program():
     return started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["sim://kit?", "sim://loopback?profile=zcu216&"])
 def test_a_program_that_takes_too_long_is_told_with_a_cure_that_helps(long_program, board):
     with pytest.raises(ProgramError, match=r"not ended after 1000 instr.*sim://kit\?instruction_limit=10000"):

@@ -49,6 +49,7 @@ def line(rng):
     return TimeLine(GENERATORS, tracks, [np.zeros((16, 2), np.int16)] * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("growth", [0, 3])
 @pytest.mark.parametrize("memory", [64 << 20, 8000])
 def test_what_is_kept_is_what_the_plant_would_answer(monkeypatch, growth, memory):

@@ -343,6 +343,7 @@ def same_as_reference(seed):
     return reference.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs", [200, pytest.param(2000, marks=pytest.mark.long)])
 def test_does_the_same_as_the_reference_on_random_programs(programs):
     seen = Counter()
@@ -355,6 +356,7 @@ def test_does_the_same_as_the_reference_on_random_programs(programs):
     assert {name: seen[name] for name in floors if seen[name] < floors[name]} == {}
 
 
+@pytest.mark.slow
 def test_does_the_same_without_numba(monkeypatch):
     package = "sim.twins.rfsoc.tproc_v1"
     monkeypatch.setitem(sys.modules, "numba", None)

@@ -438,6 +438,7 @@ def done():
     return total
 
 
+@pytest.mark.slow
 def test_machine_and_reference_agree(done):
     assert done["end"] == PROGRAMS
 

@@ -119,6 +119,7 @@ def test_an_amplifier_that_saturates_compresses(kit):
 volts = st.floats(0.5, 8.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(-32766, 32766), min_size=4, max_size=4),

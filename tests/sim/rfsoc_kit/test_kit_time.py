@@ -64,6 +64,7 @@ def test_after_a_step_the_receiver_lacks_exp_of_minus_four_b_t(kit, played):
     assert (high - level) / (high - low) == pytest.approx(lacking, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(-50, 900), st.integers(1, 300), st.sampled_from([1.0, 1.5, 2.0, 4.0]), st.integers(0, 9))
 def test_a_window_is_part_of_a_longer_one(first, count, ratio, seed):

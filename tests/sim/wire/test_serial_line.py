@@ -179,6 +179,7 @@ def test_a_line_that_was_taken_away_cannot_be_opened():
     with_line(test)
 
 
+@pytest.mark.slow
 def test_last_words_arrive_before_the_line_goes():
     async def test(line: SerialLine, clock: Clock) -> None:
         end = opened(line)

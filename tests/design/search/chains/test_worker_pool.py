@@ -152,6 +152,7 @@ def test_a_search_goes_on_where_it_was_left(little, four, here, tmp_path):
     assert not resumed.stopped
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_so_far_and_the_rest_can_be_done_later(little, four, here, tmp_path):
     file = tmp_path / "search.json"
     seen = []
@@ -167,6 +168,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_rest_can_be_done_later(little, fou
     assert optimise(little, four, 2, 25, checkpoint=file, resume=True, **SEARCH) == here
 
 
+@pytest.mark.slow
 def test_another_search_is_not_resumed(little, four, tmp_path):
     file = tmp_path / "search.json"
     optimise(little, four, 2, 25, checkpoint=file, **SEARCH | {"steps": 5})

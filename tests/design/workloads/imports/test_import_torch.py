@@ -115,6 +115,7 @@ def test_vgg16_is_the_catalogues():
     assert job.batch == 64
 
 
+@pytest.mark.slow
 def test_a_bottleneck_has_three_operators_and_a_short_cut():
     """1x1 from 64 to 16, 3x3, 1x1 back, on maps of 8 x 8; two numbers a channel of each normalisation."""
     job = imports.import_torch(

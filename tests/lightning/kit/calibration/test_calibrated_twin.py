@@ -165,6 +165,7 @@ def test_sums_of_two_products_and_their_signs(kit):
     assert np.sqrt(np.mean((compute.measure(values) - sum_truth(values)) ** 2)) < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rin_db_hz", [-132.0, -138.0])
 def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
     from sim.twins.rfsoc.signals.decimation import taps
@@ -182,6 +183,7 @@ def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
     assert found.rin_db_hz(seen_hz) == pytest.approx(rin_db_hz, abs=0.5)
 
 
+@pytest.mark.slow
 def test_too_much_noise_fails_its_step_and_names_the_laser(kit):
     soc, run = kit
     made = run.calibration
@@ -209,6 +211,7 @@ def test_the_decoder_says_when_the_converter_was_at_its_end(kit):
     assert found.decode(float(readings.levels[0]), full, peak=readings.peak).saturated
 
 
+@pytest.mark.slow
 def test_a_waveform_of_the_kit_and_a_batch_agree(kit, monkeypatch, tmp_path):
     soc, run = kit
     monkeypatch.setenv("LIGHTBED_CALIBRATIONS", str(tmp_path))

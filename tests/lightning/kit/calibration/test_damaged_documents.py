@@ -84,6 +84,7 @@ def test_what_cannot_be_is_refused(document, path, value):
         from_json(damaged(document, path, value))
 
 
+@pytest.mark.slow
 def test_damage_of_any_one_field_never_gives_a_raw_error_or_another_product(document):
     rng = random.Random(5)
     fields = list(places(document))

@@ -25,6 +25,7 @@ def test_the_pattern_agrees_with_no_shift_of_itself():
     assert set(products[1:]) == {-1}
 
 
+@pytest.mark.slow
 def test_whole_and_broken_ticks_are_found_in_noise():
     rng = np.random.default_rng(4)
     wrong = []

@@ -24,6 +24,7 @@ def failed(run):
     return {outcome.step: outcome for outcome in run.outcomes if not outcome.passed}
 
 
+@pytest.mark.slow
 @pytest.mark.board
 def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
     run = guided_run(lightning.connect("sim://kit?seed=2&laser=off"))
@@ -53,6 +54,7 @@ def test_what_is_wrong_is_named_with_its_hint(knobs, step, hint):
     assert outcomes["delay"].passed
 
 
+@pytest.mark.slow
 @pytest.mark.board
 def test_turned_paddles_bring_the_light_back():
     soc = lightning.connect("sim://kit?seed=2&drift=off&polarisation_rad=1.0")
@@ -68,6 +70,7 @@ def test_turned_paddles_bring_the_light_back():
     assert seen == sorted(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "ticks_per_ns", "delays"),
     [("lightning-zcu111", 0.384, (11, 11, 12, 0)), ("zcu111", 0.512, (15, 15, 15, 0))],
@@ -104,6 +107,7 @@ def test_another_processor_is_refused_by_name():
         batch.Reader(lightning.connect("sim://kit?profile=zcu216"))
 
 
+@pytest.mark.slow
 def test_rows_come_in_their_order_over_several_tables_and_passes():
     soc = lightning.connect("sim://kit?seed=2&noise=off")
     reader = batch.Reader(soc)

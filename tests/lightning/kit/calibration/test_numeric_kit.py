@@ -56,6 +56,7 @@ def compute_on(kit, **options):
     return LightningCompute(Device(), calibrated(kit), rows=kit, **options)
 
 
+@pytest.mark.slow
 def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_kit):
     kit = numeric_kit.random(5)
     curves = [sweep.curve for _, sweep in sorted(sweep_all(kit, coarse_peaks(kit)).items())]
@@ -98,6 +99,7 @@ def test_products_of_random_kits_are_right(numeric_kit):
         assert accuracy(compute.multiply(a, b), a, b) >= 99.85
 
 
+@pytest.mark.slow
 def test_numbers_give_numbers_and_arrays_arrays(numeric_kit):
     compute = compute_on(numeric_kit())
     assert compute.multiply(100, 50) == 20
@@ -120,6 +122,7 @@ def test_sums_of_one_sign_take_one_row_and_of_two_signs_two(numeric_kit):
     assert compute.rows.rows_read - before == 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [256, -256, 0.5, [1, 2.5]])
 def test_operands_outside_are_refused(numeric_kit, bad):
     compute = compute_on(numeric_kit())
@@ -149,6 +152,7 @@ def test_a_lit_kit_never_warns_of_darkness(numeric_kit):
     compute.multiply(a, b, shots=1)
 
 
+@pytest.mark.slow
 def test_another_devices_calibration_is_refused(numeric_kit):
     class Other:
         identity = "other"
@@ -174,6 +178,7 @@ def test_the_monitor_measures_when_it_is_due_and_asks_for_a_calibration(numeric_
         monitor.inspect()
 
 
+@pytest.mark.slow
 def test_one_sweep_per_modulator_after_a_drift_in_either_direction(numeric_kit):
     for direction in (-1, 1):
         kit = numeric_kit.random(3, sigma=10.0)
@@ -188,6 +193,7 @@ def test_one_sweep_per_modulator_after_a_drift_in_either_direction(numeric_kit):
         assert kit.rows_read - before == 3 * 50 * 16 + 4 * 256 + 16
 
 
+@pytest.mark.slow
 def test_a_dark_device_cannot_be_recalibrated_by_sweeps(numeric_kit):
     kit = numeric_kit()
     old = calibrated(kit)
@@ -196,6 +202,7 @@ def test_a_dark_device_cannot_be_recalibrated_by_sweeps(numeric_kit):
         recalibrate(kit, old)
 
 
+@pytest.mark.slow
 def test_no_calibration_comes_of_sweeps_that_clip(numeric_kit):
     for brighter in (1.06, 1.15, 1.26):
         kit = numeric_kit(sigma=10.0)

@@ -31,6 +31,7 @@ def test_an_acquisition_shows_64_products_of_either_pair_each_by_itself(kit):
     assert np.abs(seen.sums - truth).max() <= 0.5
 
 
+@pytest.mark.slow
 def test_the_buffer_holds_66_products_of_either_pair(kit):
     assert capacity(TileReader(*kit)) == 132
     with pytest.raises(OutOfRange, match="up to 132 entries"):

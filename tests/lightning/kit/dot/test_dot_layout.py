@@ -32,6 +32,7 @@ matrices = st.integers(1, 70).flatmap(
 split = {"rows": 0, "signs": 0}
 
 
+@pytest.mark.slow
 @given(matrices, st.integers(1, 9))
 def test_tiles_hold_every_product_once_with_its_sign(rows, most):
     weights, inputs = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
@@ -50,6 +51,7 @@ def test_tiles_hold_every_product_once_with_its_sign(rows, most):
     split["signs"] += len(set(packed.sign.tolist())) == 2
 
 
+@pytest.mark.slow
 def test_the_property_above_saw_rows_of_several_tiles_and_of_both_signs():
     split.update(rows=0, signs=0)
     test_tiles_hold_every_product_once_with_its_sign()

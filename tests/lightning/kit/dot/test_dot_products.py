@@ -70,6 +70,7 @@ def test_default_noise_of_one_shot_leaves_half_a_255th_per_root_of_the_length(no
     assert 100 - 100 * np.sqrt(np.mean(error**2)) / (784 * 255) >= 99.99
 
 
+@pytest.mark.slow
 def test_more_shots_reduce_the_spread_as_their_root(noisy):
     """A ratio of two spreads of 80 differences has itself a spread of 11 %: a third is three of these."""
     weights, inputs = vectors(2, (1, 200))
@@ -78,6 +79,7 @@ def test_more_shots_reduce_the_spread_as_their_root(noisy):
     assert 4 * 2 / 3 <= once / often <= 4 * 3 / 2
 
 
+@pytest.mark.slow
 def test_signs_are_those_of_the_products(quiet):
     assert quiet.dot([255, -255, 255, -255], [255, 255, -255, -255]) == 0
     assert quiet.dot([255, -255], [255, -255]) == 510
@@ -138,6 +140,7 @@ def test_a_table_of_products_is_swept_in_one_run(quiet, monkeypatch):
     assert np.abs(answers - table[:, 0]).max() <= 0.3
 
 
+@pytest.mark.slow
 def test_the_guard_takes_up_a_skew_that_nobody_measured(calibration):
     device = lightning.connect(QUIET)
     core = VectorCore(device, calibration)
@@ -151,6 +154,7 @@ def test_the_guard_takes_up_a_skew_that_nobody_measured(calibration):
     assert np.abs(askew - straight).max() <= 1.5
 
 
+@pytest.mark.slow
 def test_other_symbols_serve_too(calibration):
     core = VectorCore(lightning.connect(QUIET), calibration, symbol=Symbol(64, 8))
     weights, inputs = vectors(9, (4, 300))
@@ -187,6 +191,7 @@ def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
     assert after <= 3 * fresh
 
 
+@pytest.mark.slow
 def test_a_receiver_that_compresses_is_reported(calibration):
     device = lightning.connect("sim://kit?noise=off&adc_bits=16")
     device.knobs["saturation_v"] = 0.6
@@ -200,6 +205,7 @@ def test_a_laser_that_is_off_is_reported(calibration):
         VectorCore(device, calibration).tune()
 
 
+@pytest.mark.slow
 def test_a_laser_that_goes_out_after_tuning_is_reported(calibration):
     device = lightning.connect(QUIET)
     core = VectorCore(device, calibration)
@@ -209,6 +215,7 @@ def test_a_laser_that_goes_out_after_tuning_is_reported(calibration):
         core.dot([200] * 100, [200] * 100)
 
 
+@pytest.mark.slow
 def test_a_board_that_is_lost_in_mid_acquisition_is_reported_at_once(calibration):
     device = lightning.connect(QUIET)
     core = VectorCore(device, calibration)
@@ -249,6 +256,7 @@ def test_the_calibration_of_another_device_is_refused(calibration):
         VectorCore(device, replace(calibration, device="another"))
 
 
+@pytest.mark.slow
 def test_by_way_of_lightning_compute_one_core_is_tuned_once(calibration):
     compute = LightningCompute(lightning.connect(QUIET), calibration)
     assert core_of(compute) is core_of(compute)
@@ -257,6 +265,7 @@ def test_by_way_of_lightning_compute_one_core_is_tuned_once(calibration):
     assert core_of(compute).tuning is core_of(compute).tuning
 
 
+@pytest.mark.slow
 def test_a_compute_does_vectors_on_its_own_calibration():
     compute = LightningCompute("sim://kit?noise=off")
     weights, inputs = [200, -30, 7, 0], [10, 40, 90, 255]

@@ -50,6 +50,7 @@ def test_paths_lead_from_source_to_target(name):
             assert all(fabric.targets[link] < fabric.nodes for link in path)
 
 
+@pytest.mark.slow
 def test_direct_connect_takes_shortest_paths():
     networkx = pytest.importorskip("networkx")
     for fabric in (FABRICS["circulant"], FABRICS["prime"], FABRICS["expander"]):

@@ -63,6 +63,7 @@ class Crossing:
         self.state.number[DIRTY] = self.capacity.size
 
 
+@pytest.mark.slow
 def test_rates_kept_up_are_those_worked_out_anew():
     """Flows come and go in turn and at once, a message that has ended begins again, links die and live again."""
     random, seen = np.random.default_rng(17), Counter()

@@ -59,6 +59,7 @@ def test_files_hold_the_tables(done, tmp_path):
     assert set(read["kind"]) == {"compute", "transfer", "allreduce"}
 
 
+@pytest.mark.slow
 def test_the_picture_shows_all_three_parts(done, tmp_path):
     pytest.importorskip("matplotlib")
     path = draw_timeline(done, tmp_path / "iteration.svg")
@@ -75,6 +76,7 @@ def test_an_iteration_without_trace_says_how_to_get_one():
         link_table(done)
 
 
+@pytest.mark.slow
 def test_an_iteration_in_which_nothing_moves_has_empty_tables(tmp_path):
     pytest.importorskip("matplotlib")
     job = TaskGraphBuilder(2)

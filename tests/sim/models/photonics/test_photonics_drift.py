@@ -37,6 +37,7 @@ def test_autocorrelation_is_exponential(long_path, lag):
     assert measured == pytest.approx(math.exp(-lag * 0.5 / 10.0), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval_s", [0.01, 1.0, 100.0])
 def test_many_walkers_have_the_exact_variance_after_any_interval(interval_s):
     """From one place, variance s^2 (1 - exp(-2 dt / tau)); an Euler step would have 2 s^2 dt / tau."""

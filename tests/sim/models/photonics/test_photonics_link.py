@@ -74,6 +74,7 @@ def test_the_simulated_chain_has_the_noise_of_the_budget(level):
     assert means.std() == pytest.approx(decimated(Link(), level), rel=0.025)
 
 
+@pytest.mark.slow
 def test_neighbouring_samples_of_the_chain_hardly_know_each_other():
     codes = codes_of_the_chain(1.0)
     codes = codes - codes.mean()

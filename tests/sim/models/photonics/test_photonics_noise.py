@@ -86,6 +86,7 @@ def test_intensity_noise_is_light_that_flickers(rin_db_hz):
     assert stream.var() == pytest.approx(noise.intensity_a2(1e-3, rin_db_hz, BAND_HZ), rel=BOUND, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power_w", [1e-3, 1e-4, 1e-6, 0.0])
 def test_the_sum_is_that_of_electrons_from_flickering_light_and_the_amplifier(power_w):
     detector = Detector(responsivity_a_w=0.9, dark_current_a=1e-6)
