@@ -3,10 +3,10 @@
     python3 ping.py --deadline 2.0 [--size 8972 --count 25 --bind 10.0.0.1 --port 24001 --bytes 20000] ADDRESS...
 
 Peers run the same program. It prints JSON, a line an event: `ready` when it listens for the exchanges of the peers,
-and, after a line of input, `ways`: `listens` (false where the port is taken), and by address `{"ttl": 62, "seconds":
-0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or null for one that does not answer; `large` and
-`tcp` are null where they were not asked for. It serves the peers until its input ends. Needs root (raw ICMP socket).
-Standard library only: this file is copied to the hosts.
+and, after a line of input, `ways`: `listens`, the addresses whose port was not taken, and by address `{"ttl": 62,
+"seconds": 0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or null for one that does not answer;
+`large` and `tcp` are null where they were not asked for. It serves the peers until its input ends. Needs root (raw
+ICMP socket). Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class Trial:
         self.deadline_s: float = options.deadline
         self.size: int = options.size
         self.count: int = options.count
-        self.place = (str(options.bind), int(options.port))
+        self.port: int = options.port
+        """TCP port of the exchanges; 0 for none."""
         self.length: int = options.bytes
         self.identifier = os.getpid() & 0xFFFF
         self.selector = selectors.DefaultSelector()
@@ -127,13 +128,8 @@ class Trial:
             except OSError:
                 continue
         self.selector.register(self.icmp, selectors.EVENT_READ, self.take_replies)
-        self.listener = self.listen() if self.port else None
+        self.listening = [address for address in options.bind if self.port and self.listen(address)]
         self.begin_s = time.monotonic()
-
-    @property
-    def port(self) -> int:
-        """TCP port of the exchanges; 0 for none."""
-        return self.place[1]
 
     def run(self) -> list[Way]:
         """Try all ways; return when nothing more can be learned, or the deadline has passed."""
@@ -215,25 +211,24 @@ class Trial:
 
     # -- TCP
 
-    def listen(self) -> socket.socket | None:
-        """Return what takes the exchanges of the peers; None where somebody else has the port."""
+    def listen(self, address: str) -> bool:
+        """Take the exchanges of the peers with an address; return False where somebody else has the port."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
         try:
-            listener.bind(self.place)
+            listener.bind((address, self.port))
         except OSError:
             listener.close()
-            return None
+            return False
         listener.listen(128)
-        self.selector.register(listener, selectors.EVENT_READ, self.accept)
-        return listener
+        self.selector.register(listener, selectors.EVENT_READ, lambda: self.accept(listener))
+        return True
 
-    def accept(self) -> None:
+    def accept(self, listener: socket.socket) -> None:
         """Serve one more peer."""
-        assert self.listener is not None
         try:
-            connection, _ = self.listener.accept()
+            connection, _ = listener.accept()
         except OSError:
             return
         Service(self, connection)
@@ -311,7 +306,9 @@ def main() -> None:
     parser.add_argument("--deadline", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--size", type=int, default=0, help="payload of a ping that may not be fragmented")
     parser.add_argument("--count", type=int, default=0, help="pings of each address that are counted")
-    parser.add_argument("--bind", default="", help="address at which the exchanges of the peers come in")
+    parser.add_argument(
+        "--bind", action="append", default=[], help="address at which exchanges of peers come in"
+    )
     parser.add_argument("--port", type=int, default=0, help="TCP port of the exchanges")
     parser.add_argument("--bytes", type=int, default=20000, help="bytes of an exchange, each way")
     parser.add_argument("addresses", nargs="*")
@@ -320,7 +317,7 @@ def main() -> None:
     if not sys.stdin.readline():
         return
     ways = {way.address: way.as_json(trial.begin_s) for way in trial.run()}
-    print(json.dumps({"event": "ways", "ways": ways, "listens": trial.listener is not None}), flush=True)
+    print(json.dumps({"event": "ways", "ways": ways, "listens": trial.listening}), flush=True)
     has_ended: list[bool] = []
     trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))
     while not has_ended and time.monotonic() < trial.begin_s + LONGEST_S:

@@ -13,12 +13,11 @@ from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import links_received
 from testbed.operate.proof.evidence import gather
 from testbed.operate.proof.judge import judge
-from testbed.operate.proof.reach_findings import count_pings, find_loss_floor
+from testbed.operate.proof.reach_findings import Way, count_pings, find_loss_floor
 from testbed.operate.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
-    from testbed.lab.hosts.reachability import Reachability
 
 
 def verify_circuits(
@@ -47,21 +46,32 @@ def verify_lab(
     that are `off`, by name with the reason, are findings; so are operations that were `left` unfinished, each with
     all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
-    pings = count_pings(routes) if routes else 0
+    sets = (routes, *further) if routes else ()
     evidence = gather(
-        lab, plan, switches, fleet, epoch=epoch, off=off or {}, kernels=routes is not None, pings=pings
+        lab,
+        plan,
+        switches,
+        fleet,
+        epoch=epoch,
+        off=off or {},
+        sets=sets,
+        pings=count_pings(sets) if sets else 0,
     )
     findings = judge(lab, plan, routes, evidence, left, further)
     if evidence.probe is None:
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = links_received(lab, plan.wiring, evidence.probe)
-    answered = len(evidence.reached.answered) if evidence.reached else 0
-    pairs = plan.wiring.nodes * (plan.wiring.nodes - 1) if evidence.reached else 0
-    floor = _loss_floor(lab, routes, evidence.reached) if routes and evidence.reached else None
-    return VerifyReport(len(plan.circuits), heard, findings, pairs, answered, floor)
-
-
-def _loss_floor(lab: Lab, routes: Routes, reached: Reachability) -> float | None:
+    if not evidence.reached:
+        return VerifyReport(len(plan.circuits), heard, findings)
+    pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
+    missing = {pair for one in evidence.reached for pair in one.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
-    counts = {(nodes[a], nodes[b]): sent for (a, b), (_, sent) in reached.lost.items()}
-    return find_loss_floor(routes, {pair: sent for pair, sent in counts.items() if pair in routes.first_link})
+    pings = {
+        Way(number, nodes[a], nodes[b]): sent
+        for number, one in enumerate(evidence.reached)
+        for (a, b), (_, sent) in one.lost.items()
+    }
+    floor = find_loss_floor(sets, pings)
+    return VerifyReport(
+        len(plan.circuits), heard, findings, pairs, len(evidence.reached[0].answered - missing), floor
+    )

@@ -159,7 +159,13 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
         return [(finding.kind, finding.subject) for finding in report.findings]
 
     assert findings() == []
-    bench.fleet.run({one.name: f"ip route del {set_addresses(other)[used[-1]]}/32"})
+    last, address = used[-1], set_addresses(other)[used[-1]]
+    between = bench.lab.hosts[sets[last].first_link[0, 2].target.node].name
+    policy = f"src 0.0.0.0/0 dst {address}/32 dir fwd"  # of IPsec: nothing that a proof compares
+    bench.fleet.run({between: f"ip xfrm policy add {policy} action block"})
+    assert findings() == [("unreachable", f"{one.name} -> {other.name} (set {last} of routes)")]
+    bench.fleet.run({between: f"ip xfrm policy del {policy}"})
+    bench.fleet.run({one.name: f"ip route del {address}/32"})
     assert findings() == [("missing_route", one.name)]
 
 

@@ -1,14 +1,18 @@
-"""Reachability of hosts, over how many links, and what passes on the way: every host tries every other, all at once."""
+"""Reachability of hosts, over how many links, and what passes on the way: every host tries every other, all at once.
+
+A host has an address for each set of routes, so that each set is tried by itself.
+"""
 
 from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.hosts.probe import collect
 from testbed.lab.model import LabHost
 
@@ -27,15 +31,16 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """`answered` holds (asker, asked); `hops[a, b]` is the number of links on the path from a to b.
+    """Who was asked by whom, and answered; pairs are (asker, asked).
 
-    Hops are read from the TTL of the reply, so `hops[a, b]` is there when b asked a and was answered.
+    `hops[a, b]` is the number of links on the path from a to b. It is read from the TTL of the reply, so it is there
+    when b asked a and was answered.
     `slowest_s` is the longest time from a host's first question until an answer, lost ones included. Of pairs that
     answered, `lost` holds how many pings of how many were lost; through those in `small_only` no ping of the full size
     came back, and through those `without_tcp` no exchange over TCP.
     """
 
-    hosts: tuple[str, ...]
+    asked: tuple[Pair, ...]
     answered: frozenset[Pair]
     hops: dict[Pair, int]
     slowest_s: float
@@ -46,12 +51,11 @@ class Reachability:
     @property
     def missing(self) -> tuple[Pair, ...]:
         """Pairs (asker, asked) without an answer."""
-        pairs = ((a, b) for a in self.hosts for b in self.hosts if a != b)
-        return tuple(pair for pair in pairs if pair not in self.answered)
+        return tuple(pair for pair in self.asked if pair not in self.answered)
 
     @property
     def is_complete(self) -> bool:
-        """True if every host reached every other."""
+        """True if everybody who was asked answered."""
         return not self.missing
 
 
@@ -70,40 +74,64 @@ def ping_all(
 
     Raises `HostError` when the ping cannot be run on a host at all.
     """
+    asked = fleet.hosts if hosts is None else tuple(hosts)
+    everybody = [(a.name, b.name) for a in asked for b in asked if a is not b]
+    (reached,) = ping_sets(fleet, [everybody], hosts=asked, deadline_s=deadline_s, mtu=mtu, count=count)
+    return reached
+
+
+def ping_sets(
+    fleet: Fleet,
+    sets: Sequence[Collection[Pair]],
+    *,
+    hosts: Sequence[LabHost],
+    deadline_s: float = 2.0,
+    mtu: int = 0,
+    count: int = 0,
+) -> tuple[Reachability, ...]:
+    """Return for each of several sets of routes what `ping_all` returns, of its pairs of these `hosts`."""
     program = resources.files("testbed.node").joinpath("ping.py").read_bytes()
     path = f"{fleet.put({'ping.py': program})}/ping.py"
-    asked = fleet.hosts if hosts is None else tuple(hosts)
     more = ["--count", str(count)]
     if mtu:
         more += ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
-    commands = {host.name: _command(host, path, asked, deadline_s, more) for host in asked}
+    names = {host.name for host in hosts}
+    asked = [tuple((a, b) for a, b in pairs if a in names and b in names) for pairs in sets]
+    addresses = {host.name: list(map(str, set_addresses(host)[: len(sets)])) for host in hosts}
+    commands = {}
+    for host in hosts:
+        ways = [
+            addresses[b][number] for number, pairs in enumerate(asked) for a, b in pairs if a == host.name
+        ]
+        own = [word for address in addresses[host.name] for word in ("--bind", address)]
+        program_line = [host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *more, *ways]
+        commands[host.name] = shlex.join(program_line)
     with fleet.start(commands) as launch:
         collect(launch, "ready", set(commands), TRIAL)
         launch.send("go\n")
         told = collect(launch, "ways", set(commands), TRIAL)  # each serves the others until all have told
         launch.close_input()
-    return _read(asked, told)
+    return tuple(
+        _read(pairs, {given[number]: host for host, given in addresses.items()}, told)
+        for number, pairs in enumerate(asked)
+    )
 
 
-def _command(
-    host: LabHost, path: str, hosts: tuple[LabHost, ...], deadline_s: float, more: Sequence[str]
-) -> str:
-    others = [str(other.address) for other in hosts if other is not host]
-    own = ["--bind", str(host.address)]
-    return shlex.join([host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *more, *others])
-
-
-def _read(hosts: tuple[LabHost, ...], told: dict[str, dict[str, Any]]) -> Reachability:
-    names = {str(host.address): host.name for host in hosts}
+def _read(
+    asked: tuple[Pair, ...], names: Mapping[str, str], told: Mapping[str, dict[str, Any]]
+) -> Reachability:
+    """Return what the hosts tell of one set of routes; `names` are the hosts by their addresses in it."""
     replies = {
         (asker, names[address]): reply
         for asker, answer in told.items()
         for address, reply in answer["ways"].items()
-        if reply is not None
+        if reply is not None and address in names
     }
-    listening = {host for host, answer in told.items() if answer["listens"]}
+    listening = {
+        names[address] for answer in told.values() for address in answer["listens"] if address in names
+    }
     return Reachability(
-        hosts=tuple(host.name for host in hosts),
+        asked=asked,
         answered=frozenset(replies),
         hops={
             (asked, asker): INITIAL_TTL + 1 - int(reply["ttl"]) for (asker, asked), reply in replies.items()

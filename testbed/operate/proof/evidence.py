@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
+from testbed.design.model import Routes
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import PartOfFleet
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
-from testbed.lab.hosts.reachability import Reachability, ping_all
+from testbed.lab.hosts.reachability import Reachability, ping_sets
 from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.light import SwitchReading, read_light
 from testbed.operate.model import Circuit, LabPlan
+from testbed.operate.proof.reach_findings import trace_ways
 from testbed.operate.proof.receivers import Readings
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ WINDOW_S = 0.25
 class Evidence:
     """Everything that a proof looks at; `off` says why a switch or a host, by its name, was not asked.
 
+    `reached` is what pings tell of each set of routes.
     `changing` are switches whose circuits changed at every attempt to look at them. `failures` are the parts of the
     proof that a host which answers could not do, each with the reason.
     """
@@ -45,7 +48,7 @@ class Evidence:
     probe: ProbeReport | None = None
     kernels: Mapping[str, KernelState] = field(default_factory=dict)
     received: Readings = field(default_factory=dict)
-    reached: Reachability | None = None
+    reached: tuple[Reachability, ...] = ()
     changing: tuple[str, ...] = ()
     failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -63,13 +66,13 @@ def gather(
     *,
     epoch: int,
     off: Mapping[str, str],
-    kernels: bool,
+    sets: Sequence[Routes] = (),
     pings: int = 0,
 ) -> Evidence:
-    """Look at everything; of the hosts' kernels and pings only with `kernels`. Nothing is changed anywhere.
+    """Look at everything; at the kernels of hosts, and at packets, only with `sets` of routes. Nothing is changed.
 
-    `pings` of each pair tell how many are lost. Where circuits changed between reading a switch and hearing the hosts,
-    all is looked at again.
+    So many `pings` of each pair, in each set, tell how many are lost. Where circuits changed between reading a switch
+    and hearing the hosts, all is looked at again.
     A host that cannot do a part of it is left out of that part alone; one that can do none is off.
     """
     evidence = Evidence({})
@@ -78,7 +81,7 @@ def gather(
         off_now = {**off, **silent}
         if fleet is None:
             return Evidence(readings, off_now)
-        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, kernels=kernels, pings=pings)
+        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, sets=sets, pings=pings)
         changing = _changed(readings, switches)
         if not changing:
             return evidence
@@ -117,19 +120,23 @@ def _with_hosts(
     off: Mapping[str, str],
     *,
     epoch: int,
-    kernels: bool,
+    sets: Sequence[Routes],
     pings: int,
 ) -> Evidence:
-    joined = {host.name for host in lab.hosts[: plan.wiring.nodes]}
+    names = [host.name for host in lab.hosts]
+    joined = set(names[: plan.wiring.nodes])
 
-    def ping(part: Fleet) -> Reachability:
+    def ping(part: Fleet) -> tuple[Reachability, ...]:
         hosts = [host for host in part.hosts if host.name in joined]
-        return ping_all(part, hosts=hosts, mtu=lab.link.mtu, count=pings)
+        pairs: list[list[tuple[str, str]]] = [[] for _ in sets]
+        for way in sorted(trace_ways(sets)):
+            pairs[way.set].append((names[way.source], names[way.target]))
+        return ping_sets(part, pairs, hosts=hosts, mtu=lab.link.mtu, count=pings)
 
     parts: dict[str, Callable[[Fleet], Any]] = {
         LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S)
     }
-    if kernels:
+    if sets:
         parts |= {
             KERNELS: lambda part: read_kernels(part, lab),
             RECEIVERS: lambda part: read_receivers(part, lab),
@@ -154,7 +161,7 @@ def _with_hosts(
         answers[LINKS],
         answers.get(KERNELS, {}),
         answers.get(RECEIVERS, {}),
-        answers.get(PINGS),
+        answers.get(PINGS, ()),
         failures={host: failures[host] for host in sorted(failures.keys() - gone.keys())},
     )
 

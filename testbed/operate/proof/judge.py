@@ -35,8 +35,8 @@ def judge(
 ) -> tuple[LinkFinding, ...]:
     """Return everything that is not as planned. Kernels and pings are judged where `routes` are known.
 
-    Operations that were `left` unfinished come first, each with what it explains. Pings take `routes`; kernels must
-    hold the `further` sets too.
+    Operations that were `left` unfinished come first, each with what it explains. `further` are the other sets of
+    routes.
     """
     macs = {host.name: {nic.name: _mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip
@@ -45,13 +45,9 @@ def judge(
         return (*case.effects.findings({}), *_devices(case))
     of_hosts, half_way = _judge_hosts(case, routes, further) if routes else ({}, {})
     findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
-    if routes and evidence.reached:
-        blame = Blame(routes, case.silent_links, case.nodes_that_fail(of_hosts, half_way))
-        packets = tuple(
-            judge_reachability(lab, evidence.reached, blame, case.nodes_with("wrong_mtu", of_hosts))
-        )
-    else:
-        packets = ()
+    sets = (routes, *further) if routes else ()
+    blame = Blame(case.silent_links, case.nodes_that_fail(of_hosts, half_way))
+    packets = judge_reachability(lab, sets, evidence.reached, blame, case.nodes_with("wrong_mtu", of_hosts))
     return (*findings, *_joined(of_hosts), *packets)
 
 

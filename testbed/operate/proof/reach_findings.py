@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lightbed.wording import list_some
 from testbed.design.model import Link, Routes
@@ -13,9 +14,7 @@ from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.model import Lab
 from testbed.operate.model import LinkFinding
 
-Pair = tuple[int, int]
 Links = tuple[Link, ...]
-"""One link, or several that the same pings cross."""
 LEAST_LOST = 3
 """Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
 LEAST_RATE = 0.01
@@ -27,67 +26,106 @@ FEWEST_PINGS, MOST_PINGS = 25, 106
 """Pings of each pair: they take five milliseconds each, and all of them pass all NICs of small machines."""
 
 
+class Way(NamedTuple):
+    """What packets take from one node to another, and answers back, in one set of routes."""
+
+    set: int
+    source: int
+    target: int
+
+
+def trace_ways(sets: Sequence[Routes]) -> dict[Way, Links]:
+    """Return the links that a packet and its answer pass, on every way of these sets of routes.
+
+    A set may have a path for a pair and none back, where the first is a part of a longer one: nothing answers there.
+    """
+    return {
+        Way(number, a, b): routes.path(a, b) + routes.path(b, a)
+        for number, routes in enumerate(sets)
+        for a, b in routes.first_link
+        if (b, a) in routes.first_link
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Routes of a plan, and what other findings blame: links and nodes that carry nothing."""
+    """What other findings blame: links and nodes that carry nothing."""
 
-    routes: Routes
     links: frozenset[Link]
     nodes: frozenset[int]
 
-    def explains(self, pair: Pair) -> bool:
-        """Return whether packets of a pair, there and back, pass something that is blamed."""
-        way = _round_trip(self.routes, pair)
-        passed = {nic.node for link in way for nic in link}
-        return not self.nodes.isdisjoint(passed) or not self.links.isdisjoint(way)
+    def explains(self, links: Links) -> bool:
+        """Return whether packets that pass these links pass something that is blamed."""
+        return not (self.nodes.isdisjoint(_nodes_on(links)) and self.links.isdisjoint(links))
 
 
 def judge_reachability(
-    lab: Lab, reached: Reachability, blame: Blame, narrow: frozenset[int] = frozenset()
+    lab: Lab,
+    sets: Sequence[Routes],
+    reached: Sequence[Reachability],
+    blame: Blame,
+    narrow: frozenset[int] = frozenset(),
 ) -> Iterator[LinkFinding]:
     """Yield what pings and exchanges tell beyond other findings. Pairs that one host has in common are one finding.
 
-    Of `narrow` nodes a finding tells already that large packets do not pass.
+    `reached` is what they tell of each of the `sets` of routes. Of `narrow` nodes a finding tells already that large
+    packets do not pass.
     """
+    traces = trace_ways(sets)
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
-    def unexplained(named: Iterable[tuple[str, str]]) -> list[Pair]:
-        pairs = [(nodes[a], nodes[b]) for a, b in named if a in nodes and b in nodes]
-        return [pair for pair in pairs if pair in blame.routes.first_link and not blame.explains(pair)]
+    def unexplained(named: Iterable[Iterable[tuple[str, str]]]) -> dict[Way, Links]:
+        ways = [
+            Way(number, nodes[a], nodes[b])
+            for number, pairs in enumerate(named)
+            for a, b in pairs
+            if a in nodes and b in nodes
+        ]
+        return {way: traces[way] for way in ways if way in traces and not blame.explains(traces[way])}
 
-    yield from _stopped(lab, blame.routes, unexplained(reached.missing), "unreachable")
-    counts = {(nodes[a], nodes[b]): count for (a, b), count in reached.lost.items()}
-    lossy = _find_lossy(blame.routes, {pair: counts[pair] for pair in unexplained(reached.lost)})
-    yield from _lossy(lab, lossy)
-    crossed = {link for links in lossy for link in links}
-    blame = replace(blame, links=blame.links | crossed, nodes=blame.nodes | narrow)
-    yield from _stopped(lab, blame.routes, unexplained(sorted(reached.small_only)), "no_large_packets")
-    without_tcp = sorted(reached.without_tcp - reached.small_only)  # its segments are of the full size
-    yield from _stopped(lab, blame.routes, unexplained(without_tcp), "no_tcp")
-    hops = {
-        (nodes[a], nodes[b]): found for (a, b), found in reached.hops.items() if a in nodes and b in nodes
+    yield from _stopped(lab, unexplained(one.missing for one in reached), "unreachable")
+    counts = {
+        Way(number, nodes[a], nodes[b]): count
+        for number, one in enumerate(reached)
+        for (a, b), count in one.lost.items()
     }
-    yield from _detoured(lab, hops, blame)
+    over = unexplained(one.lost for one in reached)
+    lossy = _find_lossy(over, {way: counts[way] for way in over})
+    yield from _lossy(lab, lossy)
+    blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
+    yield from _stopped(lab, unexplained(sorted(one.small_only) for one in reached), "no_large_packets")
+    without_tcp = [one.without_tcp - one.small_only for one in reached]  # its segments are of the full size
+    yield from _stopped(lab, unexplained(map(sorted, without_tcp)), "no_tcp")
+    hops = {
+        Way(number, nodes[a], nodes[b]): count
+        for number, one in enumerate(reached)
+        for (a, b), count in one.hops.items()
+        if a in nodes and b in nodes
+    }
+    on_detours = unexplained(sorted(one.hops) for one in reached)
+    planned = {way: sets[way.set].hops(way.source, way.target) for way in on_detours}
+    yield from _detoured(lab, planned, hops)
 
 
-def _round_trip(routes: Routes, pair: Pair) -> tuple[Link, ...]:
-    return routes.path(*pair) + routes.path(*reversed(pair))
+def _nodes_on(links: Links) -> frozenset[int]:
+    return frozenset(nic.node for link in links for nic in link)
 
 
-def _stopped(lab: Lab, routes: Routes, pairs: list[Pair], kind: str) -> Iterator[LinkFinding]:
-    """Yield the fewest hosts that all these pairs have in common; a pair on its own is named as such."""
-    left = list(pairs)
+def _label(lab: Lab, way: Way) -> str:
+    label = f"{lab.hosts[way.source].name} -> {lab.hosts[way.target].name}"
+    return f"{label} (set {way.set} of routes)" if way.set else label
+
+
+def _stopped(lab: Lab, traces: Mapping[Way, Links], kind: str) -> Iterator[LinkFinding]:
+    """Yield the fewest hosts that all these ways have in common; a pair on its own is named as such."""
+    left = {way: _nodes_on(links) for way, links in traces.items()}
     while left:
-        seen = Counter(node for pair in left for node in _nodes_of(routes, pair))
-        ends = Counter(node for pair in left for node in pair)
+        seen = Counter(node for passed in left.values() for node in passed)
+        ends = Counter(node for way in left for node in (way.source, way.target))
         node = max(seen, key=lambda one: (seen[one], ends[one], -one))
-        here = [pair for pair in left if node in _nodes_of(routes, pair)]
-        left = [pair for pair in left if pair not in here]
+        here = [way for way, passed in left.items() if node in passed]
+        left = {way: passed for way, passed in left.items() if node not in passed}
         yield _common(lab, node, here, kind)
-
-
-def _nodes_of(routes: Routes, pair: Pair) -> frozenset[int]:
-    return frozenset(nic.node for link in _round_trip(routes, pair) for nic in link)
 
 
 _WORDS = {
@@ -101,66 +139,69 @@ _WORDS = {
 """By kind, what is said of one pair, and of several."""
 
 
-def _common(lab: Lab, node: int, pairs: list[Pair], kind: str) -> LinkFinding:
-    names = [f"{lab.hosts[a].name} -> {lab.hosts[b].name}" for a, b in pairs]
+def _common(lab: Lab, node: int, ways: list[Way], kind: str) -> LinkFinding:
+    names = tuple(_label(lab, way) for way in ways)
     of_one, of_several = _WORDS[kind]
-    if len({frozenset(pair) for pair in pairs}) == 1:
-        a, b = (lab.hosts[end].name for end in pairs[0])
+    if len({(way.set, *sorted(way[1:])) for way in ways}) == 1:
+        a, b = (lab.hosts[end].name for end in ways[0][1:])
         return LinkFinding(kind, names[0], of_one.format(a=a, b=b))
     host = lab.hosts[node].name
-    detail = f"{len(pairs)} pairs {of_several}, all by way of {host} or with it: {list_some(names)}"
-    return LinkFinding(kind, host, detail, parts=tuple(names))
+    detail = f"{len(ways)} pairs {of_several}, all by way of {host} or with it: {list_some(names)}"
+    return LinkFinding(kind, host, detail, parts=names)
 
 
-def count_pings(routes: Routes) -> int:
-    """Return how many pings of each pair find a loss of 4 % on any link that routes use, within the limits."""
-    fewest = min(_crossings(routes, dict.fromkeys(routes.first_link, 1)).values(), default=1)
+def count_pings(sets: Sequence[Routes]) -> int:
+    """Return how many pings of each pair and set find a loss of 4 % on any link that routes use, within the limits."""
+    traces = trace_ways(sets)
+    fewest = min(_count_crossings(traces, dict.fromkeys(traces, 1)).values(), default=1)
     return min(MOST_PINGS, max(FEWEST_PINGS, math.ceil(ENOUGH / LOSS_SOUGHT / fewest)))
 
 
-def find_loss_floor(routes: Routes, pings: Mapping[Pair, int]) -> float | None:
-    """Return the smallest loss rate that so many pings between hosts find on any link, with 99 % confidence.
+def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float | None:
+    """Return the smallest loss rate that so many pings find on any link, with 99 % confidence.
 
     It is None where routes use a link that no ping crosses, or hardly any.
     """
-    used = {link for pair in routes.first_link for link in routes.path(*pair)}
-    crossings = _crossings(routes, pings)
-    fewest = min((crossings[link] for link in used), default=0)
+    traces = trace_ways(sets)
+    crossings = _count_crossings(traces, pings)
+    fewest = min((crossings[link] for link in set().union(*traces.values())), default=0)
     return ENOUGH / fewest if fewest > ENOUGH else None
 
 
-def _crossings(routes: Routes, pings: Mapping[Pair, int]) -> Counter[Link]:
+def _count_crossings(traces: Mapping[Way, Links], pings: Mapping[Way, int]) -> Counter[Link]:
     """Count the pings that cross each link, there or back."""
     crossings: Counter[Link] = Counter()
-    for pair, count in pings.items():
-        for link in _round_trip(routes, pair):
+    for way, count in pings.items():
+        for link in traces[way]:
             crossings[link] += count
     return crossings
 
 
-def _find_lossy(routes: Routes, counts: Mapping[Pair, tuple[int, int]]) -> dict[Links, tuple[int, int]]:
-    """Return the fewest links that explain the lost pings, with how many of how many were lost over each."""
+def _find_lossy(
+    traces: Mapping[Way, Links], counts: Mapping[Way, tuple[int, int]]
+) -> dict[Links, tuple[int, int]]:
+    """Return the fewest links that explain the lost pings, with how many of how many were lost over each.
+
+    Links that the same pings cross cannot be told apart, and come together.
+    """
     left, lossy = dict(counts), dict[Links, tuple[int, int]]()
     while True:
-        lost = _crossings(routes, {pair: gone for pair, (gone, _) in left.items()})
-        sent = _crossings(routes, {pair: count for pair, (_, count) in left.items()})
+        lost = _count_crossings(traces, {way: gone for way, (gone, _) in left.items()})
+        sent = _count_crossings(traces, {way: count for way, (_, count) in left.items()})
         worst = max(sent, key=lambda link: (lost[link], lost[link] / max(sent[link], 1), link), default=None)
         if worst is None or lost[worst] < max(LEAST_LOST, LEAST_RATE * sent[worst]):
             return lossy
-        through = {pair for pair in left if worst in _round_trip(routes, pair)}
-        alike = [
-            link for link in sent if {pair for pair in left if link in _round_trip(routes, pair)} == through
-        ]
+        through = {way for way in left if worst in traces[way]}
+        alike = [link for link in sent if {way for way in left if link in traces[way]} == through]
         lossy[tuple(sorted(alike))] = (lost[worst], sent[worst])
-        left = {pair: count for pair, count in left.items() if pair not in through}
+        left = {way: count for way, count in left.items() if way not in through}
 
 
 def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
     """Yield links over which pings were lost; several that one host has in common as that host."""
     labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
     words = {links: f"{gone} of {count} over {labels[links]}" for links, (gone, count) in lossy.items()}
-    ends = [{nic.node for nic in link} for links in lossy for link in links]
-    shared = set.intersection(*ends) if ends else set()
+    shared = frozenset.intersection(*map(_nodes_on, lossy)) if lossy else frozenset()
     if len(lossy) > 1 and shared:
         detail = f"pings were lost: {list_some(words.values(), '; ')}"
         yield LinkFinding("lossy_path", lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
@@ -169,11 +210,10 @@ def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFin
         yield LinkFinding("lossy_path", labels[links], f"pings were lost: {counted}")
 
 
-def _detoured(lab: Lab, hops: Mapping[Pair, int], blame: Blame) -> Iterator[LinkFinding]:
+def _detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
     """Yield pairs whose packets take another number of links than planned, as one finding."""
-    planned = {pair: blame.routes.hops(*pair) for pair in sorted(hops) if pair in blame.routes.first_link}
-    other = [pair for pair, number in planned.items() if hops[pair] != number and not blame.explains(pair)]
+    other = [way for way, number in planned.items() if hops[way] != number]
     if other:
-        labels = {pair: f"{lab.hosts[pair[0]].name} -> {lab.hosts[pair[1]].name}" for pair in other}
-        words = tuple(f"{labels[pair]} takes {hops[pair]} hops, not {planned[pair]}" for pair in other)
+        labels = {way: _label(lab, way) for way in other}
+        words = tuple(f"{labels[way]} takes {hops[way]} hops, not {planned[way]}" for way in other)
         yield LinkFinding("wrong_path", labels[other[0]], list_some(words, "; "), parts=words)

@@ -173,8 +173,8 @@ def test_hops_are_read_from_the_ttl_of_the_reply_and_what_does_not_pass(lab):
         {
             "started": [("b", say("ready")), ("a", say("ready"))],
             "told": [
-                ("a", say("ways", ways={"10.100.2.100": way}, listens=True)),
-                ("b", say("ways", ways={"10.100.1.100": None}, listens=True)),
+                ("a", say("ways", ways={"10.100.2.100": way}, listens=["10.100.1.100"])),
+                ("b", say("ways", ways={"10.100.1.100": None}, listens=["10.100.2.100"])),
             ],
         },
     )

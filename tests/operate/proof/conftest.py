@@ -307,7 +307,9 @@ class World:
             (a, b): self.packet_arrives(number[a], number[b], ends) for a in names for b in names if a != b
         }
         answered = frozenset(pair for pair, there in hops.items() if there and hops[pair[::-1]])
-        return Reachability(names, answered, {pair[::-1]: hops[pair[::-1]] for pair in answered}, 0.0)
+        return (
+            Reachability(tuple(hops), answered, {pair[::-1]: hops[pair[::-1]] for pair in answered}, 0.0),
+        )
 
     def findings(self):
         plan = LabPlan(self.wiring, self.circuits, ())

@@ -37,7 +37,7 @@ def proof(worlds, memory_switch, monkeypatch):
 
         monkeypatch.setattr(evidence, "probe_links", probe)
         hosts = Hosts(world.lab) if fleet else None
-        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, off={}, kernels=False)
+        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, off={})
 
     gather.world, gather.switch, gather.plan = world, switch, plan
     return gather
@@ -113,9 +113,9 @@ class TestHostsThatCannotDoTheirPart:
             monkeypatch.setattr(evidence, "probe_links", part("probe", world._probe))
             monkeypatch.setattr(evidence, "read_kernels", part("kernel", kernels))
             monkeypatch.setattr(evidence, "read_receivers", part("receivers", world._received_powers))
-            monkeypatch.setattr(evidence, "ping_all", part("pings", world._pings))
+            monkeypatch.setattr(evidence, "ping_sets", part("pings", world._pings))
             found = evidence.gather(
-                world.lab, plan, {"ocs1": switch}, Hosts(world.lab), epoch=7, off={}, kernels=True
+                world.lab, plan, {"ocs1": switch}, Hosts(world.lab), epoch=7, off={}, sets=(world.routes,)
             )
             return [
                 (one.kind, one.subject, one.detail) for one in judge(world.lab, plan, world.routes, found)

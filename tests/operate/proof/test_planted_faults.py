@@ -463,8 +463,9 @@ def test_a_switch_that_does_not_hold_still_is_one_finding(worlds):
 def test_packets_over_another_way_are_told_where_no_route_explains_it(worlds):
     world = worlds()
     evidence = world.evidence()
-    pair = next(pair for pair, hops in evidence.reached.hops.items() if hops == 1)
-    reached = replace(evidence.reached, hops={**evidence.reached.hops, pair: 2})
+    (reached,) = evidence.reached
+    pair = next(pair for pair, hops in reached.hops.items() if hops == 1)
+    reached = (replace(reached, hops={**reached.hops, pair: 2}),)
     world.evidence = lambda: replace(evidence, reached=reached)
     assert world.told() == [("wrong_path", " -> ".join(pair))]
 

@@ -12,14 +12,18 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
+from testbed.design.model import Routes
+from testbed.lab.hosts.reachability import Reachability
 from testbed.operate.model import LabPlan
 from testbed.operate.proof.judge import judge
 from testbed.operate.proof.reach_findings import (
     FEWEST_PINGS,
     MOST_PINGS,
-    _round_trip,
+    Blame,
     count_pings,
     find_loss_floor,
+    judge_reachability,
+    trace_ways,
 )
 
 
@@ -31,7 +35,7 @@ def world(worlds):
 def told(world, **ways):
     """Return what is told of a healthy lab, the ways between whose hosts are changed."""
     whole = world.evidence()
-    evidence = replace(whole, reached=replace(whole.reached, **ways))
+    evidence = replace(whole, reached=(replace(whole.reached[0], **ways),))
     found = judge(world.lab, LabPlan(world.wiring, world.circuits, ()), world.routes, evidence)
     return [(one.kind, one.subject) for one in found]
 
@@ -40,9 +44,7 @@ def pairs(world, is_concerned):
     """Return the pairs, by name, whose way there and back `is_concerned`."""
     names = [host.name for host in world.lab.hosts]
     return frozenset(
-        (names[a], names[b])
-        for a, b in world.routes.first_link
-        if is_concerned(_round_trip(world.routes, (a, b)))
+        (names[a], names[b]) for (_, a, b), links in trace_ways([world.routes]).items() if is_concerned(links)
     )
 
 
@@ -111,7 +113,35 @@ def test_a_ping_or_two_that_are_lost_are_no_finding(world):
 @pytest.mark.parametrize("hosts", ["abcd", "abcdefghijkl"])
 def test_so_many_pings_find_a_loss_of_four_per_cent(worlds, hosts):
     routes = worlds(hosts, degree=2).routes
-    count = count_pings(routes)
+    count = count_pings([routes])
     assert FEWEST_PINGS <= count <= MOST_PINGS
-    assert find_loss_floor(routes, dict.fromkeys(routes.first_link, count)) <= 0.04
-    assert find_loss_floor(routes, {}) is None
+    assert find_loss_floor([routes], dict.fromkeys(trace_ways([routes]), count)) <= 0.04
+    assert find_loss_floor([routes], {}) is None
+
+
+def test_each_set_of_routes_is_judged_by_its_own_paths(world):
+    """A second set has one path, over two links: what is lost there is told with the set, or by its links."""
+    routes = world.routes
+    ends, links = (
+        {(link.source.node, link.target.node): link for link in world.wiring.links},
+        world.wiring.links,
+    )
+    a, b = next(pair for pair in routes.first_link if routes.hops(*pair) == 2)
+    c = routes.path(a, b)[0].target.node
+    further = Routes({(a, b): ends[a, c], (c, b): ends[c, b], (b, a): ends[b, c], (c, a): ends[c, a]})
+    names = (world.lab.hosts[a].name, world.lab.hosts[b].name)
+
+    def told(second, blamed=()):
+        reached = (*world.evidence().reached, second)
+        blame = Blame(frozenset(blamed), frozenset())
+        found = judge_reachability(world.lab, (routes, further), reached, blame)
+        return [(one.kind, one.subject) for one in found]
+
+    asked = (names, names[::-1])
+    silent = Reachability(asked, frozenset({names[::-1]}), {}, 0.0)
+    assert told(silent) == [("unreachable", f"{names[0]} -> {names[1]} (set 1 of routes)")]
+    assert told(silent, [ends[c, b]]) == []
+    lossy = Reachability(asked, frozenset(asked), {}, 0.0, lost=dict.fromkeys(asked, (9, 25)))
+    ((kind, subject),) = told(lossy)
+    assert (kind, subject.count(" or ")) == ("lossy_path", 3)
+    assert told(lossy, links) == []
