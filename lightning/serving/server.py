@@ -15,6 +15,7 @@ from typing import Self
 
 import uvicorn
 
+from lightbed import http_server
 from lightning.errors import ServingError
 from lightning.serving.http.app import Service
 from lightning.serving.http.fast_path import Infer
@@ -148,17 +149,11 @@ class HttpServer:
         self._socket.close()
 
 
-class Server(uvicorn.Server):
-    """Uvicorn's, which says when it is ready, and for which a signal is a good end."""
+class Server(http_server.Server):
+    """A server for which a signal is a good end."""
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
-        super().__init__(_config(Service(infer, packets)))
-        self._described = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
-        await super().startup(sockets=sockets)
-        self._described()
+        super().__init__(_config(http_server.HeadToo(Service(infer, packets))), ready)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -174,7 +169,7 @@ class Server(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def _config(service: Service) -> uvicorn.Config:
+def _config(service: http_server.Application) -> uvicorn.Config:
     return uvicorn.Config(
         service,
         loop="uvloop",

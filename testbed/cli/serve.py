@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import DONE, print_answer
+from testbed.cli.output import DONE, print_answer, tell
 
 Labs = Annotated[
     list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab that is shared (repeatable).")
@@ -69,6 +69,11 @@ def serve(
     provider = Provider(oidc, oidc_audience, claim=oidc_claim) if oidc else None
     listener = Listener(host, port, tls_certificate, tls_key)
     listener.check()
+    if tls_certificate is None and not listener.is_local:
+        tell(
+            f"warning: {host} is not this machine alone, and tokens go over the network as they are; "
+            "give --tls-certificate and --tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+        )
     service = make_service(
         labs, runs_dir, is_open=listener.is_local and not require_token, most_queued=most_queued
     )

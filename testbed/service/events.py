@@ -160,8 +160,11 @@ class Feed:
                 await asyncio.sleep(POLL_S)
 
     async def stream(self, chosen: Filter, after: int | None) -> AsyncIterator[bytes]:
-        """Yield what is sent to one client: a snapshot unless it names the last event that it has, then events."""
-        if after is None:
+        """Yield what is sent to one client: a snapshot unless it names the last event that it has, then events.
+
+        A number that no event has yet was given by another database, and tells nothing.
+        """
+        if after is None or after > max(self._read_to, await asyncio.to_thread(self._log.newest)):
             number, text = await asyncio.to_thread(self._log.snapshot, chosen)
             yield text
         else:

@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 import uvloop
 
+from lightbed.http_server import HeadToo, Server
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
 from testbed.service.application import build_app
@@ -83,7 +84,7 @@ def serve(
     listener.check()
     with socket.create_server((listener.host, listener.port), family=_family(listener.host)) as listening:
         config = uvicorn.Config(
-            Gate(build_app(service), service, identify or service.tokens.identity),
+            HeadToo(Gate(build_app(service), service, identify or service.tokens.identity)),
             access_log=False,
             log_level="warning",
             server_header=False,
@@ -99,23 +100,13 @@ def serve(
     service.database.close()
 
 
-class _Server(uvicorn.Server):
-    """A server that says when it listens, and whose process ends well when it is asked to."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
+class _Server(Server):
+    """A server whose process ends well when it is asked to."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End; uvicorn itself would raise the signal again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
 
 
 def _family(host: str) -> socket.AddressFamily:

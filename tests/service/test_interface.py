@@ -23,6 +23,7 @@ from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, document_text
 from testbed.service.audit import read_audit
 from testbed.service.errors import status_of
+from testbed.service.events import EventLog, Feed, Filter
 from testbed.service.route_table import ROUTES
 from testbed.storage.address import address_in
 
@@ -247,3 +248,18 @@ def test_ten_wrong_tokens_of_an_address_keep_out_others_for_a_minute(ask, token_
     assert (status(known), status(token_of("viewer"))) == (200, 429)
     now_s[0] += 31
     assert status("wrong") == 401
+
+
+@pytest.mark.parametrize("after", [None, 0, 10**12])
+def test_a_stream_begins_with_a_snapshot_unless_its_number_is_one_of_ours(service, after):
+    async def first():
+        service.feed = Feed(EventLog(service.database))
+        await service.feed.begin()
+        stream = service.feed.stream(Filter(), after)
+        try:
+            return await anext(stream)
+        finally:
+            await stream.aclose()
+
+    text = asyncio.run(first())
+    assert (b"event: snapshot" in text) is (after != 0)

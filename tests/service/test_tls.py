@@ -127,3 +127,12 @@ def test_the_command_line_takes_the_authority_of_the_environment(secured, author
 
     assert run_app(words) == 0
     assert json.loads(capsys.readouterr().out)["leases"] == []
+
+
+def test_beyond_this_machine_without_a_certificate_the_command_warns(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("testbed.service.server.serve", lambda *_arguments: None)
+    command = ["serve", "--lab", str(LAB), "--runs-dir", str(tmp_path), "--port", "0"]
+    assert run_app([*command, "--host", "127.0.0.1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run_app([*command, "--host", "0.0.0.0"]) == 0
+    assert "tokens go over the network as they are" in capsys.readouterr().err

@@ -31,7 +31,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """Who was asked by whom, and answered; pairs are (asker, asked).
+    """Answers of hosts to one another; pairs are (asker, asked).
 
     `hops[a, b]` is the number of links on the path from a to b. It is read from the TTL of the reply, so it is there
     when b asked a and was answered.

@@ -27,7 +27,7 @@ FEWEST_PINGS, MOST_PINGS = 25, 106
 
 
 class Way(NamedTuple):
-    """What packets take from one node to another, and answers back, in one set of routes."""
+    """Paths from one node to another and back, in one set of routes."""
 
     set: int
     source: int
@@ -49,7 +49,7 @@ def trace_ways(sets: Sequence[Routes]) -> dict[Way, Links]:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What other findings blame: links and nodes that carry nothing."""
+    """Links and nodes that carry nothing, as other findings say."""
 
     links: frozenset[Link]
     nodes: frozenset[int]

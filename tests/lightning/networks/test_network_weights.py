@@ -197,6 +197,7 @@ def test_patches_hold_what_lies_under_the_window(size, kernel, strides, dilation
         counted[name] += happened
 
 
+@pytest.mark.slow
 def test_the_property_above_saw_padding_dilation_and_groups():
     assert counted["padded"] >= 5
     assert counted["dilated"] >= 20

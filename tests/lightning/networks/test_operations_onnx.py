@@ -48,6 +48,7 @@ def test_convolutions(agree, onnx_model, case):
     seen["conv"] |= {name for name in ("strides", "dilations") if max(attributes[name]) > 1}
 
 
+@pytest.mark.slow
 def test_the_property_above_saw_every_padding_stride_dilation_and_group():
     assert seen["conv"] >= {"pads", "none", "VALID", "SAME_UPPER", "SAME_LOWER", "axes 1", "axes 2"}
     assert seen["conv"] >= {"groups 1", "groups 2", "groups 3", "strides", "dilations"}
@@ -86,6 +87,7 @@ def test_poolings(agree, onnx_model, case):
     seen["pool"] |= {operation, f"{operation} incomplete"} if given_excess else {operation}
 
 
+@pytest.mark.slow
 def test_the_property_above_saw_incomplete_windows():
     assert seen["pool"] >= {"MaxPool", "AveragePool", "MaxPool incomplete", "AveragePool incomplete"}
 
