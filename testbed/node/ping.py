@@ -1,6 +1,6 @@
 """Try the ways from this host to many addresses at once: pings, pings of the full size, and a short TCP exchange.
 
-    python3 ping.py --deadline 2.0 [--size 8972 --count 25 --bind 10.0.0.1 --port 24001 --bytes 20000] ADDRESS...
+    python3 ping.py --deadline 2.0 [--size 8972 --bind 10.0.0.1 --port 24001 --bytes 20000 --later 0.2] ADDRESS[=25]...
 
 Peers run the same program. It prints JSON, a line an event: `ready` when it listens for the exchanges of the peers,
 and, after a line of input, `ways`: `listens`, the addresses whose port was not taken, and by address `{"ttl": 62,
@@ -75,8 +75,10 @@ def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
 class Way:
     """The way to one address, as far as it was tried."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, text: str) -> None:
+        self.address, _, count = text.partition("=")
+        self.count = int(count or 0)
+        """Pings that are counted."""
         self.ttl: int | None = None
         self.first_s = 0.0
         self.asked_s = 0.0
@@ -107,10 +109,11 @@ class Trial:
     """Pings and exchanges of this host, under way."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.ways = [Way(address) for address in options.addresses]
+        self.ways = [Way(text) for text in options.addresses]
         self.deadline_s: float = options.deadline
+        self.later_s: float = options.later
+        """Time of small pings alone: what is larger fills queues, in which pings are lost that no fibre has lost."""
         self.size: int = options.size
-        self.count: int = options.count
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
         self.length: int = options.bytes
@@ -153,12 +156,16 @@ class Trial:
 
     def is_done(self, way: Way, now_s: float) -> bool:
         """Return whether all that is asked of a way that answers was answered, or had its time."""
-        is_counted = way.tried >= self.count and (
+        is_counted = way.tried >= way.count and (
             len(way.heard) >= way.sent or now_s >= way.sent_s + STRAGGLERS_S
         )
-        is_large_tried = not self.size or way.large is True or now_s >= way.first_s + LARGE_S
+        is_large_tried = not self.size or way.large is True or now_s >= self.begin_large(way) + LARGE_S
         is_tcp_tried = not self.port or way.tcp is not None
         return is_counted and is_large_tried and is_tcp_tried
+
+    def begin_large(self, way: Way) -> float:
+        """Return the time from which more than small pings is sent on a way that answers."""
+        return max(way.first_s, self.begin_s + self.later_s)
 
     def advance(self, sequence: int, way: Way, now_s: float) -> None:
         """Send what is due to one address."""
@@ -167,12 +174,15 @@ class Trial:
                 way.asked_s = now_s
                 self.ask(sequence, way, 0)
             return
-        if way.tried < self.count and now_s >= way.sent_s + PAUSE_S:
+        if way.tried < way.count and now_s >= way.sent_s + PAUSE_S:
             way.tried, way.sent_s = way.tried + 1, now_s
             way.sent += self.ask(sequence, way, way.tried)
         if way.exchange and now_s >= way.exchange.end_s:
             way.exchange.end(is_whole=False)
-        if self.size and not way.large and now_s >= way.large_s + REPEAT_S and now_s < way.first_s + LARGE_S:
+        since_s = now_s - self.begin_large(way)
+        if since_s >= 0 and self.port and way.exchange is None and way.tcp is None:
+            way.exchange = Exchange(self, way)
+        if 0 <= since_s < LARGE_S and self.size and not way.large and now_s >= way.large_s + REPEAT_S:
             way.large, way.large_s = False, now_s
             self.ask(sequence, way, LARGE)
 
@@ -202,12 +212,10 @@ class Trial:
         """Note a reply."""
         if number == LARGE:
             way.large = True
-        elif 0 < number <= self.count:
+        elif 0 < number <= way.count:
             way.heard.add(number)
         elif way.ttl is None:
             way.ttl, way.first_s = ttl, time.monotonic()
-            if self.port:
-                way.exchange = Exchange(self, way)
 
     # -- TCP
 
@@ -305,13 +313,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Try the ways to many addresses at once.")
     parser.add_argument("--deadline", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--size", type=int, default=0, help="payload of a ping that may not be fragmented")
-    parser.add_argument("--count", type=int, default=0, help="pings of each address that are counted")
     parser.add_argument(
         "--bind", action="append", default=[], help="address at which exchanges of peers come in"
     )
     parser.add_argument("--port", type=int, default=0, help="TCP port of the exchanges")
     parser.add_argument("--bytes", type=int, default=20000, help="bytes of an exchange, each way")
-    parser.add_argument("addresses", nargs="*")
+    parser.add_argument("--later", type=float, default=0.0, help="time in s of small pings alone")
+    parser.add_argument(
+        "addresses", nargs="*", metavar="ADDRESS[=COUNT]", help="with a number of pings to count"
+    )
     trial = Trial(parser.parse_args())
     print(json.dumps({"event": "ready"}), flush=True)
     if not sys.stdin.readline():

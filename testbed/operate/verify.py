@@ -47,16 +47,8 @@ def verify_lab(
     all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
     sets = (routes, *further) if routes else ()
-    evidence = gather(
-        lab,
-        plan,
-        switches,
-        fleet,
-        epoch=epoch,
-        off=off or {},
-        sets=sets,
-        pings=count_pings(sets) if sets else 0,
-    )
+    pings = count_pings(sets) if sets else None
+    evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, pings=pings)
     findings = judge(lab, plan, routes, evidence, left, further)
     if evidence.probe is None:
         return VerifyReport(len(plan.circuits), 0, findings)
@@ -66,12 +58,12 @@ def verify_lab(
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
     missing = {pair for one in evidence.reached for pair in one.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
-    pings = {
-        Way(number, nodes[a], nodes[b]): sent
+    sent = {
+        Way(number, nodes[a], nodes[b]): count
         for number, one in enumerate(evidence.reached)
-        for (a, b), (_, sent) in one.lost.items()
+        for (a, b), (_, count) in one.lost.items()
     }
-    floor = find_loss_floor(sets, pings)
+    floor = find_loss_floor(sets, sent)
     return VerifyReport(
         len(plan.circuits), heard, findings, pairs, len(evidence.reached[0].answered - missing), floor
     )

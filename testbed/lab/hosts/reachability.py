@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Linux sends echo replies with TTL 64; every host that forwards takes one off.
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
+PING_S, SMALL_S = 0.005, 0.1
+"""Time of a ping that is counted (`ping.PAUSE_S`), and of what goes before and comes after."""
 TRIAL = "the trial of all ways"
 PORTS = range(20000, 32768)
 """Below those that kernels give to clients."""
@@ -75,33 +77,39 @@ def ping_all(
     Raises `HostError` when the ping cannot be run on a host at all.
     """
     asked = fleet.hosts if hosts is None else tuple(hosts)
-    everybody = [(a.name, b.name) for a in asked for b in asked if a is not b]
-    (reached,) = ping_sets(fleet, [everybody], hosts=asked, deadline_s=deadline_s, mtu=mtu, count=count)
+    everybody = {(a.name, b.name): count for a in asked for b in asked if a is not b}
+    (reached,) = ping_sets(fleet, [everybody], hosts=asked, deadline_s=deadline_s, mtu=mtu)
     return reached
 
 
 def ping_sets(
     fleet: Fleet,
-    sets: Sequence[Collection[Pair]],
+    sets: Sequence[Mapping[Pair, int]],
     *,
     hosts: Sequence[LabHost],
     deadline_s: float = 2.0,
     mtu: int = 0,
-    count: int = 0,
 ) -> tuple[Reachability, ...]:
-    """Return for each of several sets of routes what `ping_all` returns, of its pairs of these `hosts`."""
+    """Return for each of several sets of routes what `ping_all` returns, of its pairs of these `hosts`.
+
+    Each pair comes with the pings that are counted.
+    """
     program = resources.files("testbed.node").joinpath("ping.py").read_bytes()
     path = f"{fleet.put({'ping.py': program})}/ping.py"
-    more = ["--count", str(count)]
+    more = []
     if mtu:
-        more += ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
+        alone_s = SMALL_S + PING_S * max((count for pairs in sets for count in pairs.values()), default=0)
+        more = ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
+        more += ["--later", f"{alone_s:g}"]
     names = {host.name for host in hosts}
-    asked = [tuple((a, b) for a, b in pairs if a in names and b in names) for pairs in sets]
     addresses = {host.name: list(map(str, set_addresses(host)[: len(sets)])) for host in hosts}
     commands = {}
     for host in hosts:
         ways = [
-            addresses[b][number] for number, pairs in enumerate(asked) for a, b in pairs if a == host.name
+            f"{addresses[b][number]}={count}"
+            for number, pairs in enumerate(sets)
+            for (a, b), count in pairs.items()
+            if a == host.name and b in names
         ]
         own = [word for address in addresses[host.name] for word in ("--bind", address)]
         program_line = [host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *more, *ways]
@@ -112,8 +120,12 @@ def ping_sets(
         told = collect(launch, "ways", set(commands), TRIAL)  # each serves the others until all have told
         launch.close_input()
     return tuple(
-        _read(pairs, {given[number]: host for host, given in addresses.items()}, told)
-        for number, pairs in enumerate(asked)
+        _read(
+            tuple(pair for pair in pairs if names.issuperset(pair)),
+            {given[number]: host for host, given in addresses.items()},
+            told,
+        )
+        for number, pairs in enumerate(sets)
     )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
-from testbed.design.model import Routes
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import PartOfFleet
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
@@ -19,7 +18,7 @@ from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.light import SwitchReading, read_light
 from testbed.operate.model import Circuit, LabPlan
-from testbed.operate.proof.reach_findings import trace_ways
+from testbed.operate.proof.reach_findings import Way
 from testbed.operate.proof.receivers import Readings
 
 if TYPE_CHECKING:
@@ -66,13 +65,12 @@ def gather(
     *,
     epoch: int,
     off: Mapping[str, str],
-    sets: Sequence[Routes] = (),
-    pings: int = 0,
+    pings: Mapping[Way, int] | None = None,
 ) -> Evidence:
-    """Look at everything; at the kernels of hosts, and at packets, only with `sets` of routes. Nothing is changed.
+    """Look at everything; at the kernels of hosts, and at packets, only with `pings`. Nothing is changed.
 
-    So many `pings` of each pair, in each set, tell how many are lost. Where circuits changed between reading a switch
-    and hearing the hosts, all is looked at again.
+    So many `pings` of each way tell how many are lost. Where circuits changed between reading a switch and hearing the
+    hosts, all is looked at again.
     A host that cannot do a part of it is left out of that part alone; one that can do none is off.
     """
     evidence = Evidence({})
@@ -81,7 +79,7 @@ def gather(
         off_now = {**off, **silent}
         if fleet is None:
             return Evidence(readings, off_now)
-        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, sets=sets, pings=pings)
+        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, pings=pings)
         changing = _changed(readings, switches)
         if not changing:
             return evidence
@@ -120,23 +118,23 @@ def _with_hosts(
     off: Mapping[str, str],
     *,
     epoch: int,
-    sets: Sequence[Routes],
-    pings: int,
+    pings: Mapping[Way, int] | None,
 ) -> Evidence:
     names = [host.name for host in lab.hosts]
     joined = set(names[: plan.wiring.nodes])
 
     def ping(part: Fleet) -> tuple[Reachability, ...]:
         hosts = [host for host in part.hosts if host.name in joined]
-        pairs: list[list[tuple[str, str]]] = [[] for _ in sets]
-        for way in sorted(trace_ways(sets)):
-            pairs[way.set].append((names[way.source], names[way.target]))
-        return ping_sets(part, pairs, hosts=hosts, mtu=lab.link.mtu, count=pings)
+        sets: list[dict[tuple[str, str], int]] = []
+        for way, count in sorted((pings or {}).items()):
+            sets += [{} for _ in range(way.set + 1 - len(sets))]
+            sets[way.set][names[way.source], names[way.target]] = count
+        return ping_sets(part, sets, hosts=hosts, mtu=lab.link.mtu)
 
     parts: dict[str, Callable[[Fleet], Any]] = {
         LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S)
     }
-    if sets:
+    if pings is not None:
         parts |= {
             KERNELS: lambda part: read_kernels(part, lab),
             RECEIVERS: lambda part: read_receivers(part, lab),

@@ -23,7 +23,7 @@ ENOUGH = 8.41
 """Mean of the Poisson distribution that gives `LEAST_LOST` or more with a probability of 99 %."""
 LOSS_SOUGHT = 0.04
 FEWEST_PINGS, MOST_PINGS = 25, 106
-"""Pings of each pair: they take five milliseconds each, and all of them pass all NICs of small machines."""
+"""Pings of each pair over all sets, and of each way: they take five milliseconds each, and load small machines."""
 
 
 class Way(NamedTuple):
@@ -150,11 +150,18 @@ def _common(lab: Lab, node: int, ways: list[Way], kind: str) -> LinkFinding:
     return LinkFinding(kind, host, detail, parts=names)
 
 
-def count_pings(sets: Sequence[Routes]) -> int:
-    """Return how many pings of each pair and set find a loss of 4 % on any link that routes use, within the limits."""
+def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
+    """Return how many pings of each way find a loss of 4 % on any link that routes use, within the limits.
+
+    Ways over links that few cross get more.
+    """
     traces = trace_ways(sets)
-    fewest = min(_count_crossings(traces, dict.fromkeys(traces, 1)).values(), default=1)
-    return min(MOST_PINGS, max(FEWEST_PINGS, math.ceil(ENOUGH / LOSS_SOUGHT / fewest)))
+    crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
+    needed = {link: math.ceil(ENOUGH / LOSS_SOUGHT / count) for link, count in crossings.items()}
+    fewest = math.ceil(FEWEST_PINGS / max(len(sets), 1))
+    return {
+        way: min(MOST_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
+    }
 
 
 def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float | None:

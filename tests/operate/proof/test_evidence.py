@@ -13,6 +13,7 @@ from testbed.errors import HostError
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import evidence
 from testbed.operate.proof.judge import judge
+from testbed.operate.proof.reach_findings import count_pings
 from testbed.operate.verify import verify_lab
 
 
@@ -115,7 +116,13 @@ class TestHostsThatCannotDoTheirPart:
             monkeypatch.setattr(evidence, "read_receivers", part("receivers", world._received_powers))
             monkeypatch.setattr(evidence, "ping_sets", part("pings", world._pings))
             found = evidence.gather(
-                world.lab, plan, {"ocs1": switch}, Hosts(world.lab), epoch=7, off={}, sets=(world.routes,)
+                world.lab,
+                plan,
+                {"ocs1": switch},
+                Hosts(world.lab),
+                epoch=7,
+                off={},
+                pings=count_pings([world.routes]),
             )
             return [
                 (one.kind, one.subject, one.detail) for one in judge(world.lab, plan, world.routes, found)
