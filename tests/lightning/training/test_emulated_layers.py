@@ -4,12 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library
 
-skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
-
-import torch
-from torch import nn
+torch = library("torch", reason="training needs it: pip install 'lightbed[torch]'")
+nn = library("torch.nn")
 
 from lightning.compiler import Hardware, Options
 from lightning.errors import CompileError
@@ -276,30 +274,33 @@ def test_a_layer_of_zeros_gives_its_bias():
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        (nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), "^0 pads with 'circular'"),
-        (nn.Conv1d(1, 2, 3), "^0 is a Conv1d, which has no noisy form"),
-        (nn.MultiheadAttention(4, 2), "^0 is a MultiheadAttention, which has no noisy form"),
-        (nn.GRU(2, 2), "^0 is a GRU, which has no noisy form"),
+        (lambda: nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), "^0 pads with 'circular'"),
+        (lambda: nn.Conv1d(1, 2, 3), "^0 is a Conv1d, which has no noisy form"),
+        (lambda: nn.MultiheadAttention(4, 2), "^0 is a MultiheadAttention, which has no noisy form"),
+        (lambda: nn.GRU(2, 2), "^0 is a GRU, which has no noisy form"),
     ],
+    ids=lambda value: "layer" if callable(value) else None,
 )
 def test_what_would_stay_without_noise_is_refused_by_name(layer, words):
-    with pytest.raises(CompileError, match=words), emulated(nn.Sequential(layer), Emulation()):
+    with pytest.raises(CompileError, match=words), emulated(nn.Sequential(layer()), Emulation()):
         pass
 
 
-class OwnFactor(nn.Module):
-    """Adds a learned position, and multiplies by a parameter of its own in one of several ways."""
+def own_factor(way):
+    """Return a module that adds a learned position, and multiplies by a parameter of its own in one of several ways."""
 
-    def __init__(self, way):
-        super().__init__()
-        self.way = way
-        self.first = nn.Linear(4, 4)
-        self.position = nn.Parameter(torch.ones(1, 4))
-        self.factor = nn.Parameter(torch.ones(3, 4))
+    class OwnFactor(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+            self.position = nn.Parameter(torch.ones(1, 4))
+            self.factor = nn.Parameter(torch.ones(3, 4))
 
-    def forward(self, x):
-        h = self.first(x) + self.position
-        return h if self.way is None else self.way(h, self.factor)
+        def forward(self, x):
+            h = self.first(x) + self.position
+            return h if way is None else way(h, self.factor)
+
+    return OwnFactor()
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ class OwnFactor(nn.Module):
     ],
 )
 def test_a_product_outside_the_layers_is_refused_by_name(way):
-    module = OwnFactor(way)
+    module = own_factor(way)
     with (
         pytest.raises(CompileError, match=r"^parameter factor is multiplied outside"),
         emulated(module, Emulation(Noise(sigma=5))),
@@ -325,7 +326,7 @@ def test_a_product_outside_the_layers_is_refused_by_name(way):
 
 
 def test_parameters_that_are_added_or_looked_up_are_no_products():
-    module = nn.Sequential(nn.Embedding(5, 4), OwnFactor(None))
+    module = nn.Sequential(nn.Embedding(5, 4), own_factor(None))
     with emulated(module, Emulation(Noise(sigma=5))):
         module(torch.tensor([1, 2])).sum().backward()
     assert module[1].position.grad is not None

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
-skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
+torch = library("torch", reason="training needs it: pip install 'lightbed[torch]'")
+nn = library("torch.nn")
 skip_without("numba", reason="executors are compiled")
-
-import torch
-from torch import nn
 
 from lightning.compiler import Options
 from lightning.errors import DatasetError, OutOfRange

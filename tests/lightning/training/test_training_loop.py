@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library
 
-skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
-
-import torch
-from torch import nn
+torch = library("torch", reason="training needs it: pip install 'lightbed[torch]'")
+nn = library("torch.nn")
 
 from lightning.errors import OutOfRange
 from lightning.execution.noise import Noise
