@@ -5,6 +5,7 @@ The guard fails a test that does what its markers do not say, in every lane, so 
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.util
 import os
 import random
@@ -54,6 +55,20 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for name in names - {marker.name for marker in item.iter_markers()}:
         item.add_marker(name)
     item.stash[_NEEDS] = frozenset(names)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector: nearly all that is made stays, and would be looked through again and again.
+
+    What has been made by then is taken out of its sight afterwards.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
