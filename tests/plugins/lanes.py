@@ -32,6 +32,9 @@ _STARTS_A_PROCESS = frozenset(
 )
 
 
+_SLOW = frozenset({"matplotlib", "numba", "scipy", "torch"})
+"""Libraries that are imported when a test runs: each worker collects all tests."""
+
 _LOOK_AROUND = frozenset({"importlib._bootstrap", "ctypes.util", "platform"})
 """Libraries look at the machine, or for C libraries, with programs: not the test's own doing."""
 
@@ -59,14 +62,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector: nearly all that is made stays, and would be looked through again and again.
+    """Collect without slow libraries, and with the garbage collector off: it would look at what stays again and again.
 
-    What has been made by then is taken out of its sight afterwards.
+    What stays is taken out of its sight afterwards.
     """
     gc.disable()
+    _GUARD.is_collecting = True
     try:
         return (yield)
     finally:
+        _GUARD.is_collecting = False
+        gc.collect()
         gc.freeze()
         gc.enable()
 
@@ -119,6 +125,7 @@ class _Guard:
         self._allowed: frozenset[str] | None = None  # None: no test is running
         self._older: frozenset[int] = frozenset()
         self.violations: list[str] = []
+        self.is_collecting = False
         self._pid = os.getpid()
 
     @contextmanager
@@ -133,6 +140,10 @@ class _Guard:
             self._allowed = None
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.is_collecting and event == "import" and arguments[0] in _SLOW:
+            raise NeedError(
+                f"{arguments[0]} is imported while tests are collected: import it in the test, or use `library`"
+            )
         if self._allowed is None:
             return
         need = _need_of(event, arguments)
