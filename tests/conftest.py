@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -69,12 +68,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if reason and item.get_closest_marker("kernel"):
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def pytest_collection_finish() -> None:
-    """Take what collection made, which stays, out of the sight of the garbage collector."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_runtest_logstart() -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
-torch = pytest.importorskip("torch", reason="needs lightbed[offload]")
+torch = library("torch", reason="needs lightbed[offload]")
+data = library("torch.utils.data")
 
-from torch.utils.data import DataLoader, TensorDataset
-
+from testbed import offload
 from testbed.errors import OffloadError
-from testbed.offload import Candidate, Metrics, OffloadedLoader, decide
+from testbed.offload import Candidate, Metrics, decide
 from testbed.offload.engine import InProcess
 from testbed.offload.feed import Rule
 from testbed.offload.profile import Bench, Settings, Trial, trainer_cpu_ns
 
 pytestmark = pytest.mark.torch
-NUMBERS = TensorDataset(torch.arange(50))
+
+
+@cache
+def fifty():
+    return data.TensorDataset(torch.arange(50))
 
 
 def plus_noise(element):
@@ -32,7 +37,7 @@ def first_of(element):
 
 def loader_of(rule=None, **options):
     options = {"batch_size": 8, "engine": InProcess(2), "rule": rule or Rule("p3", 0.5)} | options
-    return OffloadedLoader(NUMBERS, options.pop("transform", first_of), **options)
+    return offload.OffloadedLoader(fifty(), options.pop("transform", first_of), **options)
 
 
 def flat(batches):
@@ -108,7 +113,7 @@ def test_the_last_batch_may_be_dropped():
 
 def test_torchs_own_loader_iterates_it():
     loader = loader_of()
-    assert sorted(flat(DataLoader(loader, batch_size=None))) == list(range(50))
+    assert sorted(flat(data.DataLoader(loader, batch_size=None))) == list(range(50))
     loader.close()
 
 
@@ -117,16 +122,16 @@ def test_torchs_own_loader_iterates_it():
 def test_processes_of_torchs_loader_take_their_shares():
     loader = loader_of(engine=lambda: InProcess(1))
     for _ in range(2):
-        found = flat(DataLoader(loader, batch_size=None, num_workers=2))
+        found = flat(data.DataLoader(loader, batch_size=None, num_workers=2))
         assert sorted(found) == list(range(50))
     loader.close()
 
 
 def test_options_that_exclude_each_other():
     with pytest.raises(OffloadError, match="a scheduler or an engine, not both"):
-        OffloadedLoader(NUMBERS, batch_size=8, scheduler="tcp://127.0.0.1:1", engine=InProcess())
+        offload.OffloadedLoader(fifty(), batch_size=8, scheduler="tcp://127.0.0.1:1", engine=InProcess())
     with pytest.raises(OffloadError, match="batch_size 0"):
-        OffloadedLoader(NUMBERS, batch_size=0)
+        offload.OffloadedLoader(fifty(), batch_size=0)
 
 
 # ------------------------------------------------------------------------------------------ profiles
@@ -261,7 +266,7 @@ def test_a_pipeline_is_measured_and_what_the_algorithm_says_is_run():
 
 
 def test_without_a_transform_there_is_nothing_between_reading_and_sending():
-    loader = OffloadedLoader(NUMBERS, batch_size=4, engine=InProcess())
+    loader = offload.OffloadedLoader(fifty(), batch_size=4, engine=InProcess())
     profile = loader.tune(lambda _batch: None, Settings(batches=3, rounds=1, warm_up=0))
     assert set(profile.metrics.candidates) == {"p2", "p3"}
     loader.close()

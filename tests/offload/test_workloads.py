@@ -6,8 +6,9 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from libraries import library
 
-torch = pytest.importorskip("torch", reason="needs lightbed[offload]")
+torch = library("torch", reason="needs lightbed[offload]")
 
 from testbed.errors import OffloadError
 from testbed.offload.script import load_script

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 from needs import needs
 
 skip_without("asyncssh")
@@ -22,7 +22,6 @@ from patch_lists import wiring_of
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.balancing import route
 from testbed.design.routing.route_sets import routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -38,6 +37,8 @@ from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
 from testbed.operate.probe_findings import compare, links_received
 from testbed.operate.verify import verify_lab
+
+balancing = library("testbed.design.routing.balancing")
 
 pytestmark = pytest.mark.kernel
 
@@ -130,7 +131,7 @@ def sent_bytes(bench, host):
 def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench):
     """Hosts 0 and 2 of the ring have two paths, one in each set: by 1 and by 3."""
     topology = find_topology(4, 2)
-    found = route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    found = balancing.route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     sets = routes_on(found, RING)
     used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
     plan = bench.patch(RING)

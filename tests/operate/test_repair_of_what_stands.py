@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from libraries import library
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.output import run_app
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, plan_json, write_plan
-from testbed.design.routing.balancing import route
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of_matrix
@@ -32,6 +32,8 @@ from testbed.operate.repair import carry_out, look_at, plan_lab_repair, reroute
 from testbed.operate.repair_record import RepairRecord
 from testbed.operate.repair_report import describe_repair, describe_unpatched
 from testbed.operate.session import Design, LabSession, design_for
+
+balancing = library("testbed.design.routing.balancing")
 
 FIBRES = ("transmit", "receive")
 DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
@@ -138,7 +140,7 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     sight = see(design, design.wiring.links, cut)
     planned = plan_lab_repair(
-        testbed12, design, sight, routes_for=lambda topology: route(topology, sent, tries=1)
+        testbed12, design, sight, routes_for=lambda topology: balancing.route(topology, sent, tries=1)
     )
     for stage in (planned.running, planned.repatched):
         assert len(stage.further) == stage.sets.sets - 1 == 3
@@ -159,7 +161,8 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     everybody = demand_of_matrix(1.0 - np.eye(12))
     monkeypatch.setattr(
-        "testbed.design.evaluation.job.routes_for", lambda _plan, topology: route(topology, everybody)
+        "testbed.design.evaluation.job.routes_for",
+        lambda _plan, topology: balancing.route(topology, everybody),
     )
     stated = Stated("repair of epoch 1", json.dumps(plan_json(plan)), repairs=1)
     intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)

@@ -5,6 +5,7 @@ The guard fails a test that does what its markers do not say, in every lane, so 
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.util
 import os
 import random
@@ -31,6 +32,9 @@ _STARTS_A_PROCESS = frozenset(
 )
 
 
+_SLOW = frozenset({"matplotlib", "numba", "scipy", "torch"})
+"""Libraries that are imported when a test runs: each worker collects all tests."""
+
 _LOOK_AROUND = frozenset({"importlib._bootstrap", "ctypes.util", "platform"})
 """Libraries look at the machine, or for C libraries, with programs: not the test's own doing."""
 
@@ -54,6 +58,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for name in names - {marker.name for marker in item.iter_markers()}:
         item.add_marker(name)
     item.stash[_NEEDS] = frozenset(names)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without slow libraries, and with the garbage collector off: it would look at what stays again and again.
+
+    What was made is taken out of its sight afterwards. The little that is garbage costs less than to look for it.
+    """
+    gc.disable()
+    _GUARD.is_collecting = True
+    try:
+        return (yield)
+    finally:
+        _GUARD.is_collecting = False
+        gc.freeze()
+        gc.enable()
 
 
 @cache
@@ -104,6 +124,7 @@ class _Guard:
         self._allowed: frozenset[str] | None = None  # None: no test is running
         self._older: frozenset[int] = frozenset()
         self.violations: list[str] = []
+        self.is_collecting = False
         self._pid = os.getpid()
 
     @contextmanager
@@ -118,6 +139,10 @@ class _Guard:
             self._allowed = None
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.is_collecting and event == "import" and arguments[0] in _SLOW:
+            raise NeedError(
+                f"{arguments[0]} is imported while tests are collected: import it in the test, or use `library`"
+            )
         if self._allowed is None:
             return
         need = _need_of(event, arguments)

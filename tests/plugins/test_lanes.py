@@ -191,3 +191,14 @@ def test_files_are_shuffled_whole_and_alike_for_a_seed(tmp_path):
     assert [name for name, _ in first[::2]] == [name for name, _ in first[1::2]]
     assert first != sorted(first)
     assert order(1) == first != order(2)
+
+
+@pytest.mark.long
+def test_a_module_that_imports_a_slow_library_is_not_collected(tmp_path):
+    (tmp_path / "test_inner.py").write_text("import numba\n\ndef test_plain(): pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "lanes", "-p", "no:cacheprovider"],
+        cwd=tmp_path, env=ALONE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "numba is imported while tests are collected" in done.stdout
+    assert done.returncode == pytest.ExitCode.INTERRUPTED

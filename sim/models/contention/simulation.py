@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.contention.engine import Floats, Program, State, run
 from sim.models.contention.job import FAIR, PeriodicJob, Sharing, check_lengths
+
+if TYPE_CHECKING:
+    from sim.models.contention.engine import Program
+
+Floats = NDArray[np.float64]
 
 MLTCP_STEPS = 200
 HORIZON = 100.0
@@ -83,6 +88,8 @@ def simulate(
 
     Raises `ValueError` for columns of another length than the jobs, and for jobs that get no bandwidth.
     """
+    from sim.models.contention.engine import State, run  # brings numba
+
     setting = setting or Setting()
     program = _program(jobs, capacities_gbps, sharing, setting, iterations)
     size = len(jobs)
@@ -117,6 +124,8 @@ def _program(
     setting: Setting,
     iterations: int,
 ) -> Program:
+    from sim.models.contention.engine import Program
+
     slots = setting.holding.slots_ms if setting.holding else ()
     check_lengths(jobs, weights=sharing.weights, priorities=sharing.priorities)
     check_lengths(jobs, starts=setting.starts_ms, slots=slots)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sim.models.contention.engine import Floats
 from sim.models.contention.job import Sharing, compute_then_send
-from sim.models.contention.simulation import Setting, simulate
+from sim.models.contention.simulation import Floats, Setting, simulate
 
 
 def sweep(

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from lightbed.output_file import save_figure
-from sim.models.contention.engine import Floats
 from sim.models.contention.job import PeriodicJob
-from sim.models.contention.simulation import Contention
+from sim.models.contention.simulation import Contention, Floats
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c", "#ccb974")
 TRACE_ROWS = 4000

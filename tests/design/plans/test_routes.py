@@ -8,19 +8,21 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from libraries import library
 
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, parse_plan, plan_json, read_plan, write_plan
-from testbed.design.routing.balancing import route
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
 from testbed.errors import PlanFileError
 
+balancing = library("testbed.design.routing.balancing")
+
 
 def plan_on(topology, pairs):
-    routes = route(topology, demand_of(topology.nodes, (), pairs))
+    routes = balancing.route(topology, demand_of(topology.nodes, (), pairs))
     strategy = Strategy((data_sharding(range(topology.nodes)),))
     return Plan(
         WorkloadChoice("x"), topology, 25.0, ("layer",), strategy, {"iteration_ms": 1.0}, routes=routes

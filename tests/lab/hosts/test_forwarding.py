@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from libraries import skip_without
+from libraries import library, skip_without
 
 skip_without("asyncssh")
 skip_without("pydantic")
@@ -19,7 +19,6 @@ skip_without("pydantic")
 from patch_lists import wiring_of
 
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.balancing import route
 from testbed.design.routing.route_sets import routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -34,6 +33,8 @@ from testbed.lab.hosts.forwarding import (
     set_addresses,
 )
 from testbed.lab.inventory import parse_lab
+
+balancing = library("testbed.design.routing.balancing")
 
 
 def macs_of(lab):
@@ -109,7 +110,7 @@ def test_following_the_routes_reaches_every_address_over_the_planned_links(small
 def planned_routes(topology, seed):
     """Return the routes of a plan whose pairs send drawn amounts, on the wiring of its topology too."""
     sent = np.random.default_rng(seed).random((topology.nodes, topology.nodes))
-    routes = route(topology, demand_of_matrix(sent * (1 - np.eye(topology.nodes))), seed=seed)
+    routes = balancing.route(topology, demand_of_matrix(sent * (1 - np.eye(topology.nodes))), seed=seed)
     wiring = wire(topology)
     return routes, wiring, routes_on(routes, wiring)
 

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
 skip_without("onnx", reason="the comparison needs lightbed[inference]")
 skip_without("onnxruntime", reason="the comparison needs lightbed[inference]")
 skip_without("numba", reason="noise needs lightbed[inference]")
 
-import onnx
-import onnxruntime
 
 from lightning.evaluation import Dataset, load_dataset, onnx_runtime
 from lightning.evaluation.models import compiled_for
@@ -25,6 +23,9 @@ from lightning.evaluation.onnx_runtime import (
 from lightning.evaluation.table import as_text, compare
 from lightning.execution import Noise
 from lightning.networks import Network, Node, preprocess, run_float
+
+onnx = library("onnx")
+onnxruntime = library("onnxruntime")
 
 
 @pytest.fixture

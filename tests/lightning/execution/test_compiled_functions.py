@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import library
 
-numba = pytest.importorskip("numba")
+numba = library("numba")
 
-from lightbed import compiled as machine_code
 from lightbed.machine_code import digest_of, make_folder
-from lightning.execution.kernels.compiled import compiled
+
+machine_code = library("lightbed.compiled")
+kernels = library("lightning.execution.kernels.compiled")
 
 
 def twice(number):
@@ -74,14 +76,14 @@ def test_nothing_is_kept_where_numba_has_changed_inside(cache_folder, monkeypatc
 
         return decorate
 
-    monkeypatch.setattr(numba, "njit", changed)
-    assert compiled("int64(int64)")(twice)(4) == 8
+    monkeypatch.setattr("numba.njit", changed)
+    assert kernels.compiled("int64(int64)")(twice)(4) == 8
     assert cached == [True, False]
 
 
 def test_nothing_is_kept_where_no_folder_can_be_written(cache_folder, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", __file__)
-    made = compiled("int64(int64)")(twice)
+    made = kernels.compiled("int64(int64)")(twice)
     assert made(4) == 8
     assert made._cache.cache_path is None
 

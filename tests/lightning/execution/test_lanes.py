@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("numba", reason="lanes are machine code")
+skip_without("numba", reason="lanes are machine code")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
 skip_without("matplotlib", reason="plots are drawn by matplotlib: pip install 'lightbed[kit]'")
 
-from lightning.canvas import PlotError, signed
-from lightning.kit import plots
 from lightning.kit.calibration.fringe import Fringe
 from lightning.kit.config import Settings
 from lightning.kit.devices.identity import DeviceIdentity
-from lightning.kit.plots.curves import kept_sweeps
 from lightning.kit.waveform import Origin, Waveform
+
+canvas = library("lightning.canvas")
+plots = library("lightning.kit.plots")
 
 REAL = DeviceIdentity("board-7", "ZCU111")
 TWIN = DeviceIdentity("sim-kit-0001", "ZCU111", simulated=True)
@@ -144,7 +144,7 @@ def test_the_sweeps_kept_with_a_calibration_can_be_drawn(kit):
     calibration = require(kit)
     words = np.arange(0, 20_000, 500)
     raw = {"sweep_1_words": words, "sweep_1_levels": calibration.modulators[1].curve.level(words)}
-    found = kept_sweeps(calibration, raw)
+    found = plots.curves.kept_sweeps(calibration, raw)
     assert list(found) == [1]
     assert found[1].curve == calibration.modulators[1].curve
     title = plots.transfer_curves(found, TWIN).axes[0].get_title(loc="left")
@@ -216,7 +216,7 @@ def test_a_plot_is_saved_in_the_format_of_its_name(name, begins, tmp_path, recor
 
 @pytest.mark.parametrize("name", ["x.txt", "x", "nowhere/x.png"])
 def test_a_plot_that_cannot_be_saved_is_a_named_error(name, tmp_path, recorded):
-    with pytest.raises(PlotError) as refused:
+    with pytest.raises(canvas.PlotError) as refused:
         plots.save(plots.waveform(recorded), tmp_path / name)
     assert refused.value.hint
 
@@ -238,4 +238,4 @@ def test_a_notebook_shows_a_plot_without_pyplot(recorded):
     ("number", "digits", "reported"), [(-0.25, 2, "−0.25"), (1234.5, 0, "+1,234"), (0, 1, "+0.0")]
 )
 def test_numbers_carry_their_sign_as_type_is_set(number, digits, reported):
-    assert signed(number, digits) == reported
+    assert canvas.signed(number, digits) == reported

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from types import FunctionType
 
 import numpy as np
 import pytest
+from libraries import library
 
 from lightning.errors import NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Preprocessing, from_torch, run_float
 
-torch = pytest.importorskip("torch", reason="pip install 'lightbed[torch]'")
-nn, functional = torch.nn, torch.nn.functional
+torch = library("torch", reason="pip install 'lightbed[torch]'")
+nn, functional = library("torch.nn"), library("torch.nn.functional")
+modules = library("torch_modules")
+
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
@@ -43,44 +48,6 @@ def operations(network):
     return [node.operation for node in network.nodes]
 
 
-class Residual(nn.Module):
-    def __init__(self, channels, after, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, after, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(after)
-        self.conv2 = nn.Conv2d(after, after, 3, padding="same", bias=False)
-        self.bn2 = nn.BatchNorm2d(after)
-        self.around = nn.Sequential()
-        if stride > 1:
-            self.around = nn.Sequential(nn.Conv2d(channels, after, 1, stride), nn.BatchNorm2d(after))
-
-    def forward(self, x):
-        inner = functional.relu(self.bn1(self.conv1(x)), inplace=True)
-        inner = self.bn2(self.conv2(inner))
-        inner += self.around(x)
-        return functional.relu(inner)
-
-
-class Attention(nn.Module):
-    def __init__(self, width=16, heads=4):
-        super().__init__()
-        self.norm, self.heads = nn.LayerNorm(width), heads
-        self.together, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.token = nn.Parameter(torch.randn(1, 1, width))
-        self.place = nn.Parameter(torch.randn(1, 6, width))
-        self.feed = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.3), nn.Linear(32, width))
-
-    def forward(self, x):
-        images, length, width = x.shape
-        x = torch.cat([self.token.expand(images, -1, -1), x], dim=1) + self.place
-        parts = self.together(self.norm(x)).view(images, length + 1, 3, self.heads, width // self.heads)
-        query, key, value = parts.permute(0, 2, 3, 1, 4).unbind(1)
-        scores = query @ key.transpose(-2, -1) / (width // self.heads) ** 0.5
-        seen = (scores.softmax(dim=-1) @ value).transpose(1, 2).reshape(images, length + 1, width)
-        x = x + self.out(seen)
-        return (x + self.feed(x))[:, 0]
-
-
 @pytest.mark.filterwarnings("ignore")  # the exporter that needs no further library is deprecated
 @pytest.mark.parametrize("batch", ["n", 1])
 def test_files_that_torch_writes_for_an_encoder(answers, batch):
@@ -88,7 +55,7 @@ def test_files_that_torch_writes_for_an_encoder(answers, batch):
     from lightning.networks.imports.onnx.file import from_bytes
 
     pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
-    module = nn.Sequential(Attention(), nn.Linear(16, 8), nn.BatchNorm1d(8)).eval()
+    module = nn.Sequential(modules.Attention(), nn.Linear(16, 8), nn.BatchNorm1d(8)).eval()
     file = io.BytesIO()
     axes = {"x": {0: "n"}} if batch == "n" else None
     names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
@@ -100,19 +67,6 @@ def test_files_that_torch_writes_for_an_encoder(answers, batch):
     np.testing.assert_allclose(run_float(network, x.numpy()), expected, rtol=0, atol=1e-4)
     np.testing.assert_allclose(answers(to_onnx(network), x.numpy()), expected, rtol=0, atol=1e-4)
     assert Counter(operations(network))["Gemm"] == 5
-
-
-class Follows(nn.Module):
-    """A convolution or a product, and what a test does with it."""
-
-    def __init__(self, steps, first=None):
-        super().__init__()
-        self.first, self.steps = first or nn.Linear(5, 4), steps
-        self.rectify = nn.ReLU(inplace=True)
-        self.drop = nn.Dropout()
-
-    def forward(self, x):
-        return self.steps(self, self.first(x))
 
 
 def two(_, h):
@@ -128,7 +82,7 @@ def dead(_, h):
 
 @pytest.mark.parametrize("steps", [two, dead])
 def test_what_nobody_reads_changes_nothing(steps):
-    assert len(agrees(Follows(steps), 5).nodes) <= 2
+    assert len(agrees(modules.Follows(steps), 5).nodes) <= 2
 
 
 def both_names(_, h):
@@ -148,7 +102,7 @@ def before_the_view(_, h):
 
 @pytest.mark.parametrize("steps", [both_names, view_alone, before_the_view])
 def test_what_is_changed_in_place_is_seen_as_in_torch(steps):
-    agrees(Follows(steps, nn.Conv2d(2, 3, 2)), 2, 4, 4)
+    agrees(modules.Follows(steps, nn.Conv2d(2, 3, 2)), 2, 4, 4)
 
 
 def through_a_view(self, h):
@@ -181,7 +135,7 @@ def of_two_views(_, h):
 @pytest.mark.parametrize("steps", [through_a_view, by_a_method, an_older_view, a_piece, of_two_views])
 def test_what_is_changed_in_place_through_a_view_that_others_read_is_refused(steps):
     with pytest.raises(UnsupportedNode, match="changes in place what shares its memory"):
-        from_torch(Follows(steps, nn.Conv2d(2, 3, 2)), (2, 4, 4))
+        from_torch(modules.Follows(steps, nn.Conv2d(2, 3, 2)), (2, 4, 4))
 
 
 def test_lenet_5():
@@ -197,7 +151,13 @@ def test_lenet_5():
 
 def test_a_residual_network_keeps_no_normalisation():
     module = nn.Sequential(
-        *(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), Residual(4, 4, 1), Residual(4, 8, 2)),
+        *(
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            modules.Residual(4, 4, 1),
+            modules.Residual(4, 8, 2),
+        ),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)),
     )
     network = agrees(module, 3, 12, 12)
@@ -207,7 +167,7 @@ def test_a_residual_network_keeps_no_normalisation():
 
 
 def test_an_encoder_of_linear_layers_products_of_activations_and_softmax():
-    network = agrees(Attention(), 5, 16)
+    network = agrees(modules.Attention(), 5, 16)
     counts = Counter(operations(network))
     assert counts["Gemm"] == 4
     assert counts["MatMul"] == 2
@@ -341,77 +301,41 @@ def test_the_module_stays_as_it_was_and_preprocessing_is_kept():
         from_torch(module, (3, 8, 8), Preprocessing(mean=(1, 2)))
 
 
-class Loop(nn.Module):
-    def forward(self, x):
-        return x if x.sum() > 0 else -x
-
-
-class Pair(nn.Module):
-    def forward(self, x, y):
-        return x + y
-
-
-class Two(nn.Module):
-    def forward(self, x):
-        return x, x + 1
-
-
-class Nothing(nn.Module):
-    def forward(self, x):
-        return torch.ones(1, 3)
-
-
-class Mixing(nn.Module):
-    def forward(self, x):
-        return x.reshape(-1, 2)
-
-
-class Moving(nn.Module):
-    def forward(self, x):
-        return x.transpose(0, 1)
-
-
-class Sorting(nn.Module):
-    def forward(self, x):
-        return torch.sort(x)[0]
-
-
-class Broken(nn.Module):
-    def forward(self, x):
-        return functional.relu(x, 1, 2, 3, 4, 5) if x is None else functional.max_pool2d(x, 99)
-
-
 def test_a_module_that_fx_does_not_understand_comes_by_way_of_onnx():
     pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
-    network = agrees(nn.Sequential(nn.Linear(4, 4), Sorting(), nn.Linear(4, 2)), 4)
+    network = agrees(nn.Sequential(nn.Linear(4, 4), modules.Sorting(), nn.Linear(4, 2)), 4)
     assert network.notes[0].startswith("imported by way of ONNX: node sort (torch sort) is a function")
     assert [node.operation for node in network.nodes].count("Gemm") == 2
+
+
+def class_that_is_made(value):
+    return value.__code__.co_names[1] if isinstance(value, FunctionType) else ""
 
 
 @pytest.mark.parametrize(
     ("module", "shape", "kind", "words"),
     [
-        (Loop(), (4,), NetworkError, "torch.fx cannot follow Loop"),
-        (Pair(), (4,), NetworkError, "several inputs"),
-        (Two(), (4,), NetworkError, "Return one tensor"),
-        (Nothing(), (4,), NetworkError, "Return one tensor"),
-        (Mixing(), (4,), UnsupportedNode, "mixes images"),
-        (Moving(), (4, 5), UnsupportedNode, "batch_first"),
-        (Broken(), (1, 4, 4), UnsupportedNode, "larger than the image"),
-        (nn.Sequential(nn.LSTM(4, 3)), (5, 4), UnsupportedNode, "node 0 (torch LSTM) is a layer"),
-        (nn.Sequential(nn.Bilinear(4, 4, 2)), (4,), UnsupportedNode, "torch Bilinear"),
-        (nn.Linear(4, 3), (5,), UnsupportedNode, "multiplies (5,)"),
-        (nn.Conv2d(1, 1, 3, padding_mode="circular"), (1, 4, 4), UnsupportedNode, "circular"),
-        (nn.MaxPool2d(2, return_indices=True), (1, 4, 4), UnsupportedNode, "indices"),
-        (nn.AdaptiveAvgPool2d(3), (1, 4, 4), UnsupportedNode, "divides it"),
-        (nn.BatchNorm1d(4, track_running_stats=False), (4,), UnsupportedNode, "running statistics"),
-        (nn.TransformerEncoderLayer(8, 2, 16), (5, 8), UnsupportedNode, "batch_first=True"),
+        (lambda: modules.Loop(), (4,), NetworkError, "torch.fx cannot follow Loop"),
+        (lambda: modules.Pair(), (4,), NetworkError, "several inputs"),
+        (lambda: modules.Two(), (4,), NetworkError, "Return one tensor"),
+        (lambda: modules.Nothing(), (4,), NetworkError, "Return one tensor"),
+        (lambda: modules.Mixing(), (4,), UnsupportedNode, "mixes images"),
+        (lambda: modules.Moving(), (4, 5), UnsupportedNode, "batch_first"),
+        (lambda: modules.Broken(), (1, 4, 4), UnsupportedNode, "larger than the image"),
+        (lambda: nn.Sequential(nn.LSTM(4, 3)), (5, 4), UnsupportedNode, "node 0 (torch LSTM) is a layer"),
+        (lambda: nn.Sequential(nn.Bilinear(4, 4, 2)), (4,), UnsupportedNode, "torch Bilinear"),
+        (lambda: nn.Linear(4, 3), (5,), UnsupportedNode, "multiplies (5,)"),
+        (lambda: nn.Conv2d(1, 1, 3, padding_mode="circular"), (1, 4, 4), UnsupportedNode, "circular"),
+        (lambda: nn.MaxPool2d(2, return_indices=True), (1, 4, 4), UnsupportedNode, "indices"),
+        (lambda: nn.AdaptiveAvgPool2d(3), (1, 4, 4), UnsupportedNode, "divides it"),
+        (lambda: nn.BatchNorm1d(4, track_running_stats=False), (4,), UnsupportedNode, "running statistics"),
+        (lambda: nn.TransformerEncoderLayer(8, 2, 16), (5, 8), UnsupportedNode, "batch_first=True"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+    ids=class_that_is_made,
 )
 def test_modules_that_cannot_be_taken(module, shape, kind, words):
     with pytest.raises(kind) as caught:
-        from_torch(module, shape)
+        from_torch(module(), shape)
     assert words in str(caught.value)
     assert caught.value.hint
 

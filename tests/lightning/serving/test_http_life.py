@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
 skip_without("fastapi", reason="HTTP needs lightbed[serve]")
 skip_without("httptools", reason="HTTP needs lightbed[serve]")
@@ -17,7 +17,8 @@ from lightning.errors import ServingError
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.packets.counts import PacketCounts
 from lightning.serving.repository import Repository
-from lightning.serving.server import HttpServer
+
+serving = library("lightning.serving.server")
 
 pytestmark = pytest.mark.socket
 
@@ -97,7 +98,7 @@ def test_at_its_end_it_answers_what_has_been_asked(connect, opened, model):
     opened[0].gate.clear()
     opened[0].started.clear()
     with ThreadPoolExecutor(1) as threads:
-        with HttpServer(Infer(repository)) as server:
+        with serving.HttpServer(Infer(repository)) as server:
             waiting = threads.submit(connect(server).scores, "m")
             assert opened[0].started.wait(TIMEOUT_S)
             threading.Timer(0.05, opened[0].gate.set).start()
@@ -108,13 +109,13 @@ def test_at_its_end_it_answers_what_has_been_asked(connect, opened, model):
 
 def test_a_port_has_one_server(opened):
     infer = Infer(Repository(opened))
-    first = HttpServer(infer)
-    second = HttpServer(infer, port=first.address.port)  # nobody listens yet
+    first = serving.HttpServer(infer)
+    second = serving.HttpServer(infer, port=first.address.port)  # nobody listens yet
     with first:
         with pytest.raises(ServingError, match="cannot listen on"):
             second.__enter__()
         with pytest.raises(ServingError, match="cannot listen on"):
-            HttpServer(infer, port=first.address.port)
+            serving.HttpServer(infer, port=first.address.port)
 
 
 def test_a_fault_of_ours_is_an_answer_too(connect, doubled, caplog, images):
@@ -143,7 +144,7 @@ def test_models_are_swapped_under_load_and_no_request_is_lost(connect, opened, m
             count += 1
         return count
 
-    with HttpServer(Infer(repository)) as server, ThreadPoolExecutor(2) as threads:
+    with serving.HttpServer(Infer(repository)) as server, ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(ask, server) for _ in range(2)]
         try:
             for version in range(2, 7):
@@ -241,7 +242,7 @@ def test_metrics_add_up(connect, doubled, images):
 
 def test_packets_are_counted_on_the_same_page(connect, opened, model):
     repository = Repository(opened)
-    with HttpServer(
+    with serving.HttpServer(
         Infer(repository), packets=lambda: PacketCounts(7, answered=5, late=1, waiting=1)
     ) as server:
         client = connect(server)

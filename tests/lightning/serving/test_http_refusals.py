@@ -6,7 +6,7 @@ import socket
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
 skip_without("fastapi", reason="HTTP needs lightbed[serve]")
 skip_without("httptools", reason="HTTP needs lightbed[serve]")
@@ -17,7 +17,8 @@ skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
 from lightning.serving.http.fast_path import Infer, Limits
 from lightning.serving.repository import Repository
-from lightning.serving.server import HttpServer
+
+serving = library("lightning.serving.server")
 
 TIMEOUT_S = 20
 
@@ -88,7 +89,7 @@ def test_numbers_that_json_has_not_are_named(client, word):
 def test_an_error_names_the_model_as_it_is_served(connect, opened, model):
     repository = Repository(opened)
     repository.load("digits", model)
-    with HttpServer(Infer(repository)) as server:
+    with serving.HttpServer(Infer(repository)) as server:
         client = connect(server)
         _, shape, _ = client("POST", "/v2/models/digits/infer", {"inputs": [FULL | {"shape": [60]}]})
     repository.close()
@@ -177,7 +178,7 @@ def test_bodies_that_wait_have_a_room_of_limited_size(connect, opened, model, wa
     repository.load("m", model)
     infer = Infer(repository, Limits(body_bytes=4000, all_bodies_bytes=5000))
     head = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n"
-    with HttpServer(infer) as server:
+    with serving.HttpServer(infer) as server:
         client = connect(server)
         with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
             plug.sendall(head + b"{")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
 skip_without("fastapi", reason="HTTP needs lightbed[serve]")
 skip_without("httptools", reason="HTTP needs lightbed[serve]")
@@ -22,7 +22,8 @@ from lightning.execution import open_executor
 from lightning.serving.http.asgi import STATUS
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
-from lightning.serving.server import HttpServer
+
+serving = library("lightning.serving.server")
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "serving.md"
 
@@ -134,7 +135,7 @@ def test_nothing_is_compiled_after_ready(connect, model, fidelity, images):
     pytest.importorskip("numba", reason="without numba nothing is compiled")
     repository = Repository(lambda each: open_executor(each, fidelity))
     repository.load("m", model)
-    with HttpServer(Infer(repository)) as server:
+    with serving.HttpServer(Infer(repository)) as server:
         client = connect(server)
         before = signatures()
         for datatype in ("UINT8", "INT16", "FP32", "FP64"):
@@ -164,7 +165,7 @@ def test_an_id_in_words_names_its_noise(connect, client, model):
     pytest.importorskip("numba", reason="noise needs numba")
     repository = Repository(lambda each: open_executor(each, "noisy", seed=2))
     repository.load("m", model)
-    with HttpServer(Infer(repository)) as server:
+    with serving.HttpServer(Infer(repository)) as server:
         noisy = connect(server)
         first, second = (noisy.scores("m", id="batch of monday")[0] for _ in range(2))
         other = noisy.scores("m", id="batch of tuesday")[0]
@@ -177,7 +178,7 @@ def test_an_answer_says_what_it_takes_to_have_it_again(connect, opened, model):
     origin = {"version": "9", "seed": 5, "noise": {"sigma": 2.0}, "calibration": "kit 7", "device": "kit"}
     repository = Repository(opened, origin_of=lambda _: origin)
     instance = repository.load("m", model)
-    with HttpServer(Infer(repository)) as server:
+    with serving.HttpServer(Infer(repository)) as server:
         client = connect(server)
         _, found = client.scores("m")
         _, metadata, _ = client("GET", "/v2/models/m")

@@ -2,20 +2,21 @@
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 from needs import needs
 
 skip_without("fastapi", reason="HTTP needs lightbed[serve]")
 skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 skip_without("tritonclient.http", reason="needs tritonclient[http]")
 
-import tritonclient.http as triton
-from tritonclient.utils import InferenceServerException
 
 from lightning.execution import open_executor
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
-from lightning.serving.server import HttpServer
+
+serving = library("lightning.serving.server")
+triton = library("tritonclient.http")
+utils = library("tritonclient.utils")
 
 IMAGES = np.random.default_rng(5).integers(0, 256, (4, 20), dtype=np.uint8)
 
@@ -25,7 +26,7 @@ IMAGES = np.random.default_rng(5).integers(0, 256, (4, 20), dtype=np.uint8)
 def client(model):
     repository = Repository(open_executor)
     repository.load("small", model)
-    with HttpServer(Infer(repository)) as server:
+    with serving.HttpServer(Infer(repository)) as server:
         found = triton.InferenceServerClient(str(server.address))
         yield found
         found.close()
@@ -75,12 +76,12 @@ def test_it_may_ask_for_several_at_a_time(client, expected):
 
 
 def test_it_is_reported_why_not(client):
-    with pytest.raises(InferenceServerException, match="takes") as caught:
+    with pytest.raises(utils.InferenceServerException, match="takes") as caught:
         client.infer("small", given(IMAGES[:, :7]))
     assert caught.value.status() == "400"
-    with pytest.raises(InferenceServerException, match="no model 'other' is loaded"):
+    with pytest.raises(utils.InferenceServerException, match="no model 'other' is loaded"):
         client.infer("other", given())
-    with pytest.raises(InferenceServerException, match="deadline") as caught:
+    with pytest.raises(utils.InferenceServerException, match="deadline") as caught:
         client.infer("small", given(), timeout=1)
     assert caught.value.status() == "504"
 

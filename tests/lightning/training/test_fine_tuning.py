@@ -4,20 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 
-skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
+torch = library("torch", reason="training needs it: pip install 'lightbed[torch]'")
+nn = library("torch.nn")
 skip_without("numba", reason="executors are compiled")
-
-import torch
-from torch import nn
 
 from lightning.compiler import Options
 from lightning.errors import DatasetError, OutOfRange
 from lightning.evaluation import Dataset, evaluate
 from lightning.execution import open_executor
 from lightning.execution.noise import Noise
-from lightning.training import Curve, Schedule, accuracy_curve, fine_tune, fit
+
+training = library("lightning.training")
 
 STRONG = Noise("per-product-dense", sigma=24.0)
 
@@ -36,13 +35,20 @@ def clouds():
 def module(clouds):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 4))
-    return fit(net, clouds.train_x, clouds.train_y, seed=0, schedule=Schedule(epochs=8, batch=20, rate=2e-3))
+    return training.fit(
+        net, clouds.train_x, clouds.train_y, seed=0, schedule=training.Schedule(epochs=8, batch=20, rate=2e-3)
+    )
 
 
 @pytest.fixture(scope="module")
 def strong(clouds, module):
-    return fine_tune(
-        module, clouds, shape=(12,), noise=STRONG, schedule=Schedule(epochs=15, batch=20, rate=5e-3), seed=1
+    return training.fine_tune(
+        module,
+        clouds,
+        shape=(12,),
+        noise=STRONG,
+        schedule=training.Schedule(epochs=15, batch=20, rate=5e-3),
+        seed=1,
     )
 
 
@@ -67,8 +73,12 @@ def test_accuracies_are_those_of_the_executors(strong, clouds):
 
 
 def test_the_control_is_the_same_training_without_noise(strong, clouds, module):
-    again = fit(
-        module, clouds.train_x, clouds.train_y, seed=1, schedule=Schedule(epochs=15, batch=20, rate=5e-3)
+    again = training.fit(
+        module,
+        clouds.train_x,
+        clouds.train_y,
+        seed=1,
+        schedule=training.Schedule(epochs=15, batch=20, rate=5e-3),
     )
     pairs = zip(again.parameters(), strong.plain.module.parameters(), strict=True)
 
@@ -93,13 +103,13 @@ def test_the_table_shows_the_control_and_what_the_gain_is_over(strong):
 def test_published_networks_are_fine_tuned_too(clouds):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(12, 16, bias=False), nn.ReLU(), nn.Linear(16, 4, bias=False))
-    found = fine_tune(
+    found = training.fine_tune(
         net,
         replace(clouds, train_x=clouds.train_x[:200], train_y=clouds.train_y[:200]),
         shape=(12,),
         noise=Noise("per-product", sigma=4.0),
         preprocessing=None,
-        schedule=Schedule(epochs=5, batch=20, rate=1e-2),
+        schedule=training.Schedule(epochs=5, batch=20, rate=1e-2),
         options=Options(scheme="published"),
     )
 
@@ -110,11 +120,11 @@ def test_published_networks_are_fine_tuned_too(clouds):
 def test_data_without_a_training_part_are_refused(clouds, module):
     only_tests = replace(clouds, train_x=clouds.x[:0], train_y=clouds.y[:0])
     with pytest.raises(DatasetError, match="no training part"):
-        fine_tune(module, only_tests, shape=(12,), noise=STRONG)
+        training.fine_tune(module, only_tests, shape=(12,), noise=STRONG)
 
 
 def test_the_curve_falls_from_exact_to_below_one_half(strong, clouds):
-    curve = accuracy_curve(strong.plain.model, clouds, STRONG, seeds=2)
+    curve = training.accuracy_curve(strong.plain.model, clouds, STRONG, seeds=2)
 
     assert curve.sigmas[:4] == pytest.approx((0, 0.5, 0.5 * 2**0.5, 1.0))
     assert curve.accuracies[0] == strong.plain.exact
@@ -123,9 +133,9 @@ def test_the_curve_falls_from_exact_to_below_one_half(strong, clouds):
 
 
 def test_a_curve_that_never_falls_has_no_half_point():
-    assert Curve((0.0, 1.0), (0.9, 0.8)).half_point == float("inf")
+    assert training.Curve((0.0, 1.0), (0.9, 0.8)).half_point == float("inf")
 
 
 def test_a_curve_of_no_seeds_is_refused(strong, clouds):
     with pytest.raises(OutOfRange, match="no mean"):
-        accuracy_curve(strong.plain.model, clouds, STRONG, seeds=0)
+        training.accuracy_curve(strong.plain.model, clouds, STRONG, seeds=0)

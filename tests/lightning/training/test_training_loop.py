@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from libraries import library
 
-skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
-
-import torch
-from torch import nn
+torch = library("torch", reason="training needs it: pip install 'lightbed[torch]'")
+nn = library("torch.nn")
 
 from lightning.errors import OutOfRange
 from lightning.execution.noise import Noise
-from lightning.training import Emulation, Schedule, fit
+from lightning.training import Emulation
+
+training = library("lightning.training")
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.random((200, 6)).astype(np.float32)
@@ -40,8 +40,8 @@ def same(first, second):
 @pytest.mark.long
 @pytest.mark.parametrize("emulation", [None, Emulation(Noise(sigma=2.0))])
 def test_it_learns_with_and_without_light(emulation):
-    schedule = Schedule(epochs=20, batch=20, rate=1e-2)
-    found = fit(small(), X, Y, seed=0, schedule=schedule, emulation=emulation)
+    schedule = training.Schedule(epochs=20, batch=20, rate=1e-2)
+    found = training.fit(small(), X, Y, seed=0, schedule=schedule, emulation=emulation)
 
     assert accuracy(small().eval()) < 0.75
     assert accuracy(found) > 0.9
@@ -50,10 +50,10 @@ def test_it_learns_with_and_without_light(emulation):
 
 @pytest.mark.parametrize("emulation", [None, NOISY])
 def test_a_seed_repeats_a_training_and_leaves_the_module_and_torch_alone(emulation):
-    module, schedule = small(), Schedule(epochs=2)
+    module, schedule = small(), training.Schedule(epochs=2)
     before, generator = state(module), torch.get_rng_state()
     first, again, other = (
-        fit(module, X, Y, seed=seed, schedule=schedule, emulation=emulation) for seed in (1, 1, 2)
+        training.fit(module, X, Y, seed=seed, schedule=schedule, emulation=emulation) for seed in (1, 1, 2)
     )
 
     assert same(state(first), state(again))
@@ -65,8 +65,8 @@ def test_a_seed_repeats_a_training_and_leaves_the_module_and_torch_alone(emulati
 
 def test_frozen_statistics_do_not_move_while_weights_do():
     module = small()
-    found = fit(module, X, Y, seed=0, schedule=Schedule(epochs=1, frozen_statistics=True))
-    moved = fit(module, X, Y, seed=0, schedule=Schedule(epochs=1))
+    found = training.fit(module, X, Y, seed=0, schedule=training.Schedule(epochs=1, frozen_statistics=True))
+    moved = training.fit(module, X, Y, seed=0, schedule=training.Schedule(epochs=1))
 
     assert torch.equal(found[1].running_mean, module[1].running_mean)
     assert not torch.equal(moved[1].running_mean, module[1].running_mean)
@@ -80,7 +80,7 @@ def test_a_loss_of_ones_own_is_taken():
         called.append(scores.shape)
         return nn.functional.multi_margin_loss(scores, labels)
 
-    fit(small(), X, Y, seed=0, schedule=Schedule(epochs=1, batch=150, loss=loss))
+    training.fit(small(), X, Y, seed=0, schedule=training.Schedule(epochs=1, batch=150, loss=loss))
 
     assert called == [(150, 2), (50, 2)]
 
@@ -88,4 +88,4 @@ def test_a_loss_of_ones_own_is_taken():
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch": 0}, {"rate": 0.0}])
 def test_no_training_is_refused(wrong):
     with pytest.raises(OutOfRange, match="are no training"):
-        Schedule(**wrong)
+        training.Schedule(**wrong)

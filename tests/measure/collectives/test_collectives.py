@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,6 @@ from testbed.measure.collectives.rank_reports import RankReports
 from testbed.measure.collectives.rows import misplaced, nic_bytes_of
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all, doubling_sizes
 
-LAB = load_lab(Path(__file__).parents[3] / "labs" / "testbed12.yaml")
-NAMES = [host.name for host in LAB.hosts]
 TOPOLOGY = find_topology(12, 4)
 WIRING = wire(TOPOLOGY)
 ROUTES = find_routes(WIRING)
@@ -39,6 +38,15 @@ ONE = Configuration("one ring", RINGS[:1], (MIB, 8 * MIB))
 FOUR = Configuration("four rings", RINGS, (8 * MIB,))
 SPEC = CollectiveSpec("run", "all", (ONE, FOUR))
 VERSIONS = {"torch": "2.13.0", "host_python": "3.11", "host_system": "Linux"}
+
+
+@cache
+def lab12():
+    return load_lab(Path(__file__).parents[3] / "labs" / "testbed12.yaml")
+
+
+def names():
+    return [host.name for host in lab12().hosts]
 
 
 class Clock:
@@ -104,7 +112,7 @@ class ScriptedLaunch:
             pass
         if self.alive:
             raise HostError("some still run")
-        return {host: Completed(host, 1, "", f"Traceback\nlast words of {host}\n") for host in NAMES}
+        return {host: Completed(host, 1, "", f"Traceback\nlast words of {host}\n") for host in names()}
 
     def __enter__(self):
         return self
@@ -118,7 +126,7 @@ class ScriptedLaunch:
 class ScriptedFleet:
     """A `Fleet` that notes what is copied and started."""
 
-    hosts = LAB.hosts
+    hosts = lab12().hosts
 
     def __init__(self, clock, answer, deadline_s, mute=()):
         self.clock, self.answer, self.deadline_s, self.mute = clock, answer, deadline_s, mute
@@ -135,7 +143,7 @@ class ScriptedFleet:
 
 def ready(host, gpus=0):
     port = 40123 if host == "a" else None
-    message = {"event": "ready", "rank": NAMES.index(host), "gpus": gpus, "processor_s": 1.5}
+    message = {"event": "ready", "rank": names().index(host), "gpus": gpus, "processor_s": 1.5}
     return message | {"store_port": port, "versions": VERSIONS}
 
 
@@ -163,7 +171,7 @@ def row(configuration, size, **changes):
             nic.name: round(payload * 1.005) if (node, index) in used else 900
             for index, nic in enumerate(host.nics)
         }
-        for node, host in enumerate(LAB.hosts)
+        for node, host in enumerate(lab12().hosts)
     ]
     whole = {
         "event": "row",
@@ -206,7 +214,7 @@ def run(monkeypatch):
         launch.began = clock.now
         try:
             return ranks_module.run_collectives(
-                launch.fleet, LAB, WIRING, ROUTES, spec, deadline_s=deadline_s, **keywords
+                launch.fleet, lab12(), WIRING, ROUTES, spec, deadline_s=deadline_s, **keywords
             )
         finally:
             launch.seconds = clock.now - launch.began
@@ -242,7 +250,7 @@ def test_rows_become_timings_and_bytes(run):
 def test_a_ring_is_expected_on_its_twelve_links_and_nowhere_else(run):
     result = run(healthy)
     expected = {(e.configuration, e.size_bytes, e.host, e.nic): e.expected_bytes for e in result.nic_bytes}
-    sources = {LAB.nic_label(link.source) for link in links_of(RINGS[0])}
+    sources = {lab12().nic_label(link.source) for link in links_of(RINGS[0])}
     assert len(sources) == 12
     for (configuration, size, host, nic), value in expected.items():
         if configuration == "four rings":
@@ -274,7 +282,7 @@ def test_every_rank_gets_the_same_job_only_when_all_are_ready(run):
 
 def test_each_rank_runs_under_a_guard_that_knows_deadline_and_nics(run):
     run(healthy, deadline_s=7.5)
-    assert list(run.fleet.commands) == NAMES
+    assert list(run.fleet.commands) == names()
     words = run.fleet.commands["c"].split()
     before, after = words[: words.index("--")], words[words.index("--") + 1 :]
     assert before[2] == "private/dir/guard.py"
@@ -339,7 +347,7 @@ def keep(monkeypatch):
 
     def make(answer, deadline_s=60.0):
         fleet = ScriptedFleet(clock, answer, deadline_s)
-        ranks = ranks_module.Ranks(fleet, LAB, deadline_s)
+        ranks = ranks_module.Ranks(fleet, lab12(), deadline_s)
         ranks.fleet, ranks.clock = fleet, clock
         return ranks
 
@@ -440,12 +448,12 @@ def stalled(dark):
 
 def test_a_dark_link_is_named_with_the_rank_that_has_no_light(run):
     link = WIRING.links[5]
-    host, nic = LAB.nic_label(link.target).split("/")
+    host, nic = lab12().nic_label(link.target).split("/")
     with pytest.raises(CollectiveTimeout) as caught:
         run(stalled({host: [nic]}))
     message = str(caught.value)
     assert (
-        f"rank {link.target.node} ({host}, at one ring, {MIB} B) has no light on {LAB.link_label(link)}"
+        f"rank {link.target.node} ({host}, at one ring, {MIB} B) has no light on {lab12().link_label(link)}"
         in message
     )
     assert message.count("has no light") == 1
@@ -454,9 +462,9 @@ def test_a_dark_link_is_named_with_the_rank_that_has_no_light(run):
 
 
 def test_many_dark_links_are_not_all_listed(run):
-    every = [nic.name for nic in LAB.hosts[0].nics]
+    every = [nic.name for nic in lab12().hosts[0].nics]
     with pytest.raises(CollectiveTimeout, match="and 44 more"):
-        run(stalled(dict.fromkeys(NAMES, every)))
+        run(stalled(dict.fromkeys(names(), every)))
 
 
 def test_a_stall_with_light_everywhere_names_the_ranks_that_did_not_finish(run):
@@ -557,9 +565,9 @@ EXCHANGES = replace(SPEC, configurations=(all_to_all("all", 12, (11 * MIB,)),))
 
 def exchange_row():
     """Return every link carries what its routes put on it, in four iterations of 1.5 s."""
-    sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in LAB.hosts]
+    sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in lab12().hosts]
     for link, share in exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
-        sent[link.source.node][LAB.nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
+        sent[link.source.node][lab12().nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
     return row("one ring", MIB) | {
         "configuration": "all",
         "size": 11 * MIB,
@@ -602,7 +610,7 @@ def nic_bytes(run):
 def test_sorted_ranks_would_be_found(run):
     """All four rings on the links of stride 1: what happens when process groups sort their ranks."""
     entries = [entry for entry in nic_bytes(run) if entry.configuration == "four rings"]
-    first = {LAB.nic_label(link.source) for link in links_of(RINGS[0])}
+    first = {lab12().nic_label(link.source) for link in links_of(RINGS[0])}
     wrong = [
         replace(
             entry, sent_bytes=int(entry.expected_bytes * 4) if f"{entry.host}/{entry.nic}" in first else 0
@@ -619,9 +627,9 @@ def test_bytes_on_another_nic_are_found(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks_module, "time", Clock())
         fleet = ScriptedFleet(ranks_module.time, healthy, 60)
-        entries = ranks_module.run_collectives(fleet, LAB, WIRING, ROUTES, SPEC).nic_bytes
+        entries = ranks_module.run_collectives(fleet, lab12(), WIRING, ROUTES, SPEC).nic_bytes
     entries = [entry for entry in entries if (entry.configuration, entry.size_bytes) == ("one ring", 8 * MIB)]
-    host = data.draw(st.sampled_from(NAMES))
+    host = data.draw(st.sampled_from(names()))
     busy = next(entry for entry in entries if entry.host == host and entry.expected_bytes)
     idle = data.draw(st.sampled_from([e for e in entries if e.host == host and not e.expected_bytes]))
     share = data.draw(st.floats(0.06, 1))
@@ -647,10 +655,10 @@ def test_what_tcp_sends_again_is_no_proof_of_another_way(run, share, again, foun
 
 def test_bytes_sent_again_count_on_each_link_of_their_way():
     hop = next(pair for pair in ROUTES.first_link if len(ROUTES.path(*pair)) == 2)
-    again = [{} for _ in LAB.hosts]
-    again[hop[0]] = {str(LAB.hosts[hop[1]].address): 700, str(LAB.hosts[0].management): 99}
-    entries = nic_bytes_of(LAB, WIRING, ROUTES, SPEC, row("one ring", MIB, retransmitted_bytes=again))
-    links = {LAB.nic_label(link.source) for link in ROUTES.path(*hop)}
+    again = [{} for _ in lab12().hosts]
+    again[hop[0]] = {str(lab12().hosts[hop[1]].address): 700, str(lab12().hosts[0].management): 99}
+    entries = nic_bytes_of(lab12(), WIRING, ROUTES, SPEC, row("one ring", MIB, retransmitted_bytes=again))
+    links = {lab12().nic_label(link.source) for link in ROUTES.path(*hop)}
     assert {
         f"{e.host}/{e.nic}": e.retransmitted_bytes for e in entries if e.retransmitted_bytes
     } == dict.fromkeys(links, 700)

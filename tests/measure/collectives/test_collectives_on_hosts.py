@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from libraries import skip_without
+from libraries import library, skip_without
 from needs import needs
 
 skip_without("asyncssh")
@@ -19,7 +19,6 @@ skip_without("sqlalchemy")
 skip_without("jsonschema")
 
 from testbed.design.model import RingOrder
-from testbed.design.routing.balancing import route
 from testbed.design.topology.demand import demand_of
 from testbed.design.topology.rings import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, WrongResult
@@ -34,6 +33,8 @@ from testbed.measure.stall import tcp_stream
 from testbed.operate.design import with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import design_for, open_lab
+
+balancing = library("testbed.design.routing.balancing")
 
 ROOT = Path(__file__).parents[3]
 HOST_PYTHON = ROOT / ".venv-host" / "bin" / "python"
@@ -213,7 +214,7 @@ def test_each_ring_lies_on_its_twelve_links_and_nowhere_else(twelve, measured, n
 def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
     """Hosts 0 and 2 of the ring have two ways, one in each set."""
     topology = small.design.topology
-    sets = route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    sets = balancing.route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     design = with_routes(small.design, sets)
     small.session.install_routes(design)
     across = Configuration("across", (), (4 * MIB,), ((0, 2), (2, 0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,28 @@ from testbed.measure.sharing.links import links_of_jobs
 from testbed.measure.sharing.policies import Conditions, Schedule, predicted, schedule_of, shifted_schedule
 from testbed.operate.design import design_for
 
-LAB = load_lab(Path(__file__).resolve().parents[3] / "labs" / "testbed12.yaml")
-WIRING = design_for(LAB).wiring
-RATE_GBPS = LAB.link.represents_gbps
+
+@cache
+def lab12():
+    return load_lab(Path(__file__).resolve().parents[3] / "labs" / "testbed12.yaml")
+
+
+@cache
+def wiring():
+    return design_for(lab12()).wiring
+
+
+def rate_gbps():
+    return lab12().link.represents_gbps
 
 
 def a_job(name: str, hosts: str, fraction: float = 0.5, traffic: str = "") -> SharedJob:
-    burst = Burst(300 - 300 * fraction, 300 * fraction, RATE_GBPS)
+    burst = Burst(300 - 300 * fraction, 300 * fraction, rate_gbps())
     return SharedJob(name, 300.0, (burst,), tuple(hosts), len(hosts), traffic)
 
 
 def placed(*jobs: SharedJob):
-    return links_of_jobs(LAB, WIRING, jobs, {job.name: job.hosts for job in jobs})
+    return links_of_jobs(lab12(), wiring(), jobs, {job.name: job.hosts for job in jobs})
 
 
 def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
@@ -42,7 +53,7 @@ def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
 
 
 def test_an_allreduce_goes_round_its_hosts_in_parts():
-    lab = replace(LAB, hosts=LAB.hosts[:3])
+    lab = replace(lab12(), hosts=lab12().hosts[:3])
     jobs = [a_job("r", "abc"), a_job("t", "ab", traffic="allreduce")]
     ring, two = links_of_jobs(lab, design_for(lab).wiring, jobs, {job.name: job.hosts for job in jobs})
 
@@ -55,7 +66,7 @@ def test_an_allreduce_goes_round_its_hosts_in_parts():
     ("hosts", "words"), [("ag", "no circuits join the hosts of job 'x'"), ("a", "on one host")]
 )
 def test_hosts_that_no_link_joins_are_named(hosts, words):
-    joined = {(link.source.node, link.target.node) for link in WIRING.links}
+    joined = {(link.source.node, link.target.node) for link in wiring().links}
     assert (0, 6) not in joined
     with pytest.raises(TopologyError, match=words):
         placed(a_job("x", hosts))
@@ -82,7 +93,7 @@ def test_policies_have_queues_starts_and_slots():
 @pytest.mark.parametrize(("fraction", "slot_ms"), [(0.5, 300.0), (0.7, 0.0)])
 def test_jobs_that_cannot_hold_their_slots_hold_none(fraction, slot_ms):
     jobs = [a_job("x", "ab", fraction), a_job("y", "ab", fraction)]
-    links = LabLinks(("a", "b"), RATE_GBPS)
+    links = LabLinks(("a", "b"), rate_gbps())
 
     found = Scheduler(jobs, links).schedule([{"x": ("a", "b"), "y": ("a", "b")}])
 
@@ -105,6 +116,6 @@ def test_predictions_of_policies(policy, fraction, means_ms):
     shifted = Schedule({"x": 0.0, "y": 150.0}, {"x": 300.0, "y": 300.0})
     schedule = schedule_of(policy, jobs, shifted, conditions)
 
-    found = predicted(policy, placed(*jobs), RATE_GBPS, schedule, conditions)
+    found = predicted(policy, placed(*jobs), rate_gbps(), schedule, conditions)
 
     assert [one.mean_ms for one in found] == pytest.approx(means_ms, rel=0.02)

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from libraries import library
 from needs import needs
 
-asyncssh = pytest.importorskip("asyncssh")
+asyncssh = library("asyncssh")
+shouting_server = library("shouting_server")
 
 from ocs_drivers.address import parse_address
 from ocs_drivers.credentials import Credentials
@@ -28,60 +30,6 @@ from ocs_drivers.transports.ssh import SshTransport
 from sim.twins.wire.listener import bound_socket
 
 ACCOUNT = Credentials("admin", "root")
-
-
-class Shell(asyncssh.SSHServerSession):
-    """Repeats every line in capitals; ends at `bye`."""
-
-    def __init__(self, terminals):
-        self.terminals = terminals
-
-    def connection_made(self, chan):
-        self.chan = chan
-
-    def pty_requested(self, term_type, term_size, term_modes):
-        self.terminals.append((term_type, term_size[:2]))
-        return True
-
-    def shell_requested(self):
-        return True
-
-    def session_started(self):
-        self.chan.write(b"ready> ")
-
-    def data_received(self, data, datatype):
-        if b"bye" in data:
-            self.chan.write(b"goodbye")
-            self.chan.exit(0)
-        else:
-            self.chan.write(data.upper())
-
-
-class Account(asyncssh.SSHServer):
-    def __init__(self, device):
-        self.device = device
-
-    def connection_made(self, conn):
-        self.device.connections.append(conn)
-
-    def begin_auth(self, username):
-        return True
-
-    def password_auth_supported(self):
-        return True
-
-    def validate_password(self, username, password):
-        self.device.passwords.append(password)
-        return (username, password) == ("admin", "root")
-
-    def public_key_auth_supported(self):
-        return True
-
-    def validate_public_key(self, username, key):
-        return key.public_data in self.device.keys
-
-    def session_requested(self):
-        return Shell(self.device.terminals)
 
 
 class Device:
@@ -103,7 +51,7 @@ class Device:
 
     async def _listen(self):
         return await asyncssh.create_server(
-            lambda: Account(self),
+            lambda: shouting_server.Account(self),
             sock=bound_socket("127.0.0.1", self.port),
             server_host_keys=[self.host_key],
             encoding=None,

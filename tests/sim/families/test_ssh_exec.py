@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from libraries import library
 
 from sim.models.clock import RealClock
 from sim.twins.families import make_twin
@@ -15,7 +16,7 @@ from sim.twins.plant import Plant
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.wire.listener import bound_socket
 
-asyncssh = pytest.importorskip("asyncssh")
+asyncssh = library("asyncssh")
 pytestmark = pytest.mark.socket
 
 ACCOUNTS = {

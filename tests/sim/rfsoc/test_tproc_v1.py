@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lightbed import compiled as machine_code
 from sim.twins.rfsoc.processor import ProgramError
-from sim.twins.rfsoc.tproc_v1 import TprocV1, compiled, instructions
+from sim.twins.rfsoc.tproc_v1 import TprocV1, instructions
 
 OPCODES = {instruction.name: opcode for opcode, instruction in instructions.INSTRUCTIONS.items()}
 AND, NOT, LEFT, RIGHT, ADD, SUBTRACT, MULTIPLY = 0, 3, 4, 5, 8, 9, 10
@@ -431,6 +430,9 @@ def test_a_million_passes_are_counted_one_by_one():
 
 
 def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypatch):
+    from lightbed import compiled as machine_code
+    from sim.twins.rfsoc.tproc_v1 import compiled
+
     class NumbaWithoutFolder:
         config = SimpleNamespace(DISABLE_JIT=0)
         __version__ = "0"

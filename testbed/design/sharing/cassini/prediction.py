@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.models.contention.engine import Floats
 from sim.models.contention.job import FAIR, PeriodicJob, Sharing
-from sim.models.contention.simulation import Contention, Holding, Setting, simulate
+from sim.models.contention.simulation import Contention, Floats, Holding, Setting, simulate
 
 ITERATIONS = 600
 LEAST_ITERATIONS = 150

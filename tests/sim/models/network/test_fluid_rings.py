@@ -15,8 +15,6 @@ from sim.models.network.allreduce.fluid import (
     position_strides,
     rings_on,
 )
-from sim.models.network.engine import shares_numpy
-from sim.models.network.engine.ends import rounded_end_s
 from sim.models.network.engine.program import FLOWS, fresh_state
 from sim.models.network.execution import Change, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
@@ -133,6 +131,9 @@ def test_parallel_links_carry_rings_of_their_own():
 
 
 def test_rounded_ends_are_late_by_no_more_than_asked():
+    from sim.models.network.engine import shares_numpy
+    from sim.models.network.engine.ends import rounded_end_s  # brings numba
+
     random = np.random.default_rng(8)
     begin_s = random.random(300) * 10.0 ** random.integers(-6, 2, 300)
     lasts_s = random.random(300) * 10.0 ** random.integers(-6, 1, 300) + 1e-7

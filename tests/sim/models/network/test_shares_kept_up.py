@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from libraries import library
 
-from sim.models.network.engine import shares, shares_numpy
 from sim.models.network.engine.program import (
     DIRTY,
     FLOWS,
@@ -16,6 +16,9 @@ from sim.models.network.engine.program import (
     fresh_state,
 )
 from sim.models.network.execution.flows import _nothing
+
+shares = library("sim.models.network.engine.shares")  # in machine code
+shares_numpy = library("sim.models.network.engine.shares_numpy")
 
 
 class Crossing:
