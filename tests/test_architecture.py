@@ -248,6 +248,7 @@ WIRES = {
     "lightbed/command_group.py": {"typer"},
     "lightbed/completion.py": {"typer"},
     "lightbed/compiled.py": {"numba"},
+    "lightbed/http_server.py": {"uvicorn"},
     "ocs_drivers/protocols/http.py": {"h11"},
     "ocs_drivers/transports/serial_port.py": {"serial"},
     "ocs_drivers/transports/ssh.py": {"asyncssh"},

@@ -190,7 +190,9 @@ def verify(
     from testbed.operate.apply import check_permission
     from testbed.operate.model import LinkFinding
     from testbed.operate.narrow import narrow as narrowed
+    from testbed.operate.part_checks import note_checks
     from testbed.operate.unfinished import unfinished_or_why_not
+    from testbed.storage.owner import this_run
 
     meant = running_design(lab_file, named, runs_dir)
     notes: list[str] = []
@@ -207,12 +209,14 @@ def verify(
     if report.ok and own and is_whole_proof:
         meant, note = _complete(meant, report, runs_dir)
         notes.append(note)
+    if this_run():  # a command that nobody shares writes nothing
+        note_checks(runs_dir, meant.lab, meant.design.wiring, report)
     if meant.intent and meant.intent.lacks_proof:
         lacking = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in own)
         report = replace(report, findings=(*lacking, *report.findings))
     findings = meant.findings_json(report.findings)
     document = {**_about(meant, hosts), "ok": report.ok, "circuits": report.circuits}
-    document |= {"links_heard": report.links_received, "findings": findings}
+    document |= {"links_heard": report.links_received, "findings": findings, "held": dict(report.held)}
     document |= {
         "pairs": report.pairs,
         "pairs_reached": report.pairs_reached,

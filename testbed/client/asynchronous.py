@@ -130,7 +130,10 @@ class AsyncLab:
         return await self._client.call(calls.of_lab(self.name))
 
     async def look(self, what: str) -> dict[str, Any]:
-        """Return one of `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `drift`, `leases`."""
+        """Return one document of the lab.
+
+        That is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift` or `leases`.
+        """
         return await self._client.call(calls.of_lab(self.name, what))
 
     async def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:

@@ -126,7 +126,10 @@ class Lab:
         return self._client.call(calls.of_lab(self.name))
 
     def look(self, what: str) -> dict[str, Any]:
-        """Return one of `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `drift`, `leases`."""
+        """Return one document of the lab.
+
+        That is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift` or `leases`.
+        """
         return self._client.call(calls.of_lab(self.name, what))
 
     def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:

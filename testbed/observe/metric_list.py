@@ -39,6 +39,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("testbed_leases", "gauge", ("lab", "state"), "Leases that live, by state."),
     Metric("testbed_maintenance", "gauge", _LAB, "1 while hands are in the rack."),
     Metric("testbed_faulty_parts", "gauge", _LAB, "Hosts, NICs and ports that failed their last check."),
+    Metric("testbed_findings", "gauge", ("lab", "kind"), "Findings of the newest look that a service took."),
     Metric("testbed_runs_total", "counter", ("lab", "status"), "Runs in the results."),
     Metric("testbed_last_run_timestamp_seconds", "gauge", _LAB, "Start of the newest run."),
     Metric("testbed_bus_bandwidth_mbps", "gauge", _SIZE, "Bus bandwidth that the newest run measured."),

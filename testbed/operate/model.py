@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ocs_drivers.model import ApplyReport, CrossConnects, Snapshot, Step
 from testbed.design.model import Link, Wiring
@@ -87,7 +88,7 @@ class VerifyReport:
 
     `pairs` are those of hosts that the plan joins, `pairs_reached` those that answered; 0 where no host was asked.
     `loss_floor` is the smallest loss rate that was found, with 99 % confidence, on any link that routes use; None where
-    none was looked for.
+    none was looked for. `held` are the circuits that each switch which answered holds, as pairs of input and output.
     """
 
     circuits: int
@@ -96,6 +97,7 @@ class VerifyReport:
     pairs: int = 0
     pairs_reached: int = 0
     loss_floor: float | None = None
+    held: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -11,6 +11,8 @@ from testbed.leases.model import parts_of, parts_of_lab
 from testbed.operate.model import LinkFinding, VerifyReport
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from testbed.design.model import Wiring
     from testbed.operate.journal import Journal
 
@@ -35,6 +37,14 @@ def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict
             named = [part for part in known if part.startswith(f"port:{finding.subject}/")]
         checks |= {part: finding.kind for part in named if part in known}
     return checks
+
+
+def note_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
+    """Write what a look found of hosts and NICs, as `record_checks` does, beside what else is stored."""
+    from testbed.operate.journal import journal_in
+
+    with journal_in(runs_dir) as journal:
+        record_checks(journal, lab, wiring, report)
 
 
 def record_checks(journal: Journal, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:

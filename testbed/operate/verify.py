@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
@@ -50,11 +51,13 @@ def verify_lab(
     pings = count_pings(sets) if sets else None
     evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, pings=pings)
     findings = judge(lab, plan, routes, evidence, left, further)
-    if evidence.probe is None:
-        return VerifyReport(len(plan.circuits), 0, findings)
-    heard = links_received(lab, plan.wiring, evidence.probe)
+    held = {
+        name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
+    }
+    heard = links_received(lab, plan.wiring, evidence.probe) if evidence.probe else 0
+    report = VerifyReport(len(plan.circuits), heard, findings, held=held)
     if not evidence.reached:
-        return VerifyReport(len(plan.circuits), heard, findings)
+        return report
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
     missing = {pair for one in evidence.reached for pair in one.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
@@ -64,6 +67,5 @@ def verify_lab(
         for (a, b), (_, count) in one.lost.items()
     }
     floor = find_loss_floor(sets, sent)
-    return VerifyReport(
-        len(plan.circuits), heard, findings, pairs, len(evidence.reached[0].answered - missing), floor
-    )
+    answered = len(evidence.reached[0].answered - missing)
+    return replace(report, pairs=pairs, pairs_reached=answered, loss_floor=floor)

@@ -51,6 +51,7 @@ class LabDocument(_Open):
     stopped: bool
     leases: list[Document]
     runs: list[Document]
+    findings: list[Document]
 
 
 class LabList(_Open):
@@ -76,13 +77,17 @@ class HostList(_Open):
 
 
 class SwitchDocument(_Open):
-    """A switch with its circuits as they were last read, and its ports with the power that was last read."""
+    """A switch with its circuits as they were last read, and its ports with the power that was last read.
+
+    `seen` says when and by what its circuits were read.
+    """
 
     name: str
     address: str
     inputs: int
     outputs: int
     circuits: list[Document]
+    seen: Document | None
     ports: list[Document]
 
 
@@ -121,6 +126,14 @@ class OperationList(_Open):
 
     lab: str
     operations: list[Document]
+
+
+class FindingList(_Open):
+    """Findings of the newest look at the topology in force; `seen` says when and by what, None where nobody looked."""
+
+    lab: str
+    seen: Document | None
+    findings: list[Document]
 
 
 class DriftDocument(_Open):

@@ -27,6 +27,30 @@ from testbed.storage.looking import read_rows
 FRESH_S = 0.1
 """So long what was told of a lab is told again."""
 UP_FRESH_S = 2.0
+LOOKING = ("verify", "apply", "rollback", "resume", "repair")
+"""Commands whose documents say what a proof found."""
+MOST_LOOKS = 20
+"""Newest runs of each of these commands that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Document of a run that looked at the topology in force."""
+
+    at: str
+    by: str
+    run: str
+    as_planned: bool
+    document: dict[str, Any]
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """Findings, those that merely inform among them."""
+        return list(self.document["findings"])
+
+    def seen(self) -> dict[str, Any]:
+        """Return when and by what this was seen."""
+        return {"at": self.at, "by": self.by, "id": self.run, "as_planned": self.as_planned}
 
 
 @dataclass
@@ -64,7 +88,7 @@ class LabView:
     def json(self) -> dict[str, Any]:
         """Return the lab and what is in force on it."""
         lab = self.lab
-        current = self.current()
+        current, look = self.current(), self.look()
         running = self.runs.list(lab=lab.name, state="running")
         return {
             "name": lab.name,
@@ -72,12 +96,43 @@ class LabView:
             "revision": lab.revision,
             "hosts": [host.name for host in lab.hosts],
             "switches": [switch.name for switch in lab.switches],
-            "topology": topology_json(current) if current else None,
+            "topology": self.as_seen(topology_json(current)) if current else None,
+            "findings": look.findings if look else [],
             "maintenance": read_maintenance(self.address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
             "leases": self.leases(),
             "runs": [one.summary() for one in running],
         }
+
+    def look(self) -> Look | None:
+        """Return the newest look at the topology in force that a run of this service took."""
+        current = self.current()
+        if current is None:
+            return None
+        looks = [self._newest_look(command, current.epoch) for command in LOOKING]
+        return max(filter(None, looks), key=lambda look: look.at, default=None)
+
+    def _newest_look(self, command: str, epoch: int) -> Look | None:
+        for run in self.runs.list(lab=self.lab.name, command=command, limit=MOST_LOOKS):
+            document = run.result()
+            if document and document.get("epoch") == epoch and "findings" in document:
+                return Look(run.finished, command, run.id, run.exit_code == 0, document)
+        return None
+
+    def as_seen(self, topology: dict[str, Any]) -> dict[str, Any]:
+        """Return the topology in force with when, and by what, it was seen last.
+
+        Its state is `deviating` where that look found what was not as planned.
+        """
+        current, look = self.current(), self.look()
+        if current is None or topology["epoch"] != current.epoch:
+            return topology
+        applied_at = current.applied_at or current.intended_at
+        if look is None or look.at < applied_at:
+            seen = {"at": applied_at, "by": "operation", "id": current.operation}
+            return topology | {"seen": seen | {"as_planned": current.state == "verified"}}
+        state = current.state if look.as_planned or current.state != "verified" else "deviating"
+        return topology | {"state": state, "seen": look.seen()}
 
     def current(self) -> Intent | None:
         """Return the newest topology in force."""
@@ -107,6 +162,7 @@ class LabView:
     def switches(self) -> list[dict[str, Any]]:
         """Return the switches with circuits and ports."""
         circuits, power = self._circuits(), self._power()
+        never = ((), None)
         ends = {
             (end.switch, side, end.port): f"{host.name}/{nic.name}"
             for host in self.lab.hosts
@@ -119,7 +175,8 @@ class LabView:
                 "address": one.address,
                 "inputs": one.inputs,
                 "outputs": one.outputs,
-                "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, ())],
+                "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, never)[0]],
+                "seen": circuits.get(one.name, never)[1],
                 "ports": [
                     {"port": port, "side": side, "nic": nic, "power": power.get(f"{nic}:{_FIBRE[side]}")}
                     for (switch, side, port), nic in sorted(ends.items())
@@ -129,13 +186,17 @@ class LabView:
             for one in self.lab.switches
         ]
 
-    def _circuits(self) -> dict[str, list[tuple[int, int]]]:
-        """Return the circuits of switches as they were last read back."""
-        rows = read_rows(self.address, _READ_BACK, (self.lab.name,))
-        return {
-            row["switch"]: sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
-            for row in rows
-        }
+    def _circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
+        """Return the circuits of switches as they were last read, with when and by what."""
+        told: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
+        for row in read_rows(self.address, _READ_BACK, (self.lab.name,)):
+            pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
+            told[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
+        look = self.look()
+        for name, held in (look.document.get("held", {}) if look else {}).items():
+            if look and (name not in told or told[name][1]["at"] < look.at):
+                told[name] = [(a, b) for a, b in held], {"at": look.at, "by": look.by, "id": look.run}
+        return told
 
     def _power(self) -> dict[str, dict[str, Any]]:
         """Return the last readings of power by place; a fibre that was read with others counts for each."""
@@ -159,7 +220,7 @@ class LabView:
 
 _FIBRE = {"input": "transmit", "output": "receive"}
 _READ_BACK = """
-select s.switch, s.read_back from steps s join operations o on o.id = s.operation
+select s.switch, s.read_back, s.outcome_at as at, s.operation from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.change = 'circuits' and s.read_back is not null order by s.outcome_at
 """
 _LAST_LOSSES = """

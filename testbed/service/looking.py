@@ -15,6 +15,7 @@ from testbed.service.audit import read_audit, verify
 from testbed.service.context import Caller, answer
 from testbed.service.errors import NotFound
 from testbed.service.labs import tag_of, topology_in_force, topology_json
+from testbed.service.metrics import found_samples
 from testbed.service.problems import problem, response_of
 from testbed.storage.address import address_in
 from testbed.storage.looking import read_rows
@@ -46,7 +47,8 @@ def metrics(asked: Caller) -> Response:
     """Return metrics as Prometheus reads them: those of the database, and of the switches of the labs."""
     service = asked.service
     switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
-    samples = [*stored_samples(service.runs_dir), *switches]
+    looks = [sample for view in service.labs for sample in found_samples(view)]
+    samples = [*stored_samples(service.runs_dir), *looks, *switches]
     text = exposition(one for one in samples if asked.who.sees(one.labels[0]))  # the first label is the lab
     return Response(text, media_type=CONTENT_TYPE)
 
@@ -113,8 +115,9 @@ def topology(asked: Caller, lab: Name, epoch: Number) -> Response:
 
 def current_topology(asked: Caller, lab: Name) -> Response:
     """Return the topology in force; its ETag is what a change of it names in If-Match."""
-    told = topology_in_force(asked.lab(lab).runs_dir, lab)
-    return answer(told, tag=tag_of(told))
+    view = asked.lab(lab)
+    told = topology_in_force(view.runs_dir, lab)
+    return answer(view.as_seen(told), tag=tag_of(told))  # a look changes nothing that If-Match is about
 
 
 def history(asked: Caller, lab: Name) -> Response:
@@ -128,6 +131,14 @@ def operations(asked: Caller, lab: Name, limit: Limit = 100) -> Response:
     view = asked.lab(lab)
     found = operations_of(asked.service.runs_dir, view.lab.name)[-limit:]
     return answer({"lab": lab, "operations": [one.json() for one in found]})
+
+
+def findings(asked: Caller, lab: Name) -> Response:
+    """List what the newest look at the topology in force found, and when and by what it was seen."""
+    view = asked.lab(lab)
+    look = view.look()
+    seen = look.seen() if look else None
+    return answer({"lab": lab, "seen": seen, "findings": look.findings if look else []})
 
 
 def drift(asked: Caller, lab: Name) -> Response:

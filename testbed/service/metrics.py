@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from threading import Lock
@@ -36,6 +37,13 @@ class SwitchMetrics:
                 self._samples = tuple(_read(view))
                 self._at_s = time.monotonic()
             return self._samples
+
+
+def found_samples(view: LabView) -> list[Sample]:
+    """Return how many findings of each kind the newest look at a lab has; none where nothing was found."""
+    look = view.look()
+    kinds = Counter(finding["kind"] for finding in look.findings) if look else Counter[str]()
+    return [Sample("testbed_findings", (view.lab.name, kind), float(count)) for kind, count in kinds.items()]
 
 
 def _moves(view: LabView) -> bool:

@@ -69,6 +69,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", f"{_LAB}/history", _L.history, "viewer", _READ, _D.HistoryDocument, problems=(404,)),
     Route("GET", f"{_LAB}/operations", _L.operations, "viewer", _READ, _D.OperationList, problems=(404,)),
+    Route("GET", f"{_LAB}/findings", _L.findings, "viewer", _READ, _D.FindingList, problems=(404,)),
     Route("GET", f"{_LAB}/drift", _L.drift, "viewer", _READ, _D.DriftDocument, problems=(404,)),
     Route("GET", f"{_LAB}/leases", _C.leases, "viewer", _READ, _D.LeaseList, problems=(404,)),
     Route(

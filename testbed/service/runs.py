@@ -61,7 +61,7 @@ class Run:
         """Return the run for programs; `result` is the document that the command printed, None for text."""
         same = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started", "finished")
         told = {name: getattr(self, name) for name in same}
-        told |= {"request": json.loads(self.request), "exit_code": self.exit_code, "result": self._result()}
+        told |= {"request": json.loads(self.request), "exit_code": self.exit_code, "result": self.result()}
         return told | {"output": self.output, "messages": self.messages}
 
     def summary(self) -> dict[str, Any]:
@@ -70,7 +70,8 @@ class Run:
             key: value for key, value in self.json().items() if key not in ("result", "output", "messages")
         }
 
-    def _result(self) -> Any:
+    def result(self) -> dict[str, Any] | None:
+        """Return the document that the command printed, None for text."""
         lines = self.output.splitlines()
         try:
             found = json.loads(lines[-1]) if lines else None

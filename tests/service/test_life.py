@@ -22,8 +22,11 @@ skip_without("sqlalchemy")
 
 import itertools
 
+import httpx
+
 from testbed.cli.output import run_app
 from testbed.client import ServiceRefused, ServiceUnreachable, connect, connect_async
+from testbed.lab.control import control
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,6 +60,38 @@ def test_a_run_from_its_request_to_its_end(running, client, name):
     assert len(switch["circuits"]) == run.result["circuits"]
     assert lab.run("drift", hosts="model").exit_code in (0, 2)
     assert any(port["power"] for port in lab.look("switches")["switches"][0]["ports"])
+
+
+def test_what_a_proof_found_is_what_the_service_tells(running, up, client, name):
+    """A circuit that somebody removes at the switch is no longer told as one that is there, once it was looked for."""
+    lab = client.lab(name)
+    applied = lab.run("apply", hosts="model")
+    topology, (before,) = lab.look("topology"), lab.look("switches")["switches"]
+    assert (topology["state"], topology["seen"]["as_planned"]) == ("verified", True)
+    assert (topology["seen"]["by"], topology["seen"]["id"]) == ("apply", applied.id)
+
+    gone = before["circuits"][0]["input"]
+    control(up[0].control[before["name"]], {"do": "operator", "disconnect": [gone]})
+    verified = lab.run("verify", hosts="model")
+
+    seen = {"at": verified.document["finished"], "by": "verify", "id": verified.id}
+    topology, (after,) = lab.look("topology"), lab.look("switches")["switches"]
+    assert topology["state"] == lab.state()["topology"]["state"] == "deviating"
+    assert topology["seen"] == seen | {"as_planned": False}
+    assert after["seen"] == seen
+    assert after["circuits"] == before["circuits"][1:]
+    found = lab.look("findings")
+    assert [finding["kind"] for finding in found["findings"]] == ["missing_circuit"]
+    assert found["findings"] == verified.result["findings"] == lab.state()["findings"]
+    assert (
+        f'testbed_findings{{lab="{name}",kind="missing_circuit"}} 1'
+        in httpx.get(f"{running.url}/metrics").text
+    )
+
+    lab.run("apply", hosts="model")
+    assert lab.look("topology")["state"] == "verified"
+    assert lab.look("findings")["findings"] == []
+    assert len(lab.look("switches")["switches"][0]["circuits"]) == len(before["circuits"])
 
 
 @pytest.mark.long

@@ -32,7 +32,7 @@ __all__ = ["laboratory"]
 
 @pytest.fixture
 def past(laboratory, service):
-    """Provide a service whose lab has a run, a reading, an epoch, a step and a lease."""
+    """Provide a service whose lab has a run, a reading, an epoch, a step, a lease and a finding."""
     import sqlalchemy as sa
 
     from testbed.operate.journal import journal_in
@@ -50,6 +50,9 @@ def past(laboratory, service):
         }  # fmt: skip
         with journal.transaction() as connection:
             connection.execute(sa.insert(steps), [step])
+    laboratory.epoch(0.5, 7, "--simplex", lab="testbed12")
+    run, _ = service.runs.submit(Identity("anna", "viewer"), "testbed12", "verify", "{}")
+    service.runs.finish(run.id, 2, json.dumps({"epoch": 7, "findings": [{"kind": "missing_circuit"}]}), "")
     return service
 
 
