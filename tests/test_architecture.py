@@ -249,6 +249,7 @@ WIRES = {
     "lightbed/completion.py": {"typer"},
     "lightbed/compiled.py": {"numba"},
     "lightbed/http_server.py": {"uvicorn"},
+    "lightbed/pytest_entry.py": {"pytest"},
     "ocs_drivers/protocols/http.py": {"h11"},
     "ocs_drivers/transports/serial_port.py": {"serial"},
     "ocs_drivers/transports/ssh.py": {"asyncssh"},

@@ -8,11 +8,11 @@ in no file.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fpga.cli.errors import ERROR, of_the_system, tell, tell_message
+from fpga.cli.errors import of_the_system, tell, tell_message
+from lightbed.program import run_program
 
 if TYPE_CHECKING:
     from fpga.count_action.diagnostics import CountActionError
@@ -60,12 +60,9 @@ def build_app() -> CommandGroup:
 
 def run_app(arguments: Sequence[str]) -> int:
     """Run the command line and turn every ending into an exit code."""
-    try:
-        import typer
-        from typer.exceptions import TyperException
-    except ImportError:
-        print("countaction needs typer and rich. Run: pip install 'lightbed[fpga]'", file=sys.stderr)
-        return ERROR
+    import typer
+    from typer.exceptions import TyperException
+
     as_json = "--json" in arguments
     try:
         result = build_app()(list(arguments), prog_name="countaction", standalone_mode=False)
@@ -90,4 +87,4 @@ def _text_error() -> type[CountActionError]:
 
 def main() -> None:
     """Run the command line."""
-    sys.exit(run_app(sys.argv[1:]))
+    run_program("countaction", "fpga", run_app)

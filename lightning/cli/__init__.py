@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lightbed.program import run_program
 from lightning.errors import LightningError, ProgramError
 
 if TYPE_CHECKING:
@@ -81,12 +82,9 @@ def build_app() -> CommandGroup:
 
 def run_app(arguments: Sequence[str]) -> int:
     """Run the command line and turn every ending into an exit code."""
-    try:
-        import typer
-        from typer.exceptions import TyperException
-    except ImportError:
-        sys.stderr.write("lightning needs typer and rich. Run: pip install 'lightbed[kit]'\n")
-        return ERROR
+    import typer
+    from typer.exceptions import TyperException
+
     # After `run SCRIPT` the words may be the script's.
     as_json = "--json" in arguments and arguments[0] != "run"
     try:
@@ -121,5 +119,5 @@ def tell(error: LightningError, *, as_json: bool) -> int:
 
 
 def main() -> None:
-    """Entry point."""
-    sys.exit(run_app(sys.argv[1:]))
+    """Run the command line."""
+    run_program("lightning", "kit", run_app)

@@ -7,10 +7,10 @@ Exit codes of every command: 0 done or no change, 1 error (usage errors too), 2 
 from __future__ import annotations
 
 import signal
-import sys
+from collections.abc import Sequence
 from types import FrameType
 
-from testbed.cli.output import run_app
+from lightbed.program import run_program
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
@@ -20,4 +20,10 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command. SIGTERM ends a command as Ctrl-C does, so that it tears down what it built."""
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run_app(sys.argv[1:]))
+    run_program("testbed", "testbed", _run)
+
+
+def _run(words: Sequence[str]) -> int:
+    from testbed.cli.output import run_app  # typer
+
+    return run_app(words)

@@ -89,7 +89,7 @@ def test_the_page_installs_extras_that_exist():
 
     assert extras == {"testbed", "sim"}
     assert extras <= project["optional-dependencies"].keys()
-    assert project["entry-points"]["pytest11"] == {"testbed": "testbed.pytest_plugin"}
+    assert project["entry-points"]["pytest11"] == {"testbed": "lightbed.pytest_entry"}
 
 
 def test_the_page_tells_every_option_and_marker():

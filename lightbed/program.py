@@ -1,0 +1,26 @@
+"""The beginning of our programs: without the extra that they need, they say which, and still tell their version."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import NoReturn
+
+OURS = frozenset({"fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed"})
+
+
+def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Run a program with the words of the command line, and end with its exit code."""
+    words = sys.argv[1:]
+    try:
+        code = run(words)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in OURS:
+            raise
+        if words != ["--version"]:
+            sys.exit(f"error: {name} needs {missing}. Run: pip install 'lightbed[{extra}]'")
+        sys.stdout.write(f"{name} {version('lightbed')}\n")
+        code = 0
+    sys.exit(code)
