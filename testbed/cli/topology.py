@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -38,8 +39,15 @@ def topology(
     print_lines(
         [
             f"{nodes} nodes, degree {degree}: strides {', '.join(map(str, found.strides))}",
-            f"{links}, diameter {document['diameter']}, mean hops {document['mean_hops']:.3f}",
+            f"{links}, {_describe_distances(document)}",
             *patch_list(wire(found)),
         ]
     )
     return DONE
+
+
+def _describe_distances(document: Mapping[str, Any]) -> str:
+    diameter, mean, sources = document["diameter"], document["mean_hops"], document.get("hops_sampled_from")
+    if sources is None:
+        return f"diameter {diameter}, mean hops {mean:.3f}"
+    return f"diameter {diameter} or more, mean hops {mean:.2f}, from a sample of {sources} nodes"

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from testbed.design.model import Topology
 from testbed.design.topology.demand import AllReduceDemand, check_group
-from testbed.design.topology.distance import diameter, mean_hops
+from testbed.design.topology.distance import measure_distances
 from testbed.design.topology.shares import Shares, share_rings
-from testbed.design.topology.shortcuts import MUCH_NEARER, shortcuts, total_hops
+from testbed.design.topology.shortcuts import MUCH_NEARER, mean_distance, shortcuts
 from testbed.design.topology.strides import (
     Method,
     directed_strides,
@@ -28,6 +28,7 @@ from testbed.errors import TopologyError
 
 MOST_LINKS = 1024
 """NICs of a node, by far: a slip is told before it is paid for."""
+MOST_NODES = 1_000_000
 
 __all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
 
@@ -87,7 +88,7 @@ def with_shortcuts(topology: Topology) -> Topology:
         return topology
     rings = circulant_edges(nodes, directed_strides(nodes, strides, simplex=False))
     links = shortcuts(nodes, rings, range(nodes))
-    if total_hops(nodes, rings, links) >= MUCH_NEARER * total_hops(nodes, topology.edges, ()):
+    if mean_distance(nodes, rings, links) >= MUCH_NEARER * mean_distance(nodes, topology.edges, ()):
         return topology
     edges = tuple(sorted((*rings, *links, *((other, one) for one, other in links))))
     return Topology(nodes, topology.degree, simplex=False, strides=strides, edges=edges)
@@ -97,6 +98,10 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
     """Raise `TopologyError` unless a connected topology of this size exists."""
     if nodes < 2:
         raise TopologyError(f"{nodes} nodes: a topology joins at least 2; give more nodes")
+    if nodes > MOST_NODES:
+        raise TopologyError(
+            f"{nodes} nodes: a topology is found for at most {MOST_NODES:,}; give fewer nodes"
+        )
     if degree < 1:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
     if degree > MOST_LINKS:
@@ -121,17 +126,20 @@ def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], 
 def as_json(topology: Topology) -> dict[str, Any]:
     """Return the topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
 
-    Raises `TopologyError` when some node cannot be reached.
+    `hops_sampled_from` is there where some nodes spoke for all, and is their number: see `count_hops`. Raises
+    `TopologyError` when some node cannot be reached.
     """
-    return {
+    found = measure_distances(topology)
+    document = {
         "nodes": topology.nodes,
         "degree": topology.degree,
         "simplex": topology.simplex,
         "strides": list(topology.strides),
         "links": [list(link) for link in topology.links],
-        "diameter": diameter(topology),
-        "mean_hops": round(mean_hops(topology), 6),
+        "diameter": found.diameter,
+        "mean_hops": round(found.mean_hops, 6),
     }
+    return document | ({"hops_sampled_from": found.sampled_from} if found.sampled_from else {})
 
 
 def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int, float]:

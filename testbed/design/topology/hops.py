@@ -12,6 +12,9 @@ from testbed.design.topology.strides import hop_distances
 Edge = tuple[int, int]
 
 _WORD = 64
+MOST_WHOLE = 4096
+"""Nodes of which a table of all hops is made; of more, `SAMPLED` nodes speak for all."""
+SAMPLED = 64
 
 
 def slots_of(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
@@ -33,7 +36,7 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     >>> hop_table(3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
     """
-    steps = _steps(nodes, edges)
+    steps = find_steps(nodes, edges)
     if steps is not None:
         row = np.array(hop_distances(nodes, steps), dtype=np.int16)
         turned = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
@@ -48,7 +51,47 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     return missing
 
 
-def _steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
+def count_hops(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
+    """Return nodes that speak for all, and their rows of the table of hops.
+
+    In a circulant all nodes are alike, and node 0 speaks for all. Of up to `MOST_WHOLE` nodes each has its row, of more
+    `SAMPLED` ones, always the same.
+    """
+    if find_steps(nodes, edges) is not None:
+        sources = np.zeros(1, dtype=np.int64)
+    elif nodes <= MOST_WHOLE:
+        return np.arange(nodes), hop_table(nodes, edges)
+    else:
+        sources = np.sort(np.random.default_rng(nodes).choice(nodes, SAMPLED, replace=False))
+    return sources, hops_from(sources, nodes, edges)
+
+
+def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
+    """Return hops from up to 64 nodes (rows) to all (columns); -1 where there is no path.
+
+    >>> hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
+    [[2, 0, 1]]
+    """
+    onward = slots_of(nodes, edges)
+    bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
+    hops = np.full((len(sources), nodes), -1, dtype=np.int16)
+    # As bits: which sources have come to each node, and which come with the next hop.
+    there, coming = np.zeros((2, nodes), dtype=np.uint64)
+    front, new, count = sources, bits, 0
+    while len(front):
+        there[front] |= new
+        row, column = np.nonzero(new & bits[:, np.newaxis])
+        hops[row, front[column]] = count
+        targets = onward[front]
+        np.bitwise_or.at(coming, targets[targets >= 0], np.repeat(new, (targets >= 0).sum(axis=1)))
+        front = np.unique(targets[targets >= 0])
+        new = coming[front] & ~there[front]
+        coming[front] = 0
+        front, new, count = front[new != 0], new[new != 0], count + 1
+    return hops
+
+
+def find_steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
     """Return the one-way strides of a circulant: then node 0 speaks for all; None for another graph."""
     table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     steps = (table[:, 1] - table[:, 0]) % nodes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import count_hops
 
 Edge = tuple[int, int]
 
@@ -28,14 +28,15 @@ def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[
     for _ in range(_tries(nodes)):
         ends = chance.permutation(np.asarray(alone, dtype=np.int64)).reshape(2, -1)
         links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in ends.T))
-        tried.append((total_hops(nodes, edges, links), links))
+        tried.append((mean_distance(nodes, edges, links), links))
     return min(tried)[1]
 
 
-def total_hops(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> int:
-    """Return the sum of hops between all nodes with these duplex links, too."""
+def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
+    """Return the mean hops from a node to all, itself included, with these duplex links, too; see `count_hops`."""
     both = [*edges, *links, *((other, one) for one, other in links)]
-    return int(hop_table(nodes, both).astype(np.int64).sum())
+    _, hops = count_hops(nodes, both)
+    return float(hops.mean(dtype=np.float64))
 
 
 def _tries(nodes: int) -> int:

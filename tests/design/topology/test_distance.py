@@ -1,12 +1,15 @@
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.model import Topology
-from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.distance import diameter, distances, mean_hops
+from testbed.design.topology import hops
+from testbed.design.topology.circulants import as_json, find_topology
+from testbed.design.topology.distance import diameter, distances, mean_hops, measure_distances
+from testbed.design.topology.hops import hop_table, hops_from
 from testbed.errors import TopologyError
 
 
@@ -47,3 +50,37 @@ def test_a_circulant_is_not_taken_for_its_strides_when_an_edge_is_gone(true_hops
     cut = Topology(12, 4, False, whole.strides, tuple(e for e in whole.edges if set(e) != {0, 1}))
     assert distances(cut)[0, 1] == 3
     assert (distances(cut) == true_hops(12, cut.edges)).all()
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 40), st.data())
+def test_hops_from_some_nodes_are_rows_of_the_table(nodes, data):
+    node = st.integers(0, nodes - 1)
+    edges = sorted(
+        data.draw(st.sets(st.tuples(node, node).filter(lambda edge: edge[0] != edge[1]), max_size=99))
+    )
+    sources = np.array(sorted(data.draw(st.sets(node, min_size=1))))
+    assert (hops_from(sources, nodes, edges) == hop_table(nodes, edges)[sources]).all()
+
+
+def test_of_a_large_graph_a_sample_of_nodes_speaks_for_all(monkeypatch):
+    topology = find_topology(512, 5)
+    whole = measure_distances(topology)
+    monkeypatch.setattr(hops, "MOST_WHOLE", 511)
+    sample = measure_distances(topology)
+    assert (whole.sampled_from, sample.sampled_from) == (None, 64)
+    assert sample.mean_hops == pytest.approx(whole.mean_hops, rel=0.02)
+    assert whole.diameter - 1 <= sample.diameter <= whole.diameter
+    assert as_json(topology)["hops_sampled_from"] == 64
+
+
+@pytest.mark.slow
+def test_of_a_large_circulant_one_node_speaks_for_all():
+    found = as_json(find_topology(65_536, 4))
+    assert (found["diameter"], found["mean_hops"]) == (256, 128.001953)
+    assert "hops_sampled_from" not in found
+
+
+def test_a_slip_in_the_number_of_nodes_is_told():
+    with pytest.raises(TopologyError, match="give fewer nodes"):
+        find_topology(10**12, 4)
