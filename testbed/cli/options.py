@@ -188,7 +188,7 @@ def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:
         group, _, size = text.partition(":")
         try:
             demands.append(AllReduceDemand(group=int(group), size_bytes=int(float(size))))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             message = f"--demand {text!r} is not NODES:BYTES; write for example --demand 4:4e9"
             raise TopologyError(message) from error
     return tuple(demands)

@@ -75,3 +75,10 @@ def test_a_later_name_is_imported_once():
 
     assert find("Beats") is import_module("fpga.beats").Beats
     assert "Beats" in names()
+
+
+@pytest.mark.parametrize("demand", ["4:nan", "4:1e400", "4", "four:1e9", ":"])
+def test_a_demand_that_is_no_number_is_refused_with_the_form(testbed, demand):
+    refused = testbed("topology", "--nodes", "12", "--degree", "4", "--demand", demand)
+    assert refused.code == 1
+    assert f"--demand '{demand}' is not NODES:BYTES" in refused.err

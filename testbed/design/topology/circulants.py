@@ -28,7 +28,8 @@ from testbed.errors import TopologyError
 
 MOST_LINKS = 1024
 """NICs of a node, by far: a slip is told before it is paid for."""
-MOST_NODES = 1_000_000
+MOST_NICS = 8_000_000
+"""Of all nodes together: a gigabyte of links."""
 
 __all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
 
@@ -98,14 +99,14 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
     """Raise `TopologyError` unless a connected topology of this size exists."""
     if nodes < 2:
         raise TopologyError(f"{nodes} nodes: a topology joins at least 2; give more nodes")
-    if nodes > MOST_NODES:
-        raise TopologyError(
-            f"{nodes} nodes: a topology is found for at most {MOST_NODES:,}; give fewer nodes"
-        )
     if degree < 1:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
     if degree > MOST_LINKS:
         raise TopologyError(f"degree {degree} with {nodes} nodes: lower the degree to at most {MOST_LINKS}")
+    if nodes * degree > MOST_NICS:
+        raise TopologyError(
+            f"{nodes} nodes of degree {degree}: a topology has at most {MOST_NICS:,} NICs; give fewer nodes"
+        )
     if not simplex and nodes * degree % 2:
         raise TopologyError(
             f"degree {degree} with {nodes} nodes, duplex: {nodes * degree} NICs cannot be paired, their number "
