@@ -35,9 +35,12 @@ def read_lanes(path: Path = TIMES) -> dict[str, Any]:
 
 
 def format_lanes(lanes: dict[str, Any]) -> list[str]:
-    """Return the table of the lanes, with their sum."""
+    """Return the table of the lanes, and of all together: lanes may run side by side."""
     rows = [(name, lane["tests"], lane["wall_s"], lane["processor_s"]) for name, lane in lanes.items()]
-    rows.append(("all", *(sum(row[column] for row in rows) for column in (1, 2, 3))))
+    tests, spent_s = (sum(row[column] for row in rows) for column in (1, 3))
+    ends_s = [lane["ended_s"] for lane in lanes.values()]
+    begins_s = [lane["ended_s"] - lane["wall_s"] for lane in lanes.values()]
+    rows.append(("all", tests, max(ends_s, default=0.0) - min(begins_s, default=0.0), spent_s))
     lines = [f"{'lane':<12}{'tests':>8}{'wall':>10}{'processor':>12}"]
     lines += [f"{name:<12}{tests:>8}{wall:>8.0f} s{spent:>10.0f} s" for name, tests, wall, spent in rows]
     return lines + [f"FLAKY: {test}" for lane in lanes.values() for test in lane.get("flaky", ())]
@@ -92,7 +95,12 @@ def run_lane(lane: str, command: list[str]) -> int:
     code = subprocess.run(command, check=False).returncode
     after = getrusage(RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    entry = {"tests": 0, "wall_s": time.perf_counter() - began, "processor_s": spent_s}
+    entry = {
+        "tests": 0,
+        "wall_s": time.perf_counter() - began,
+        "ended_s": time.time(),
+        "processor_s": spent_s,
+    }
     TIMES.parent.mkdir(exist_ok=True)
     with TIMES.with_suffix(".lock").open("w") as lock:  # lanes may run beside one another
         fcntl.flock(lock, fcntl.LOCK_EX)

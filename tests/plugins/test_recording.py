@@ -111,3 +111,11 @@ def test_what_fails_among_others_and_passes_alone_is_named(tmp_path, monkeypatch
     assert test_times.run_tests("inner", []) == code
     named = [line for line in test_times.format_lanes(test_times.read_lanes(times)) if "FLAKY" in line]
     assert named == ["FLAKY: test_inner.py::test_one"] * (code == 0)
+
+
+def test_lanes_side_by_side_take_the_time_of_both_together():
+    beside = {
+        "static": {"tests": 0, "wall_s": 40.0, "ended_s": 1040.0, "processor_s": 30.0},
+        "board": {"tests": 7, "wall_s": 50.0, "ended_s": 1050.0, "processor_s": 60.0},
+    }
+    assert test_times.format_lanes(beside)[-1].split() == ["all", "7", "50", "s", "90", "s"]

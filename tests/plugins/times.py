@@ -150,6 +150,7 @@ class _Collector:
         entry = {
             "tests": len(self._tests),
             "wall_s": time.perf_counter() - self._began,
+            "ended_s": time.time(),
             "processor_s": sum(os.times()[:4]),
             "failed": list(self._failed),
             "each": {name: [round(value, 4) for value in spent] for name, spent in self._tests.items()},
