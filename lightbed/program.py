@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import NoReturn
 
 OURS = frozenset({"fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed"})
@@ -21,6 +20,8 @@ def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> N
             raise
         if words != ["--version"]:
             sys.exit(f"error: {name} needs {missing}. Run: pip install 'lightbed[{extra}]'")
+        from importlib.metadata import version  # it takes ten milliseconds
+
         sys.stdout.write(f"{name} {version('lightbed')}\n")
         code = 0
     sys.exit(code)
