@@ -1,7 +1,8 @@
 """The conditional operator: batches of an order, each prepared here or by workers, as a ratio says.
 
 Both sides work ahead of the trainer by two batches (of every worker), so that neither waits for the other, and the
-trainer takes what is next. A worker that is lost is asked again, and at last the trainer does it itself.
+trainer takes what is next. A worker that is lost is asked again, and at last the trainer does it itself. When all
+workers are lost, it takes back all that they were asked for and asks for nothing more until the next epoch.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from testbed.offload.stages import Runner, from_wire
 LOOK_AHEAD = 2
 ATTEMPTS = 3
 PATIENCE_S = 60.0
+LOOK_S = 1.0
+"""Time after which a trainer that waits looks whether there still are workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,11 @@ class _Work:
     indices: tuple[int, ...]
     future: Future[Any] | None = None
     attempts: int = 1
+    is_remote: bool = False
+
+
+class _Silent(Exception):
+    """No worker answers in time."""
 
 
 class Feed:
@@ -95,6 +103,7 @@ class Feed:
             side: deque(unit for unit in units if self._side(unit) == side) for side in (False, True)
         }
         self._going: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
+        self._is_alone = sides.remote is None or not sides.remote.workers()
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[tuple[list[int], Any]]:
@@ -137,10 +146,13 @@ class Feed:
         return _Work(unit, (self._order.indices[unit],))
 
     def _start(self, work: _Work, *, side: bool) -> None:
-        if side:
+        work.is_remote = side and not self._is_alone
+        if work.is_remote:
             work.future = self._submit(work)
         elif self._sides.local is not None:
             work.future = self._sides.local.submit(self._prepare, work.indices)
+        else:
+            work.future = None
 
     def _submit(self, work: _Work) -> Future[Any]:
         assert self._sides.remote is not None
@@ -163,38 +175,89 @@ class Feed:
         side = self._side(self._position.popleft())
         if not side:
             work = self._going[side].popleft()
-            value = self._prepare(work.indices) if work.future is None else work.future.result()
+            value = self._own(work)
             self.counts.local += 1
         else:
             work, value = self._take_remote()
         self._fill()
         return work, value
 
+    def _own(self, work: _Work) -> Any:
+        """Return what this process prepares, now or before in a thread."""
+        return self._prepare(work.indices) if work.future is None else work.future.result()
+
     def _take_remote(self) -> tuple[_Work, Any]:
         """Return what a worker prepared; the trainer prepares it when workers are lost again and again, or silent."""
         going = self._going[True]
         while True:
             work = going[0] if self._rule.ordered else self._first_ready(going)
-            assert work.future is not None
+            if not work.is_remote:
+                value = self._own(work)
+                self.counts.taken_back += 1
+                break
             try:
-                value = from_wire(work.future.result(self._rule.patience_s))
+                value = from_wire(self._await(work))
                 self.counts.remote += 1
                 break
             except WorkerLost:
+                is_silent = False
                 self.counts.lost += 1
                 work.attempts += 1
-                if work.attempts <= ATTEMPTS:
+                if self._has_workers() and work.attempts <= ATTEMPTS:
                     work.future = self._submit(work)
                     continue
-            except TimeoutError:
-                work.future.cancel()
-            value = self._prepare(work.indices)
-            self.counts.taken_back += 1
-            break
+            except _Silent:
+                is_silent = True
+            self._take_back(work, is_silent=is_silent)
         going.remove(work)
         return work, value
 
+    def _await(self, work: _Work) -> Any:
+        """Return the answer for a unit. Raises `_Silent` after the patience, or when no worker is left."""
+        assert work.future is not None
+        left = self._rule.patience_s
+        while True:
+            try:
+                return work.future.result(min(left, LOOK_S))
+            except TimeoutError as error:
+                if work.future.done():
+                    return work.future.result()  # just now, or the transform's own error
+                left -= LOOK_S
+                if left <= 0 or not self._has_workers():
+                    raise _Silent from error
+
+    def _has_workers(self) -> bool:
+        return self._sides.remote is not None and bool(self._sides.remote.workers())
+
+    def _take_back(self, work: _Work, *, is_silent: bool) -> None:
+        """Prepare a unit here, and all others when no worker is left or none has answered meanwhile."""
+        waiting = [each for each in self._going[True] if not _is_answered(each)]
+        self._is_alone = not self._has_workers() or (is_silent and len(waiting) == len(self._going[True]))
+        for each in waiting if self._is_alone else [work]:
+            if each.is_remote:
+                assert each.future is not None
+                each.future.cancel()
+                self._start(each, side=False)
+
     def _first_ready(self, going: deque[_Work]) -> _Work:
-        futures: dict[Future[Any], _Work] = {work.future: work for work in going if work.future is not None}
-        ready, _ = wait(futures, self._rule.patience_s, FIRST_COMPLETED)
-        return next((work for future, work in futures.items() if future in ready), going[0])
+        """Return the unit that is ready first, or the one that is taken when none is in time."""
+        left = self._rule.patience_s
+        while True:
+            mine = next((work for work in going if not work.is_remote), None)
+            futures = {work.future: work for work in going if work.is_remote and work.future is not None}
+            if mine is not None or not futures:
+                return mine or going[0]
+            ready, _ = wait(futures, min(left, LOOK_S), FIRST_COMPLETED)
+            left -= LOOK_S
+            if ready:
+                return next(work for future, work in futures.items() if future in ready)
+            if left <= 0 or not self._has_workers():
+                return going[0]
+
+
+def _is_answered(work: _Work) -> bool:
+    """Return whether a worker has answered for a unit, also with an error of the transform."""
+    future = work.future
+    if future is None or not work.is_remote or not future.done() or future.cancelled():
+        return False
+    return not isinstance(future.exception(), WorkerLost)

@@ -53,7 +53,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         scheduler: str | None = None,
         engine: Engine | Callable[[], Engine] | None = None,
         rule: Rule | None = None,
-        retune: bool = True,
+        retune: bool = False,
     ) -> None:
         super().__init__()
         if batch_size < 1:
@@ -67,7 +67,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self.counts = Counts()
         self._threads = threads
         self._retune = retune
-        self._tuned: tuple[Callable[[Any], Any], Settings | None, Any] | None = None
+        self._tuned: tuple[Callable[[Any], Any], Settings | None, bool, Any] | None = None
         self._source = engine if scheduler is None else _scheduler_engine(scheduler)
         self._order_seed = random.getrandbits(63) if seed is None else seed
         self._epoch = 0
@@ -106,12 +106,20 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """Run as a decision says, from the next epoch on."""
         self.rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
 
-    def tune(self, step: Callable[[Any], Any], settings: Settings | None = None) -> Profile:
-        """Measure the pipeline with the model's step, decide, apply the decision, and return the profile."""
+    def tune(
+        self, step: Callable[[Any], Any], settings: Settings | None = None, *, copy: bool = True
+    ) -> Profile:
+        """Measure the pipeline with the model's step, decide, apply the decision, and return the profile.
+
+        A copy of the step is measured, with copies of model and optimiser; the generators of random numbers are where
+        they were. With `copy=False` the step runs as it is: one that is made for measuring. Raises `OffloadError` for a
+        step that cannot be copied.
+        """
         from testbed.offload.profile import profile_loader
 
-        self._tuned = (step, settings, self._shared())
-        self.profile = profile_loader(self, step, settings)
+        shared = self._shared()
+        self.profile = profile_loader(self, step, settings, copy=copy)
+        self._tuned = (step, settings, copy, shared)
         self.apply(self.profile.decision)
         return self.profile
 
@@ -120,14 +128,14 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     ) -> bool:
         """Measure again when jobs or workers have come or gone since `tune`, and return whether they have.
 
-        Every epoch begins with it, unless the loader was made with `retune=False`.
+        Every epoch begins with it when the loader was made with `retune=True`. As in `tune`, a copy of the step runs.
         """
         if self._tuned is None:
             return False
-        last_step, last_settings, shared = self._tuned
+        last_step, last_settings, copy, shared = self._tuned
         if self._shared() == shared:
             return False
-        self.tune(step or last_step, settings or last_settings)
+        self.tune(step or last_step, settings or last_settings, copy=copy)
         return True
 
     def _shared(self) -> tuple[frozenset[str], tuple[str, ...]]:

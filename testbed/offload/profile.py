@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -15,8 +17,9 @@ from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
-from testbed.offload.stages import set_allocator
+from testbed.offload.stages import kept_generators, set_allocator
 from testbed.offload.store import Profile, key_of, load_profile, save_profile
+from testbed.offload.travel import copy_step
 
 if TYPE_CHECKING:
     from testbed.offload.loader import OffloadedLoader
@@ -65,9 +68,16 @@ class Trial:
 
 
 def profile_loader(
-    loader: OffloadedLoader, step: Callable[[Any], Any], settings: Settings | None = None
+    loader: OffloadedLoader,
+    step: Callable[[Any], Any],
+    settings: Settings | None = None,
+    *,
+    copy: bool = True,
 ) -> Profile:
-    """Return the profile of a loader whose batches `step` takes; from the store when it holds one of the same kind."""
+    """Return the profile of a loader whose batches `step` takes; from the store when it holds one of the same kind.
+
+    What runs is a copy of the step, unless `copy` is false.
+    """
     settings = settings or Settings()
     set_allocator()
     sides = loader.sides()
@@ -79,8 +89,10 @@ def profile_loader(
         if known is not None:
             return replace(known, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
     began = time.perf_counter()
-    bench = Bench(sides, loader.batch_size, len(loader.pipeline.dataset), step, settings, loader.rule)
-    profile = bench.profile()
+    measured = copy_step(step) if copy else step
+    bench = Bench(sides, loader.batch_size, len(loader.pipeline.dataset), measured, settings, loader.rule)
+    with kept_generators(), _kept_devices():
+        profile = bench.profile()
     spent = time.perf_counter() - began
     training_s = settings.epochs * len(loader.pipeline.dataset) / profile.rate_after
     profile = replace(
@@ -89,6 +101,19 @@ def profile_loader(
     if settings.store is not None:
         save_profile(settings.store, profile.document(), key)
     return profile
+
+
+@contextmanager
+def _kept_devices() -> Iterator[None]:
+    """Give the generators of GPUs the states that they had before the block."""
+    torch: Any = sys.modules.get("torch")
+    is_used = torch is not None and torch.cuda.is_initialized()
+    states = torch.cuda.get_rng_state_all() if is_used else []
+    try:
+        yield
+    finally:
+        if is_used:
+            torch.cuda.set_rng_state_all(states)
 
 
 @dataclass

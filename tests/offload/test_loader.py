@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
 from functools import cache
 
 import pytest
@@ -207,7 +209,7 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     """With the step of `tune`; not in the middle of an epoch whose state was loaded, which goes on by its rule."""
     planned(monkeypatch, RATES, CPU)
     engine = InProcess(2)
-    loader = loader_of(engine=engine)
+    loader = loader_of(engine=engine, retune=True)
     loader.tune(print)
     first = loader.profile
     list(loader)
@@ -225,12 +227,128 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     assert loader.profile is not second
     loader.close()
     engine = InProcess(2)
-    left_alone = loader_of(engine=engine, retune=False)
+    left_alone = loader_of(engine=engine)
     left_alone.tune(print)
     monkeypatch.setattr(engine, "workers", lambda: ("this",))
     found = left_alone.profile
     list(left_alone)
     assert left_alone.profile is found
+
+
+class Training:
+    """A model, its optimiser and its scheduler as a script has them, and how many steps they have taken."""
+
+    def __init__(self):
+        self.model = torch.nn.Linear(1, 1)
+        self.optimiser = torch.optim.Adam(self.model.parameters(), 0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimiser, 10)
+        self.steps = 0
+
+    def step(self, batch):
+        self.optimiser.zero_grad()
+        self.model(batch[:, None].float()).square().mean().backward()
+        self.optimiser.step()
+        self.scheduler.step()
+        self.steps += 1
+
+    def hash(self):
+        """Return what training changes."""
+        parts = (self.model.state_dict(), self.optimiser.state_dict(), self.scheduler.state_dict())
+        return hashlib.sha256(repr((*parts, self.steps, torch.get_rng_state().sum())).encode()).hexdigest()
+
+
+def closure_of(training):
+    """Return a step that reaches what it trains by its closure alone."""
+    model, optimiser = training.model, training.optimiser
+
+    def step(batch):
+        optimiser.zero_grad()
+        model(torch.nn.functional.dropout(batch[:, None].float())).mean().backward()
+        optimiser.step()
+        training.steps += 1
+
+    return step
+
+
+in_module = {}
+
+
+def step_of_module(batch):
+    in_module["training"].step(batch)
+
+
+def name_in_module(training):
+    in_module["training"] = training
+    return step_of_module
+
+
+SHORT = Settings(batches=2, rounds=1, warm_up=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step_of", [lambda training: training.step, closure_of, name_in_module])
+def test_a_measurement_leaves_weights_optimiser_and_generators_alone(step_of):
+    """A copy is trained, also when jobs have changed; an epoch of 7 batches is 7 steps."""
+    training = Training()
+    step, engine = step_of(training), InProcess(2)
+    for batch in (torch.ones(8), torch.zeros(8)):
+        step(batch)
+    before = training.hash()
+    loader = loader_of(engine=engine, retune=True)
+    loader.tune(step, SHORT)
+    assert training.hash() == before
+    engine.jobs = lambda: frozenset({"this", "another"})
+    assert loader.retune_if_shared(settings=SHORT)
+    assert training.hash() == before
+    engine.jobs = lambda: frozenset({"this", "a third"})
+    for batch in loader:
+        step(batch)
+    loader.close()
+    assert training.steps == 2 + 7
+    assert training.hash() != before
+
+
+def test_a_measurement_runs_a_step_itself_when_asked():
+    """One that is made for measuring; by default no epoch measures anything."""
+    taken, engine = [], InProcess(2)
+    loader = loader_of(engine=engine)
+    loader.tune(taken.append, SHORT)
+    assert taken == []
+    loader.tune(taken.append, SHORT, copy=False)
+    count = len(taken)
+    assert count > 0
+    engine.jobs = lambda: frozenset({"this", "another"})
+    list(loader)
+    assert len(taken) == count
+    loader.close()
+
+
+def test_a_step_that_cannot_be_copied_is_refused_before_it_runs():
+    lock, taken = threading.Lock(), []
+
+    def step(batch):
+        with lock:
+            taken.append(batch)
+
+    loader = loader_of()
+    with pytest.raises(
+        OffloadError, match=r"`lock of .*step` is a _thread\.lock .*tune\(other_step, copy=False\)"
+    ):
+        loader.tune(step, SHORT)
+    loader.close()
+    assert taken == []
+
+
+def test_a_model_that_a_class_takes_from_its_module_is_refused(monkeypatch):
+    class Trainer:
+        def __call__(self, batch):
+            global_model(batch)  # noqa: F821 - set below
+
+    monkeypatch.setitem(globals(), "global_model", torch.nn.Linear(1, 1))
+    loader = loader_of()
+    with pytest.raises(OffloadError, match=r"Trainer\.__call__ takes `global_model` from its module"):
+        loader.tune(Trainer(), SHORT)
+    loader.close()
 
 
 def test_without_workers_nothing_is_offloaded(monkeypatch):

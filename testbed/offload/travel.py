@@ -1,0 +1,214 @@
+"""Objects by value: what travels to workers, and copies of a step that a measurement may train."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from os import sep
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from testbed.errors import OffloadError
+
+NO_EXTRA = "to send or copy a pipeline takes cloudpickle: pip install 'lightbed[offload]'"
+OURS = "testbed"
+_DEPTH = 12
+
+
+def pack(thing: Any, name: str) -> bytes:
+    """Return an object as it travels. Raises `OffloadError` with the part that cannot."""
+    register_modules()
+    try:
+        return _packed(thing)
+    except Exception as error:
+        raise OffloadError(
+            f"the {name} cannot travel to workers: {_culprit(thing, name)} ({error}): make it where it is used, or leave"
+            " it out of what is pickled (`__getstate__`)"
+        ) from error
+
+
+def copy_step(step: Any) -> Any:
+    """Return a copy of a model's step with all that it reaches: model, optimiser, counters; classes are shared.
+
+    Raises `OffloadError` when some of it cannot be copied, before anything runs.
+    """
+    register_modules()
+    shared: list[Any] = []
+    try:
+        text = _packed(step, shared)
+        return _Unpacker(io.BytesIO(text), shared).load()
+    except OffloadError:
+        raise
+    except Exception as error:
+        raise OffloadError(
+            "the step cannot be copied, and a measurement shall not train your model:"
+            f" {_culprit(step, 'step')} ({error}); give a step that is made for it: tune(other_step, copy=False)"
+        ) from error
+
+
+def register_modules() -> None:
+    """Let this package, and modules beside a script, travel as they are: workers cannot import them.
+
+    A package with compiled modules stays: it travels by name alone.
+    """
+    cloudpickle = _cloudpickle()
+    modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
+    compiled = {
+        module.__name__.partition(".")[0]
+        for module in modules
+        if _file(module).endswith(tuple(EXTENSION_SUFFIXES))
+    }
+    for module in modules:
+        name = module.__name__
+        if (
+            sys.modules.get(name) is module
+            and name.partition(".")[0] not in compiled
+            and not is_installed(module)
+        ):
+            cloudpickle.register_pickle_by_value(module)
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Return whether workers have a module, too: one that is built in, or of an installed package that is not ours."""
+    name, file = module.__name__, _file(module)
+    if name in {"__main__", "__mp_main__"}:
+        return True  # they travel by value anyway
+    is_there = not file or file.startswith(_folders())
+    return is_there and name.partition(".")[0] != OURS
+
+
+@cache
+def _folders() -> tuple[str, ...]:
+    """Return the folders of the standard library and of installed packages."""
+    folders = [sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple(
+        f"{folder}{sep}" for folder in [*folders, *site.getsitepackages(), site.getusersitepackages()]
+    )
+
+
+def _file(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else ""
+
+
+def _cloudpickle() -> Any:
+    try:
+        import cloudpickle
+    except ImportError as error:
+        raise OffloadError(NO_EXTRA) from error
+    return cloudpickle
+
+
+def _packed(thing: Any, shared: list[Any] | None = None) -> bytes:
+    """Return what `thing` is made of; classes are put into `shared`, when it is given, for the same process."""
+
+    class Packer(_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
+        def persistent_id(self, found: Any) -> int | None:
+            if shared is None or not isinstance(found, type):
+                return None
+            _check_class(found)
+            shared.append(found)
+            return len(shared) - 1
+
+        def reducer_override(self, found: Any) -> Any:
+            if found is random.seed.__self__:  # type: ignore[attr-defined]
+                return getattr, (random, "_inst")  # a copy would draw what no seed reaches
+            if isinstance(found, ModuleType) and sys.modules.get(found.__name__) is not found:
+                home = _home_of(found)
+                if home is not None:
+                    return getattr, home
+            return super().reducer_override(found)
+
+    file = io.BytesIO()
+    Packer(file).dump(thing)
+    return file.getvalue()
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: list[Any]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, number: int) -> Any:
+        return self._shared[number]
+
+
+def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
+    """Return the module that has another as its attribute, and under which name: compiled parts are not imported."""
+    for home in list(sys.modules.values()):
+        if type(home) is ModuleType and home.__name__ != "__main__" and is_installed(home):
+            for name, value in list(vars(home).items()):
+                if value is module:
+                    return home, name
+    return None
+
+
+def _check_class(kind: type) -> None:
+    """Raise `OffloadError` when methods of a shared class reach a model or an optimiser by name: none is a copy."""
+    module = sys.modules.get(kind.__module__)
+    torch: Any = sys.modules.get("torch")
+    if torch is None or (module is not None and kind.__module__ != "__main__" and is_installed(module)):
+        return
+    trained = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+    for method in vars(kind).values():
+        function = getattr(method, "__func__", method)
+        if not isinstance(function, FunctionType):
+            continue
+        for name in _names(function.__code__):
+            if isinstance(function.__globals__.get(name), trained):
+                where = f"{kind.__qualname__}.{function.__name__}"
+                raise OffloadError(
+                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement shall not train"
+                    " it; keep it as an attribute, or give a step that is made for it: tune(other_step, copy=False)"
+                )
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*(_names(each) for each in inner))
+
+
+def _culprit(thing: Any, path: str, depth: int = 0) -> str:
+    """Return the path to the innermost part that cannot be pickled, and its type."""
+    if depth < _DEPTH:
+        for name, part in _parts(thing, path):
+            try:
+                _packed(part)
+            except Exception:  # noqa: BLE001 - any kind says that it cannot travel
+                return _culprit(part, name, depth + 1)
+    kind = type(thing)
+    return f"`{path}` is a {kind.__module__}.{kind.__qualname__}"
+
+
+def _parts(thing: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what an object is made of, with how a reader finds it."""
+    if isinstance(thing, MethodType):
+        yield from _parts(thing.__self__, path)
+        thing = thing.__func__
+    if isinstance(thing, FunctionType):
+        for name in sorted(_names(thing.__code__)):
+            if name in thing.__globals__:
+                yield f"{name} of {Path(thing.__code__.co_filename).name}", thing.__globals__[name]
+        for name, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=False):
+            yield f"{name} of {thing.__qualname__}", cell.cell_contents
+    elif isinstance(thing, dict):
+        yield from ((f"{path}[{name!r}]", part) for name, part in thing.items())
+    elif isinstance(thing, list | tuple):
+        yield from ((f"{path}[{number}]", part) for number, part in enumerate(thing))
+    elif isinstance(thing, type):
+        yield from (
+            (f"{thing.__name__}.{name}", part)
+            for name, part in vars(thing).items()
+            if isinstance(part, FunctionType)
+        )
+    elif not isinstance(thing, ModuleType):
+        yield from ((f"{path}.{name}", part) for name, part in getattr(thing, "__dict__", {}).items())
+        yield type(thing).__name__, type(thing)
