@@ -8,7 +8,7 @@ import random
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from os import sep
@@ -23,15 +23,16 @@ OURS = "testbed"
 _DEPTH = 12
 
 
-def pack(thing: Any, name: str) -> bytes:
-    """Return an object as it travels. Raises `OffloadError` with the part that cannot."""
+def pack(parts: Mapping[str, Any]) -> bytes:
+    """Return named objects as they travel. Raises `OffloadError` with the part that cannot."""
     register_modules()
     try:
-        return _packed(thing)
+        return _packed(dict(parts))
     except Exception as error:
+        culprit = next((_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), "")
         raise OffloadError(
-            f"the {name} cannot travel to workers: {_culprit(thing, name)} ({error}): make it where it is used, or leave"
-            " it out of what is pickled (`__getstate__`)"
+            f"the pipeline cannot travel to workers: {culprit}, which cannot be pickled ({error}): make it where it is"
+            " used, or leave it out of what is pickled (`__getstate__`)"
         ) from error
 
 
@@ -166,8 +167,9 @@ def _check_class(kind: type) -> None:
             if isinstance(function.__globals__.get(name), trained):
                 where = f"{kind.__qualname__}.{function.__name__}"
                 raise OffloadError(
-                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement shall not train"
-                    " it; keep it as an attribute, or give a step that is made for it: tune(other_step, copy=False)"
+                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement shall not"
+                    " train it; keep it as an attribute, or give a step that is made for it:"
+                    " tune(other_step, copy=False)"
                 )
 
 
@@ -176,13 +178,19 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(each) for each in inner))
 
 
+def _is_packable(thing: Any) -> bool:
+    try:
+        _packed(thing)
+    except Exception:  # noqa: BLE001 - any kind says that it cannot travel
+        return False
+    return True
+
+
 def _culprit(thing: Any, path: str, depth: int = 0) -> str:
     """Return the path to the innermost part that cannot be pickled, and its type."""
     if depth < _DEPTH:
         for name, part in _parts(thing, path):
-            try:
-                _packed(part)
-            except Exception:  # noqa: BLE001 - any kind says that it cannot travel
+            if not _is_packable(part):
                 return _culprit(part, name, depth + 1)
     kind = type(thing)
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}"
