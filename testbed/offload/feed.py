@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from testbed.errors import OffloadError
@@ -93,10 +94,11 @@ class Feed:
         self._sides, self._order, self._rule, self._epoch = sides, order, rule, epoch
         self._is_batchwise = rule.candidate in {None, "p3"}
         size = 1 if self._is_batchwise else order.batch_size
-        count = order.batches if self._is_batchwise else len(order.indices)
+        number = order.batches if self._is_batchwise else len(order.indices)
         left = set(done)
-        units = [unit for unit in range(count) if unit not in left]
+        units = [unit for unit in range(number) if unit not in left]
         self._position = deque(units)
+        self._sizes = deque(() if self._is_batchwise else order.sizes(len(left)))
         slots = sides.remote.slots if sides.remote else 1
         self._ahead = {False: rule.look_ahead * size, True: rule.look_ahead * size * slots}
         self._left = {
@@ -117,8 +119,9 @@ class Feed:
         if self._is_batchwise:
             work, value = self._take()
             return [work.unit], value
-        count = min(self._order.batch_size, len(self._position))
-        taken = [self._take() for _ in range(count)]
+        return self._batch_of([self._take() for _ in range(self._sizes.popleft())])
+
+    def _batch_of(self, taken: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
         return [work.unit for work, _ in taken], self._sides.runner.collate([value for _, value in taken])
 
     def close(self) -> None:
@@ -161,8 +164,11 @@ class Feed:
         if not self._is_batchwise:
             (payload,) = work.indices
         if self._rule.candidate == "p1":
-            payload = (payload, self._sides.runner.read(payload))
+            payload = (payload, self._read(payload))
         return self._sides.remote.submit(self._rule.candidate, payload, self._epoch)
+
+    def _read(self, index: int) -> Any:
+        return self._sides.runner.read(index)
 
     def _prepare(self, indices: Sequence[int]) -> Any:
         if self._is_batchwise:
@@ -253,6 +259,96 @@ class Feed:
                 return next(work for future, work in futures.items() if future in ready)
             if left <= 0 or not self._has_workers():
                 return going[0]
+
+
+class StreamFeed(Feed):
+    """A feed of elements that come one after the other, not by index: read here, in the thread that asks.
+
+    Workers transform them, `p1`. `numbers` are the indices by which draws are seeded: one for each element.
+    """
+
+    def __init__(
+        self,
+        sides: Sides,
+        elements: Iterable[Any],
+        batch_size: int,
+        rule: Rule,
+        epoch: int = 0,
+        done: Iterable[int] = (),
+        *,
+        drop_last: bool = False,
+        numbers: Iterable[int] | None = None,
+    ) -> None:
+        if rule.candidate not in {None, "p1"}:
+            raise OffloadError(f"{rule.candidate} reads elsewhere, and a stream is read here: use p1")
+        super().__init__(sides, Order((), batch_size), rule, epoch)
+        self._is_batchwise = False
+        slots = sides.remote.slots if sides.remote else 1
+        self._ahead = {
+            False: rule.look_ahead * batch_size if sides.local else 1,
+            True: rule.look_ahead * batch_size * slots,
+        }
+        self._elements: Iterator[tuple[int, Any]] | None = enumerate(elements)
+        self._numbers = iter(count() if numbers is None else numbers)
+        self._done, self._drop_last = set(done), drop_last
+        self._raw: dict[int, Any] = {}
+        self._index: dict[int, int] = {}
+
+    def __next__(self) -> tuple[list[int], Any]:
+        """Return the next batch, and the numbers of its elements."""
+        taken: list[tuple[_Work, Any]] = []
+        while len(taken) < self._order.batch_size:
+            self._fill()
+            if not self._position:
+                break
+            work, value = self._take()
+            del self._raw[work.indices[0]]
+            taken.append((work, value))
+        if not taken or (self._drop_last and len(taken) < self._order.batch_size):
+            raise StopIteration
+        return self._batch_of(taken)
+
+    def close(self) -> None:
+        """Cancel what is on its way, and read no more."""
+        self._elements = None
+        super().close()
+
+    def _fill(self) -> None:
+        while (
+            self._elements is not None
+            and self._lacks_any()
+            and len(self._position) < sum(self._ahead.values())
+        ):
+            unit, raw = next(self._elements, (-1, None))
+            if unit < 0:
+                self._elements = None
+                break
+            index = next(self._numbers)
+            if unit not in self._done:
+                self._raw[index], self._index[unit] = raw, index
+                self._position.append(unit)
+                self._left[self._side(unit)].append(unit)
+        super()._fill()
+
+    def _lacks_any(self) -> bool:
+        """Return whether a side that gets elements could take one more."""
+        is_remote = (
+            self._sides.remote is not None and self._rule.candidate is not None and self._rule.ratio > 0
+        )
+        sides = ({True} if is_remote else set()) | (
+            {False} if not is_remote or self._rule.ratio < 1 else set()
+        )
+        return any(len(self._left[side]) + len(self._going[side]) < self._ahead[side] for side in sides)
+
+    def _work(self, unit: int) -> _Work:
+        return _Work(unit, (self._index.pop(unit),))
+
+    def _read(self, index: int) -> Any:
+        return self._raw[index]
+
+    def _prepare(self, indices: Sequence[int]) -> Any:
+        (index,) = indices
+        return self._sides.runner.finish(index, self._raw[index], self._epoch)
 
 
 def _is_answered(work: _Work) -> bool:

@@ -37,6 +37,11 @@ class Pipeline:
     seed: int | None = None
 
 
+def count_of(dataset: Any) -> int:
+    """Return the number of elements; 0 for a stream that does not say it."""
+    return len(dataset) if hasattr(type(dataset), "__len__") else 0
+
+
 class Runner:
     """Runs the stages of a pipeline, one element after the other where draws must be reproducible."""
 
