@@ -17,7 +17,7 @@ from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
 from testbed.offload.shares import Shares
 from testbed.offload.stages import Pipeline, Runner, set_allocator, set_aside_thread, to_wire
-from testbed.offload.travel import pack
+from testbed.offload.travel import Sources, pack, sources_of
 
 BROKEN = "error of a sample, of the user's code"
 """Mark before an error of a stage. Dask would run the stage again, and take some errors for a lost worker."""
@@ -37,14 +37,16 @@ _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedEr
 class StageWorker:
     """The pipeline on a worker: a plugin of Dask, set up once on each, also on those that join later."""
 
-    def __init__(self, name: str, parts: bytes) -> None:
+    def __init__(self, name: str, parts: bytes, sources: Sources) -> None:
         self.name = name
         self.parts = parts
+        self.sources = sources
 
     def setup(self, worker: Any) -> None:
         """Make the runner in the worker's process, with the allocator settings of the trainer."""
         set_allocator()
         set_aside_thread()  # setup runs in the thread of the event loop
+        self.sources.install()
         self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask pickles all that it sends
         entry_point()
 
@@ -150,11 +152,12 @@ class DaskEngine:
             ) from error
         pipeline = runner.pipeline
         try:
-            parts = pack({each.name: getattr(pipeline, each.name) for each in fields(pipeline)})
+            named = {each.name: getattr(pipeline, each.name) for each in fields(pipeline)}
+            parts = pack(named)
             self._client.sync(_set_aside_loop)
             self._run = entry_point()
             self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
-            self._set_up(_plugin(self._name, parts))
+            self._set_up(_plugin(self._name, parts, sources_of(named.values())))
             self._shares.use(self._named())
         except OffloadError:
             self.close()
@@ -248,14 +251,14 @@ async def _set_aside_loop() -> None:
     set_aside_thread()
 
 
-def _plugin(name: str, parts: bytes) -> Any:
+def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
     """Return the plugin as a class of Dask's, made here since Dask is an extra."""
     from distributed import WorkerPlugin
 
     class Offload(StageWorker, WorkerPlugin):  # type: ignore[misc]  # Dask is Any here
         pass
 
-    return Offload(name, parts)
+    return Offload(name, parts, sources)
 
 
 def _hand_over(done: Any, here: Future[Any]) -> None:

@@ -71,7 +71,10 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self.pipeline = Pipeline(dataset, transform, collate, seed)
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self.batch_size = batch_size or getattr(batch_sampler, "batch_size", None) or BATCH_SIZE
-        self.shuffle, self.drop_last = shuffle is not False and sampler is batch_sampler is None, drop_last
+        self.shuffle, self.drop_last = (
+            shuffle is not False and sampler is None and batch_sampler is None,
+            drop_last,
+        )
         self.rule = rule or Rule()
         self.profile: Profile | None = None
         self.counts = Counts()
@@ -246,7 +249,12 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
 
     def _order_of_sampler(self) -> Order:
         """Return what the sampler draws for the epoch; one of a `DistributedSampler` is told which it is."""
-        for each in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
+        places: tuple[Any, ...] = (
+            self.sampler,
+            self.batch_sampler,
+            getattr(self.batch_sampler, "sampler", None),
+        )
+        for each in places:
             if hasattr(each, "set_epoch"):
                 each.set_epoch(self._epoch)
         if self.batch_sampler is not None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import pickle
 import random
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import find_spec
 from os import sep
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -34,6 +36,95 @@ def pack(parts: Mapping[str, Any]) -> bytes:
             f"the pipeline cannot travel to workers: {culprit}, which cannot be pickled ({error}): make it where it is"
             " used, or leave it out of what is pickled (`__getstate__`)"
         ) from error
+
+
+class Sources:
+    """Modules as source, by name: a finder for what code of the user imports while it runs on a worker."""
+
+    is_of_trainer = True
+
+    def __init__(self, texts: Mapping[str, tuple[str, bool]]) -> None:
+        self._texts = texts
+
+    def install(self) -> None:
+        """Take the place of the sources of an earlier job, whose modules may have changed since."""
+        sys.meta_path[:] = [each for each in sys.meta_path if not hasattr(each, "is_of_trainer")]
+        for name, module in list(sys.modules.items()):
+            if hasattr(getattr(module, "__loader__", None), "is_of_trainer"):
+                del sys.modules[name]
+        sys.meta_path.append(self)  # what is installed on the worker comes first
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return the place of a module that travelled, or None."""
+        if name not in self._texts:
+            return None
+        return ModuleSpec(name, self, is_package=self._texts[name][1])  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python to make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the source of a module."""
+        code = compile(self._texts[module.__name__][0], f"<{module.__name__} of the trainer>", "exec")
+        exec(code, module.__dict__)  # noqa: S102 - the user's own
+
+
+def sources_of(parts: Iterable[Any]) -> Sources:
+    """Return the packages and modules beside a script that code of these objects names in an import, and theirs."""
+    names = {getattr(each, "__module__", None) for part in parts for each in (part, type(part))}
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    waiting = [Path(_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)]
+    texts: dict[str, tuple[str, bool]] = {}
+    seen = {OURS, *sys.stdlib_module_names}
+    while waiting:
+        for name in _imports(waiting.pop()) - seen:
+            seen.add(name)
+            found = _texts_of(name)
+            texts |= {
+                module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in found.items()
+            }
+            waiting += found.values()
+    return Sources(texts)
+
+
+def _imports(file: Path) -> set[str]:
+    """Return the first parts of the names that a file imports, anywhere in it."""
+    try:
+        tree = ast.parse(file.read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names = set()
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in each.names}
+        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
+            names.add(each.module.partition(".")[0])
+    return names
+
+
+def _texts_of(name: str) -> dict[str, Path]:
+    """Return the files of a module or package by the names of its modules; none when it is installed or compiled."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return {}
+    if (
+        spec is None
+        or spec.origin is None
+        or not spec.origin.endswith(".py")
+        or spec.origin.startswith(_folders())
+    ):
+        return {}
+    origin = Path(spec.origin)
+    if spec.submodule_search_locations is None:
+        return {name: origin}
+    if any(file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in origin.parent.rglob("*")):
+        return {}
+    found = {}
+    for file in origin.parent.rglob("*.py"):
+        inner = file.relative_to(origin.parent).with_suffix("").parts
+        found[".".join((name, *(inner[:-1] if inner[-1] == "__init__" else inner)))] = file
+    return found
 
 
 def copy_step(step: Any) -> Any:

@@ -209,7 +209,7 @@ def test_draws_of_python_are_the_same_on_workers(pool):
 
 @pytest.mark.long
 def test_packages_beside_a_script_travel(pool, tmp_path, monkeypatch):
-    """By the name of a module, of a function in it, and of a module within it."""
+    """By the name of a module, of a function in it, of a module within it, and by an import that runs there."""
     package = tmp_path / "beside_offload"
     package.mkdir()
     (package / "__init__.py").write_text("from .inner import triple\n")
@@ -217,14 +217,23 @@ def test_packages_beside_a_script_travel(pool, tmp_path, monkeypatch):
     (tmp_path / "script_offload.py").write_text(
         "import beside_offload, beside_offload.inner\nfrom beside_offload import triple\n"
         "def transform(number):\n"
-        "    return beside_offload.triple(number), triple(number), beside_offload.inner.FACTOR\n"
+        "    import late_offload.deep\n"
+        "    from late_offload.deep import quadruple\n"
+        "    return beside_offload.triple(number), triple(number), beside_offload.inner.FACTOR, quadruple(number)\n"
     )
+    late = tmp_path / "late_offload"
+    late.mkdir()
+    (late / "__init__.py").write_text("")
+    (late / "deep.py").write_text(
+        "from . import deeper\ndef quadruple(number):\n    return deeper.FOUR * number\n"
+    )
+    (late / "deeper.py").write_text("FOUR = 4\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     script = importlib.import_module("script_offload")
     engine, runner = opened(pool, script.transform)
     found, counts = epoch_of(engine, runner, "p3", 1.0)
     engine.close()
-    assert sorted(found) == [(3 * number, 3 * number, 3) for number in range(64)]
+    assert sorted(found) == [(3 * number, 3 * number, 3, 4 * number) for number in range(64)]
     assert counts.remote == 16
 
 
