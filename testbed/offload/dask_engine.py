@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import pickle
 import sys
-import sysconfig
+import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import fields
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -15,7 +16,11 @@ from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
 from testbed.offload.shares import Shares
-from testbed.offload.stages import Runner, set_allocator, to_wire
+from testbed.offload.stages import Pipeline, Runner, set_allocator, set_aside_thread, to_wire
+from testbed.offload.travel import Sources, pack, sources_of
+
+BROKEN = "error of a sample, of the user's code"
+"""Mark before an error of a stage. Dask would run the stage again, and take some errors for a lost worker."""
 
 CLIENT = "offload"
 """Part of the id of every client of ours, by which a scheduler counts the jobs that share its workers."""
@@ -32,14 +37,17 @@ _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedEr
 class StageWorker:
     """The pipeline on a worker: a plugin of Dask, set up once on each, also on those that join later."""
 
-    def __init__(self, name: str, pipeline: Any) -> None:
+    def __init__(self, name: str, parts: bytes, sources: Sources) -> None:
         self.name = name
-        self.pipeline = pipeline
+        self.parts = parts
+        self.sources = sources
 
     def setup(self, worker: Any) -> None:
         """Make the runner in the worker's process, with the allocator settings of the trainer."""
         set_allocator()
-        self.runner = Runner(self.pipeline)
+        set_aside_thread()  # setup runs in the thread of the event loop
+        self.sources.install()
+        self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask pickles all that it sends
         entry_point()
 
     def teardown(self, worker: Any) -> None:
@@ -51,7 +59,23 @@ def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
     from distributed import get_worker
 
     plugin = get_worker().plugins[name]
-    return to_wire(plugin.runner.run(stage, payload, epoch))
+    try:
+        return to_wire(plugin.runner.run(stage, payload, epoch))
+    except Exception as error:  # noqa: BLE001 - it belongs to the trainer; Dask would try again
+        return BROKEN, portable(error)
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error that can be pickled, with the traceback of the worker as a note."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - of its class or its arguments
+        notes = getattr(error, "__notes__", [])
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+        error.__notes__ = notes
+    error.add_note(f"on a worker:\n{text}")
+    return error.with_traceback(None)
 
 
 def entry_point() -> Any:
@@ -126,15 +150,30 @@ class DaskEngine:
             raise OffloadError(
                 f"the scheduler {self._address} has no workers: start `dask worker {self._address} --nthreads 1`"
             ) from error
-        register_by_value(runner.pipeline)
-        self._run = entry_point()
-        self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
-        self._client.register_plugin(_plugin(self._name, runner.pipeline), name=self._name)
+        pipeline = runner.pipeline
         try:
+            named = {each.name: getattr(pipeline, each.name) for each in fields(pipeline)}
+            parts = pack(named)
+            self._client.sync(_set_aside_loop)
+            self._run = entry_point()
+            self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
+            self._set_up(_plugin(self._name, parts, sources_of(named.values())))
             self._shares.use(self._named())
         except OffloadError:
             self.close()
             raise
+
+    def _set_up(self, plugin: Any) -> None:
+        """Send the pipeline. Raises `OffloadError` when a worker cannot unpack it."""
+        try:
+            self._client.register_plugin(plugin, name=self._name)
+        except Exception as error:
+            if self._client.status != "running" or isinstance(error, OSError):
+                raise
+            raise OffloadError(
+                f"the pipeline travels, but a worker cannot set it up ({error}): install there what the pipeline"
+                " imports, in the versions of the trainer"
+            ) from error
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
         """Return the future of a stage on a worker. Dask runs it again elsewhere when its worker is lost."""
@@ -207,14 +246,19 @@ def _host_of(address: str) -> str:
     return address.rpartition("://")[2].rpartition(":")[0]
 
 
-def _plugin(name: str, pipeline: Any) -> Any:
+async def _set_aside_loop() -> None:
+    """Let Dask's event loop in this process draw from a generator of its own."""
+    set_aside_thread()
+
+
+def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
     """Return the plugin as a class of Dask's, made here since Dask is an extra."""
     from distributed import WorkerPlugin
 
     class Offload(StageWorker, WorkerPlugin):  # type: ignore[misc]  # Dask is Any here
         pass
 
-    return Offload(name, pipeline)
+    return Offload(name, parts, sources)
 
 
 def _hand_over(done: Any, here: Future[Any]) -> None:
@@ -222,34 +266,16 @@ def _hand_over(done: Any, here: Future[Any]) -> None:
     if not here.set_running_or_notify_cancel():
         return
     try:
-        here.set_result(done.result())
+        value = done.result()
+        if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
+            here.set_exception(value[1])
+        else:
+            here.set_result(value)
     except BaseException as error:  # noqa: BLE001 - it belongs to who waits
         is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
         here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
     finally:
         done.release()
-
-
-def register_by_value(pipeline: Any) -> None:
-    """Let this package, and modules that are not installed, travel as they are: workers cannot import them."""
-    import cloudpickle
-
-    parts = (pipeline.dataset, pipeline.transform, pipeline.collate)
-    names = {getattr(part, "__module__", None) for part in parts} | {type(part).__module__ for part in parts}
-    modules = [sys.modules[name] for name in names if name in sys.modules]
-    ours = [sys.modules["testbed.offload.stages"], sys.modules[__name__]]
-    for module in [*ours, *(each for each in modules if not _is_installed(each))]:
-        cloudpickle.register_pickle_by_value(module)
-
-
-def _is_installed(module: ModuleType) -> bool:
-    """Return whether workers have a module, too: one that is built in, or of an installed package that is not ours."""
-    if module.__name__ == "__main__":
-        return True  # it travels by value anyway
-    file = getattr(module, "__file__", None)
-    folders = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    is_there = file is None or any(file.startswith(f"{folder}{os.sep}") for folder in folders)
-    return is_there and not module.__name__.startswith("testbed.")
 
 
 def _security(tls: Tls | None) -> Any:

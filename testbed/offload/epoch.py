@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 
 def is_remote(unit: int, ratio: float) -> bool:
@@ -23,19 +24,46 @@ def is_remote(unit: int, ratio: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The indices of an epoch in the order in which batches take them."""
+    """The indices of an epoch in the order in which batches take them; `bounds` has where each begins, and the end.
+
+    >>> Order([5, 6, 7], 2, bounds=(0, 1, 3)).batch(1)
+    (6, 7)
+    """
 
     indices: Sequence[int]
     batch_size: int
+    bounds: Sequence[int] = ()
 
     @property
     def batches(self) -> int:
         """Number of batches; the last may be smaller."""
-        return -(-len(self.indices) // self.batch_size)
+        return len(self.bounds) - 1 if self.bounds else -(-len(self.indices) // self.batch_size)
 
     def batch(self, number: int) -> tuple[int, ...]:
         """Return the indices of a batch."""
+        if self.bounds:
+            return tuple(self.indices[self.bounds[number] : self.bounds[number + 1]])
         return tuple(self.indices[number * self.batch_size : (number + 1) * self.batch_size])
+
+    def sizes(self, done: int) -> Iterator[int]:
+        """Yield the sizes of the batches after so many elements."""
+        if self.bounds:
+            yield from (end - first for first, end in pairwise(self.bounds) if first >= done)
+            return
+        for first in range(done, len(self.indices), self.batch_size):
+            yield min(self.batch_size, len(self.indices) - first)
+
+    def share(self, first: int, count: int) -> Order:
+        """Return every batch of so many, from the first on: the part of one of several processes."""
+        mine = [self.batch(number) for number in range(first, self.batches, count)]
+        return order_of_batches(mine, self.batch_size)
+
+
+def order_of_batches(batches: Iterable[Sequence[int]], batch_size: int) -> Order:
+    """Return the order in which a sampler has put whole batches, of any sizes."""
+    lists = [list(batch) for batch in batches]
+    indices = [index for batch in lists for index in batch]
+    return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in lists), initial=0)))
 
 
 def order_of(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False) -> Order:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from testbed.errors import OffloadError
 from testbed.offload.engine import Engine
-from testbed.offload.epoch import Order, from_ranges, order_of, to_ranges
-from testbed.offload.feed import Counts, Feed, Rule, Sides
+from testbed.offload.epoch import Order, from_ranges, order_of, order_of_batches, to_ranges
+from testbed.offload.feed import Counts, Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import Decision
-from testbed.offload.stages import Pipeline, Runner
+from testbed.offload.stages import Pipeline, Runner, seeded
 
 if TYPE_CHECKING:
     from testbed.offload.profile import Settings
     from testbed.offload.store import Profile
 
 STATE_VERSION = 1
+BATCH_SIZE = 32
+"""Size with which a `batch_sampler` that does not say its own is measured."""
 
 
 class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any here
@@ -36,7 +40,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     transform are the same every time, and the trainer prepares in the thread that asks, since the generators of
     Python, numpy and torch belong to the whole process; without, in `threads` of its own. `engine` takes the place of
     `scheduler` in tests. `DataLoader(loader, batch_size=None)` iterates it, too; with `num_workers` each process
-    connects for itself and takes its share of the batches.
+    connects for itself and takes its share of the batches. `sampler` and `batch_sampler` are those of torch, also for
+    several trainers (`DistributedSampler`: `set_epoch` is called); a dataset without indices, an `IterableDataset`, is
+    read here and transformed by workers (`p1`).
     """
 
     def __init__(
@@ -44,42 +50,53 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         dataset: Any,
         transform: Callable[[Any], Any] | None = None,
         *,
-        batch_size: int,
+        batch_size: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
-        shuffle: bool = True,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
         drop_last: bool = False,
         seed: int | None = None,
         threads: int = 1,
         scheduler: str | None = None,
         engine: Engine | Callable[[], Engine] | None = None,
         rule: Rule | None = None,
-        retune: bool = True,
+        retune: bool = False,
     ) -> None:
         super().__init__()
-        if batch_size < 1:
-            raise OffloadError(f"batch_size {batch_size}: give 1 or more")
+        self.is_stream = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+        self._check_options(batch_size, sampler, batch_sampler, shuffle=shuffle, drop_last=drop_last)
         if scheduler is not None and engine is not None:
             raise OffloadError("give a scheduler or an engine, not both")
         self.pipeline = Pipeline(dataset, transform, collate, seed)
-        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.batch_size = batch_size or getattr(batch_sampler, "batch_size", None) or BATCH_SIZE
+        self.shuffle, self.drop_last = (
+            shuffle is not False and sampler is None and batch_sampler is None,
+            drop_last,
+        )
         self.rule = rule or Rule()
         self.profile: Profile | None = None
         self.counts = Counts()
         self._threads = threads
         self._retune = retune
-        self._tuned: tuple[Callable[[Any], Any], Settings | None, Any] | None = None
+        self._tuned: tuple[Callable[[Any], Any], Settings | None, bool, Any] | None = None
         self._source = engine if scheduler is None else _scheduler_engine(scheduler)
         self._order_seed = random.getrandbits(63) if seed is None else seed
         self._epoch = 0
         self._done: set[int] = set()
         self._resumed: set[int] = set()
+        self._drawn: Order | None = None
         self._running: Rule | None = None
         self._sides: Sides | None = None
         self._pid = 0
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return self._order().batches
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]  # that of torch has no base with a length
+        number = len(self.pipeline.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
+        return number // self.batch_size if self.drop_last else -(-number // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch, or of what a loaded state has left of one."""
@@ -87,8 +104,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         if self._retune and share is None and not self._resumed:
             self.retune_if_shared()
         self._running, self._done, self._resumed = self.rule, self._resumed, set()
-        order = self._order(share)
-        feed = Feed(self.sides(is_child=share is not None), order, self.rule, self._epoch, self._done)
+        feed = self._feed(share)
         self.counts = feed.counts
         try:
             for units, batch in feed:
@@ -96,22 +112,48 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
                 yield batch
         finally:
             feed.close()
-        self._epoch, self._done, self._running = self._epoch + 1, set(), None
+        self._epoch, self._done, self._running, self._drawn = self._epoch + 1, set(), None, None
+
+    def _feed(self, share: Any) -> Feed:
+        """Return the feed of what is left of the epoch."""
+        sides = self.sides(is_child=share is not None)
+        if self.is_stream:
+            return StreamFeed(
+                sides,
+                self.pipeline.dataset,
+                self.batch_size,
+                self.rule,
+                self._epoch,
+                self._done,
+                drop_last=self.drop_last,
+                numbers=count(share.id, share.num_workers) if share is not None else None,
+            )
+        order = self._drawn if self._drawn is not None and self._done else self._order(share)
+        self._drawn = order if self.sampler is not None or self.batch_sampler is not None else None
+        return Feed(sides, order, self.rule, self._epoch, self._done)
 
     def set_epoch(self, epoch: int) -> None:
         """Begin this epoch next: for `DataLoader` with processes, which count none."""
-        self._epoch, self._done, self._resumed = epoch, set(), set()
+        self._epoch, self._done, self._resumed, self._drawn = epoch, set(), set(), None
 
     def apply(self, decision: Decision) -> None:
         """Run as a decision says, from the next epoch on."""
         self.rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
 
-    def tune(self, step: Callable[[Any], Any], settings: Settings | None = None) -> Profile:
-        """Measure the pipeline with the model's step, decide, apply the decision, and return the profile."""
+    def tune(
+        self, step: Callable[[Any], Any], settings: Settings | None = None, *, copy: bool = True
+    ) -> Profile:
+        """Measure the pipeline with the model's step, decide, apply the decision, and return the profile.
+
+        A copy of the step is measured, with copies of model and optimiser; the generators of random numbers are where
+        they were. With `copy=False` the step runs as it is: one that is made for measuring. Raises `OffloadError` for a
+        step that cannot be copied.
+        """
         from testbed.offload.profile import profile_loader
 
-        self._tuned = (step, settings, self._shared())
-        self.profile = profile_loader(self, step, settings)
+        shared = self._shared()
+        self.profile = profile_loader(self, step, settings, copy=copy)
+        self._tuned = (step, settings, copy, shared)
         self.apply(self.profile.decision)
         return self.profile
 
@@ -120,14 +162,14 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     ) -> bool:
         """Measure again when jobs or workers have come or gone since `tune`, and return whether they have.
 
-        Every epoch begins with it, unless the loader was made with `retune=False`.
+        Every epoch begins with it when the loader was made with `retune=True`. As in `tune`, a copy of the step runs.
         """
         if self._tuned is None:
             return False
-        last_step, last_settings, shared = self._tuned
+        last_step, last_settings, copy, shared = self._tuned
         if self._shared() == shared:
             return False
-        self.tune(step or last_step, settings or last_settings)
+        self.tune(step or last_step, settings or last_settings, copy=copy)
         return True
 
     def _shared(self) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -138,7 +180,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def state_dict(self) -> dict[str, Any]:
         """Return where the training stands: numbers and ranges, for JSON or `torch.save`."""
         rule = self._running or self.rule
-        return {
+        drawn = self._drawn  # a sampler may draw another order the next time
+        order = {"indices": list(drawn.indices), "bounds": list(drawn.bounds)} if drawn and self._done else {}
+        return order | {
             "version": STATE_VERSION,
             "epoch": self._epoch,
             "seed": self._order_seed,
@@ -158,7 +202,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self.rule = replace(self.rule, candidate=state["candidate"], ratio=state["ratio"])
         self._epoch, self._order_seed = state["epoch"], state["seed"]
         self._resumed = set(from_ranges(state["done"]))
-        self._done, self._running = set(self._resumed), None
+        self._done, self._running, self._drawn = set(self._resumed), None, None
+        if "indices" in state:
+            self._drawn = Order(state["indices"], self.batch_size, tuple(state["bounds"]))
 
     def sides(self, *, is_child: bool = False) -> Sides:
         """Return the two sides, made for this process when it has none."""
@@ -166,7 +212,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             runner = Runner(self.pipeline)
             engine = self._source() if callable(self._source) else self._source
             if engine is not None:
-                engine.open(runner)
+                engine.open(Runner(replace(self.pipeline, dataset=None)) if self.is_stream else runner)
             own = not is_child and self.pipeline.seed is None
             threads = ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if own else None
             self._sides, self._pid = Sides(runner, threads, engine), os.getpid()
@@ -186,16 +232,61 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         return self.__dict__ | {"_sides": None, "_pid": 0, "_tuned": None}
 
     def _order(self, share: Any = None) -> Order:
-        seed = self._order_seed
+        seed: Any = self._order_seed
         if share is not None and self.pipeline.seed is None:
             seed = share.seed - share.id  # torch draws it for every epoch, the same in all processes
-        shuffle_by = f"{seed}/{self._epoch}" if self.shuffle else None
-        count = len(self.pipeline.dataset)
-        order = order_of(count, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
+        seed = f"{seed}/{self._epoch}"
+        if self.sampler is not None or self.batch_sampler is not None:
+            with seeded(seed) if share is not None or self.pipeline.seed is not None else nullcontext():
+                order = self._order_of_sampler()
+        else:
+            shuffle_by = seed if self.shuffle else None
+            number = len(self.pipeline.dataset)
+            order = order_of(number, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
         if share is None or share.num_workers == 1:
             return order
-        mine = range(share.id, order.batches, share.num_workers)
-        return Order([index for number in mine for index in order.batch(number)], self.batch_size)
+        return order.share(share.id, share.num_workers)
+
+    def _order_of_sampler(self) -> Order:
+        """Return what the sampler draws for the epoch; one of a `DistributedSampler` is told which it is."""
+        places: tuple[Any, ...] = (
+            self.sampler,
+            self.batch_sampler,
+            getattr(self.batch_sampler, "sampler", None),
+        )
+        for each in places:
+            if hasattr(each, "set_epoch"):
+                each.set_epoch(self._epoch)
+        if self.batch_sampler is not None:
+            return order_of_batches(self.batch_sampler, self.batch_size)
+        assert self.sampler is not None
+        indices = list(self.sampler)
+        if self.drop_last:
+            indices = indices[: len(indices) - len(indices) % self.batch_size]
+        return Order(indices, self.batch_size)
+
+    def _check_options(
+        self,
+        batch_size: int | None,
+        sampler: Any,
+        batch_sampler: Any,
+        *,
+        shuffle: bool | None,
+        drop_last: bool,
+    ) -> None:
+        """Raise `OffloadError` for options that exclude each other, as those of torch's `DataLoader` do."""
+        if batch_sampler is not None and (
+            batch_size is not None or sampler is not None or shuffle or drop_last
+        ):
+            raise OffloadError(
+                "batch_sampler makes whole batches: leave batch_size, sampler, shuffle and drop_last out"
+            )
+        if batch_sampler is None and (batch_size is None or batch_size < 1):
+            raise OffloadError(f"batch_size {batch_size}: give 1 or more")
+        if sampler is not None and shuffle:
+            raise OffloadError("a sampler has an order of its own: leave shuffle out")
+        if self.is_stream and (shuffle or sampler is not None or batch_sampler is not None):
+            raise OffloadError("a stream has its own order: leave shuffle, sampler and batch_sampler out")
 
 
 def _scheduler_engine(address: str) -> Callable[[], Engine]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from testbed.errors import OffloadError
 from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
-from testbed.offload.feed import Feed, Rule, Sides
+from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
-from testbed.offload.stages import set_allocator
+from testbed.offload.stages import count_of, kept_generators, set_allocator
 from testbed.offload.store import Profile, key_of, load_profile, save_profile
+from testbed.offload.travel import copy_step
 
 if TYPE_CHECKING:
     from testbed.offload.loader import OffloadedLoader
@@ -65,9 +69,16 @@ class Trial:
 
 
 def profile_loader(
-    loader: OffloadedLoader, step: Callable[[Any], Any], settings: Settings | None = None
+    loader: OffloadedLoader,
+    step: Callable[[Any], Any],
+    settings: Settings | None = None,
+    *,
+    copy: bool = True,
 ) -> Profile:
-    """Return the profile of a loader whose batches `step` takes; from the store when it holds one of the same kind."""
+    """Return the profile of a loader whose batches `step` takes; from the store when it holds one of the same kind.
+
+    What runs is a copy of the step, unless `copy` is false.
+    """
     settings = settings or Settings()
     set_allocator()
     sides = loader.sides()
@@ -79,16 +90,31 @@ def profile_loader(
         if known is not None:
             return replace(known, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
     began = time.perf_counter()
-    bench = Bench(sides, loader.batch_size, len(loader.pipeline.dataset), step, settings, loader.rule)
-    profile = bench.profile()
+    measured = copy_step(step) if copy else step
+    count = count_of(loader.pipeline.dataset)
+    bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
+    with kept_generators(), _kept_devices():
+        profile = bench.profile()
     spent = time.perf_counter() - began
-    training_s = settings.epochs * len(loader.pipeline.dataset) / profile.rate_after
-    profile = replace(
-        profile, profiling_s=spent, profiling_share=spent / (spent + training_s), key=key, jobs=jobs
-    )
+    training_s = settings.epochs * count / profile.rate_after
+    share = spent / (spent + training_s) if count else 0.0  # a stream may go on for ever
+    profile = replace(profile, profiling_s=spent, profiling_share=share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.document(), key)
     return profile
+
+
+@contextmanager
+def _kept_devices() -> Iterator[None]:
+    """Give the generators of GPUs the states that they had before the block."""
+    torch: Any = sys.modules.get("torch")
+    is_used = torch is not None and torch.cuda.is_initialized()
+    states = torch.cuda.get_rng_state_all() if is_used else []
+    try:
+        yield
+    finally:
+        if is_used:
+            torch.cuda.set_rng_state_all(states)
 
 
 @dataclass
@@ -101,12 +127,15 @@ class Bench:
     step: Callable[[Any], Any]
     settings: Settings
     rule: Rule
+    is_stream: bool = False
     _cursor: int = 0
     _ticks: int = 0
 
     def profile(self) -> Profile:
         """Measure, decide, and measure what was decided."""
         names = list(CANDIDATES) if self.sides.remote and self.sides.remote.workers() else []
+        if self.is_stream:
+            names = names[:1]
         if self.sides.runner.pipeline.transform is None and names:
             names.remove("p1")
         found = self.measure({MODEL: None, LOCAL: Rule()} | {name: self._all_remote(name) for name in names})
@@ -148,7 +177,7 @@ class Bench:
         batches = -(-self.settings.batches // self.settings.rounds)
         if rule is None:
             return self._run(self._cached(batches + self.settings.warm_up))
-        feed = Feed(self.sides, self._order(batches + self.settings.warm_up), rule)
+        feed = self._feed(self.sides, batches + self.settings.warm_up, rule)
         try:
             return self._run(batch for _, batch in feed)
         finally:
@@ -171,9 +200,15 @@ class Bench:
         return Trial(taken / seconds, min(1.0, waited / seconds), cpu_s / taken)
 
     def _cached(self, count: int) -> Iterator[Any]:
-        batch = self.sides.runner.batch(self._order(1).batch(0), 0)
+        _, batch = next(self._feed(Sides(self.sides.runner), 1, Rule()))
         for _ in range(count):
             yield batch
+
+    def _feed(self, sides: Sides, batches: int, rule: Rule) -> Feed:
+        if not self.is_stream:
+            return Feed(sides, self._order(batches), rule)
+        elements = islice(_repeat(sides.runner.pipeline.dataset), batches * self.batch_size)
+        return StreamFeed(sides, elements, self.batch_size, rule)
 
     def _all_remote(self, name: str) -> Rule:
         return replace(self.rule, candidate=name, ratio=1.0)
@@ -189,6 +224,17 @@ class Bench:
         if self.settings.narrator:
             total = max(self._ticks, variants * self.settings.rounds)
             self.settings.narrator.tick(self._ticks, total, f"measured: {text}")
+
+
+def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
+    """Yield the elements of a stream, over and over. Raises `OffloadError` when it has none."""
+    while True:
+        is_empty = True
+        for element in stream:
+            is_empty = False
+            yield element
+        if is_empty:
+            raise OffloadError("the stream has no elements to measure with, or none for a second time")
 
 
 def _all_here(decision: Decision, rate: float, rate_here: float) -> Decision:

@@ -55,8 +55,10 @@ def _script_of(name: str, module: ModuleType) -> Script:
     missing = [each for each in ("dataset", "step") if each not in found]
     if missing:
         raise OffloadError(f"{name} does not name `{missing[0]}`: a script names `dataset` and `step(batch)`")
-    if not hasattr(found["dataset"], "__len__") or not hasattr(found["dataset"], "__getitem__"):
+    is_indexed = hasattr(found["dataset"], "__len__") and hasattr(found["dataset"], "__getitem__")
+    if not is_indexed and not hasattr(found["dataset"], "__iter__"):
         raise OffloadError(
-            f"the dataset of {name} is not read by index: give it `__len__` and `__getitem__`, as torch's `Dataset` has"
+            f"the dataset of {name} is not read by index: give it `__len__` and `__getitem__`, as torch's `Dataset`"
+            " has, or `__iter__` for a stream"
         )
     return Script(name, is_simulated=bool(getattr(module, "simulated", False)), **found)

@@ -12,8 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
+DRAWS_MODULE = "lightbed_offload_draws"
 MMAP_THRESHOLD_BYTES = 32 << 20
 TENSOR = "tensor of torch, as an array of numpy"
 """Mark before an array that was a tensor. A class of ours would travel by value with every result."""
@@ -35,32 +37,38 @@ class Pipeline:
     seed: int | None = None
 
 
+def count_of(dataset: Any) -> int:
+    """Return the number of elements; 0 for a stream that does not say it."""
+    return len(dataset) if hasattr(type(dataset), "__len__") else 0
+
+
 class Runner:
     """Runs the stages of a pipeline, one element after the other where draws must be reproducible."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self._lock = threading.Lock()
 
     def read(self, index: int) -> Any:
         """Return the raw element: what `p1` sends."""
-        return self.pipeline.dataset[index]
+        with note_of(index):
+            return self.pipeline.dataset[index]
 
     def finish(self, index: int, raw: Any, epoch: int) -> Any:
         """Return the transformed element."""
         transform = self.pipeline.transform
         if transform is None:
             return raw
-        if self.pipeline.seed is None:
-            return transform(raw)
-        with self._lock, seeded(f"{self.pipeline.seed}/{epoch}/{index}"):
-            return transform(raw)
+        with note_of(index):
+            if self.pipeline.seed is None:
+                return transform(raw)
+            with seeded(f"{self.pipeline.seed}/{epoch}/{index}"):
+                return transform(raw)
 
     def element(self, index: int, epoch: int) -> Any:
         """Return an element, read and transformed."""
         if self.pipeline.seed is None or self.pipeline.transform is not None:
             return self.finish(index, self.read(index), epoch)
-        with self._lock, seeded(f"{self.pipeline.seed}/{epoch}/{index}"):
+        with seeded(f"{self.pipeline.seed}/{epoch}/{index}"):
             return self.read(index)
 
     def collate(self, elements: list[Any]) -> Any:
@@ -84,18 +92,44 @@ class Runner:
 
 
 @contextmanager
+def note_of(index: int) -> Iterator[None]:
+    """Add the index of a sample to any error of its reading or transform; the error keeps its type."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"sample {index} of the dataset is broken: {type(error).__name__}")
+        raise
+
+
+@contextmanager
 def seeded(seed: str) -> Iterator[None]:
-    """Seed the generators of Python, numpy and torch for a while; afterwards they have the states that they had."""
+    """Seed the generators of Python, numpy and torch for a while; afterwards they have the states that they had.
+
+    One thread at a time does so. Others that draw from Python's generator meanwhile, such as the event loop of Dask,
+    get numbers of another one.
+    """
     number = random.Random(seed).getrandbits(32)
+    draws = _divide_draws()
+    with draws.lock, kept_generators():
+        random.seed(number)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(number)
+        if "torch" in sys.modules:
+            sys.modules["torch"].default_generator.manual_seed(number)
+        before, draws.owner = draws.owner, threading.get_ident()
+        try:
+            yield
+        finally:
+            draws.owner = before
+
+
+@contextmanager
+def kept_generators() -> Iterator[None]:
+    """Give the generators of Python, numpy and torch the states that they had before the block."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     python_state = random.getstate()
     numpy_state = numpy.random.get_state() if numpy else None
     torch_state = torch.get_rng_state() if torch else None
-    random.seed(number)
-    if numpy:
-        numpy.random.seed(number)
-    if torch:
-        torch.default_generator.manual_seed(number)
     try:
         yield
     finally:
@@ -104,6 +138,43 @@ def seeded(seed: str) -> Iterator[None]:
             numpy.random.set_state(numpy_state)
         if torch:
             torch.set_rng_state(torch_state)
+
+
+def set_aside_thread() -> None:
+    """Let the current thread draw from another generator of Python's, always: that of a library, not of the user."""
+    _divide_draws().aside.add(threading.get_ident())
+
+
+def _divide_draws() -> Any:
+    """Return who draws from Python's generator, after its two primitives were made to ask for that.
+
+    Everything else in `random` draws by them, also what others imported from it before. All pipelines of a process
+    share the answer, and copies of this module that travelled to a worker do, too: it stands in a module of its own.
+    """
+    draws: Any = sys.modules.setdefault(DRAWS_MODULE, ModuleType(DRAWS_MODULE))
+    if hasattr(draws, "lock"):
+        return draws
+    draws.owner, draws.aside = None, set()
+    generator, spare = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
+
+    def is_other() -> bool:
+        thread = threading.get_ident()
+        return thread in draws.aside or draws.owner not in {None, thread}
+
+    def divide(name: str) -> None:
+        own, other = getattr(generator, name), getattr(spare, name)
+
+        def draw(*arguments: Any) -> Any:
+            return other(*arguments) if is_other() else own(*arguments)
+
+        draw.__module__, draw.__name__, draw.__qualname__ = "random", name, name
+        setattr(generator, name, draw)
+        setattr(random, name, draw)
+
+    for name in ("random", "getrandbits"):
+        divide(name)
+    draws.lock = threading.RLock()
+    return draws
 
 
 def to_wire(value: Any) -> Any:

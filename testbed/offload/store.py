@@ -13,7 +13,7 @@ from typing import Any
 from lightbed.output_file import replace_file
 from testbed.errors import OffloadError
 from testbed.offload.policy import Candidate, Decision, Metrics
-from testbed.offload.stages import Pipeline
+from testbed.offload.stages import Pipeline, count_of
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -59,7 +59,7 @@ def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: 
     """Return the key of a measurement. `model` is a name of the caller's, or the function that takes a batch."""
     parts = [
         fingerprint(type(pipeline.dataset)),
-        len(pipeline.dataset),
+        count_of(pipeline.dataset),
         *(fingerprint(part) for part in (pipeline.transform, pipeline.collate, model)),
         *(batch_size, workers, jobs),
     ]

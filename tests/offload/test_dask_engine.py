@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import importlib
 import os
+import pickle
+import random
 import select
 import shutil
 import signal
@@ -12,7 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
+from random import randint
 
 import pytest
 from libraries import skip_without
@@ -26,11 +32,14 @@ from testbed.offload.dask_engine import DaskEngine, Shares
 from testbed.offload.epoch import Order, order_of
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.local_workers import workers_here
+from testbed.offload.script import load_script
 from testbed.offload.session import open_workers
-from testbed.offload.stages import Pipeline, Runner
+from testbed.offload.stages import Pipeline, Runner, to_wire
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / ".venv-clients" / "bin" / "python"
+
+LIBRARIES = {"digits": "sklearn", "images": "torchvision", "speech": "librosa", "text": "tokenizers"}
 
 TRAINER = """
 import os, sys
@@ -111,6 +120,144 @@ def test_an_error_of_the_transform_comes_from_the_worker(pool):
 
 
 @pytest.mark.long
+def test_a_broken_sample_names_its_index_at_once(pool, tmp_path):
+    """Its transform runs once, and an error of the file system is no lost worker."""
+    calls = tmp_path / "calls"
+
+    class Special(OSError):
+        def __init__(self, one, two):
+            super().__init__(one, two)
+            self.lock = threading.Lock()
+
+    for error in (lambda: FileNotFoundError("no file"), lambda: Special(1, "no file")):
+        calls.write_text("")
+
+        def fails(number, error=error):
+            if number == 17:
+                with calls.open("a") as file:
+                    file.write("called ")
+                raise error()
+            return number
+
+        engine, runner = opened(pool, fails)
+        with pytest.raises(
+            (FileNotFoundError, RuntimeError), match=r"no file[^$]*sample 17 of the dataset is broken"
+        ):
+            epoch_of(engine, runner, "p2", 1.0)
+        engine.close()
+        assert calls.read_text() == "called "
+
+
+@pytest.mark.long
+def test_what_cannot_travel_is_named(pool):
+    lock = threading.Lock()
+
+    def locked(number):
+        with lock:
+            return number
+
+    with pytest.raises(OffloadError, match=r"`lock of .*locked` is a _thread\.lock, which cannot be pickled"):
+        opened(pool, locked)
+
+    class Refuses:
+        def __setstate__(self, state):
+            raise ImportError("no module of that name here")
+
+        def __init__(self):
+            self.value = 1
+
+        __call__ = None
+
+    with pytest.raises(OffloadError, match=r"a worker cannot set it up .*no module of that name here"):
+        opened(pool, Refuses())
+
+
+@pytest.mark.long
+def test_draws_of_python_are_the_same_on_workers(pool):
+    """Also by names that were imported from `random`; Dask's event loops draw meanwhile, there and here."""
+
+    def drawn(number):
+        found = [random.random(), randint(0, 10**9)]
+        time.sleep(0.001)
+        return number, *found, random.random(), random.gauss(0, 1)
+
+    engine = DaskEngine(pool)
+    runner = Runner(Pipeline(list(range(512)), drawn, list, 7))
+    engine.open(runner)
+    order = Order(range(512), 8)
+
+    async def draw_in_loop():
+        for _ in range(300):
+            randint(0, 9)
+            await asyncio.sleep(0.001)
+
+    async def draw_in_loop_of_worker(dask_worker):
+        await draw_in_loop()
+
+    task = threading.Thread(target=lambda: engine._client.run(draw_in_loop_of_worker))
+    here = threading.Thread(target=lambda: engine._client.sync(draw_in_loop))
+    task.start()
+    here.start()
+    found = [
+        value for _, batch in Feed(Sides(runner, None, engine), order, Rule("p3", 0.75)) for value in batch
+    ]
+    task.join()
+    here.join()
+    engine.close()
+    assert found == [runner.element(number, 0) for number in range(512)]
+
+
+@pytest.mark.long
+def test_packages_beside_a_script_travel(pool, tmp_path, monkeypatch):
+    """By the name of a module, of a function in it, of a module within it, and by an import that runs there."""
+    package = tmp_path / "beside_offload"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .inner import triple\n")
+    (package / "inner.py").write_text("FACTOR = 3\ndef triple(number):\n    return FACTOR * number\n")
+    (tmp_path / "script_offload.py").write_text(
+        "import beside_offload, beside_offload.inner\nfrom beside_offload import triple\n"
+        "def transform(number):\n"
+        "    import late_offload.deep\n"
+        "    from late_offload.deep import quadruple\n"
+        "    return beside_offload.triple(number), triple(number), beside_offload.inner.FACTOR, quadruple(number)\n"
+    )
+    late = tmp_path / "late_offload"
+    late.mkdir()
+    (late / "__init__.py").write_text("")
+    (late / "deep.py").write_text(
+        "from . import deeper\ndef quadruple(number):\n    return deeper.FOUR * number\n"
+    )
+    (late / "deeper.py").write_text("FOUR = 4\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    script = importlib.import_module("script_offload")
+    engine, runner = opened(pool, script.transform)
+    found, counts = epoch_of(engine, runner, "p3", 1.0)
+    engine.close()
+    assert sorted(found) == [(3 * number, 3 * number, 3, 4 * number) for number in range(64)]
+    assert counts.remote == 16
+
+
+@pytest.mark.long
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["digits", "images", "speech", "text"])
+def test_workloads_run_on_workers(pool, name):
+    """Each candidate gives the elements that the trainer makes, bit by bit."""
+    if find_spec(LIBRARIES[name]) is None or find_spec("torch") is None:
+        pytest.skip(f"the workload {name} needs {LIBRARIES[name]}: pip install 'lightbed[offload-workloads]'")
+    script = load_script(name)
+    runner = Runner(Pipeline(script.dataset, script.transform, None, seed=1))
+    engine = DaskEngine(pool)
+    engine.open(runner)
+    here = [runner.batch(batch, 0) for batch in ((0, 1), (2, 3))]
+    for candidate in ("p1", "p2", "p3"):
+        feed = Feed(Sides(runner, None, engine), Order(range(4), 2), Rule(candidate, 1.0))
+        batches = [batch for _, batch in feed]
+        assert pickle.dumps(to_wire(batches)) == pickle.dumps(to_wire(here))
+        assert feed.counts.local == feed.counts.taken_back == 0
+    engine.close()
+
+
+@pytest.mark.long
 def test_weights_share_the_work(pool):
     """Three units of four go to the first worker."""
     engine, runner = opened(pool, who, weights={"worker-0": 3, "worker-1": 1})
@@ -178,6 +325,25 @@ def test_an_epoch_whose_worker_is_killed_is_whole():
         engine = opened(address, double)
         assert kill_some(engine, 2, {0}) == 1
         engine[0].close()
+
+
+@pytest.mark.long
+@pytest.mark.process
+@pytest.mark.socket
+def test_all_is_taken_back_at_once_when_all_workers_are_killed():
+    """The patience is a minute, and 16 batches wait for workers; the scheduler runs on."""
+    with workers_here(2) as address:
+        engine, runner = opened(address, double)
+        feed = Feed(Sides(runner, None, engine), Order(range(64), 4), Rule("p3", 1.0))
+        seen = list(next(feed)[1])
+        for process in engine._client.run(os.getpid).values():
+            os.kill(process, signal.SIGKILL)
+        began = time.monotonic()
+        seen += [value for _, batch in feed for value in batch]
+        spent = time.monotonic() - began
+        engine.close()
+    assert sorted(seen) == [2 * number for number in range(64)]
+    assert spent < 20, "Dask tries for some seconds to fetch what a worker had"
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import gc
 import random
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import randint
 
 import pytest
 from hypothesis import given, settings
@@ -41,6 +42,9 @@ class Direct:
 
     def open(self, runner):
         self.runner = runner
+
+    def workers(self):
+        return ("here",) * self.slots
 
     def submit(self, stage, payload, epoch):
         future = Future()
@@ -137,6 +141,109 @@ def test_a_silent_worker_leaves_the_unit_to_the_trainer():
         assert feed.counts.taken_back == 1
 
 
+class Waits(Future):
+    """A future without an answer, which notes how long it was waited for instead of waiting."""
+
+    waited_s = 0.0
+
+    def result(self, timeout=None):
+        if self.done():
+            return super().result()
+        Waits.waited_s += timeout
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("candidate", ["p1", "p2", "p3"])
+@pytest.mark.parametrize("has_local", [False, True])
+def test_all_is_taken_back_at_once_when_all_workers_are_lost(monkeypatch, candidate, has_local):
+    """One look of a second for 20 batches; nothing that was asked for goes on, and nothing more is asked for."""
+
+    class Vanishing(Direct):
+        answers, futures = 3, []
+
+        def submit(self, stage, payload, epoch):
+            if len(self.submitted) < self.answers:
+                return super().submit(stage, payload, epoch)
+            self.submitted.append(payload)
+            self.futures.append(Waits())
+            return self.futures[-1]
+
+        def workers(self):
+            return ("here",) if len(self.submitted) <= self.answers else ()
+
+    monkeypatch.setattr(Waits, "waited_s", 0.0)
+    monkeypatch.setattr(Vanishing, "futures", [])
+    engine = Vanishing()
+    with ThreadPoolExecutor(1) as local:
+        feed = feed_of(80, Rule(candidate, 1.0), engine, local=local if has_local else None)
+        assert sorted(flat(feed)) == list(range(80))
+    assert Waits.waited_s <= 1
+    assert all(future.cancelled() for future in engine.futures)
+    assert feed.counts.remote == 3
+    assert feed.counts.remote + feed.counts.taken_back == (20 if candidate == "p3" else 80)
+    assert len(engine.submitted) <= 3 + 2 * (1 if candidate == "p3" else SIZE)
+
+
+def test_workers_that_are_all_silent_are_waited_for_once(monkeypatch):
+    """The scheduler has not noticed yet. One silent worker of two costs its own unit alone."""
+
+    class Silent(Direct):
+        loses_all = True
+
+        def submit(self, stage, payload, epoch):
+            future = super().submit(stage, payload, epoch)
+            return Waits() if self.loses_all or len(self.submitted) % 2 else future
+
+    monkeypatch.setattr(Waits, "waited_s", 0.0)
+    feed = feed_of(80, Rule("p3", 1.0), Silent())
+    assert sorted(flat(feed)) == list(range(80))
+    assert (Waits.waited_s, feed.counts.taken_back) == (60, 20)
+    engine = Silent()
+    engine.loses_all = False
+    feed = feed_of(80, Rule("p3", 1.0), engine)
+    assert sorted(flat(feed)) == list(range(80))
+    assert (feed.counts.remote, feed.counts.taken_back) == (10, 10)
+
+
+def test_without_workers_at_the_start_nothing_is_asked_for():
+    engine = Direct()
+    engine.workers = tuple
+    feed = feed_of(80, Rule("p3", 1.0), engine)
+    assert sorted(flat(feed)) == list(range(80))
+    assert engine.submitted == []
+
+
+def test_other_threads_do_not_disturb_the_draws_of_a_seed():
+    """As the event loop of Dask does, also by names that it imported long ago; it gets numbers nevertheless."""
+    asked, drawn, others = threading.Event(), threading.Event(), []
+
+    def disturb():
+        for _ in range(20):
+            asked.wait(10)
+            asked.clear()
+            others.append((random.random(), randint(0, 9), random.choice("ab")))
+            drawn.set()
+
+    def interrupted(x):
+        first = random.random()
+        if is_disturbed:
+            asked.set()
+            drawn.wait(10)
+            drawn.clear()
+        return x, first, random.random(), randint(0, 10**9), random.sample(range(99), 5)
+
+    is_disturbed = False
+    alone = flat(feed_of(20, Rule(), seed=7, transform=interrupted))
+    is_disturbed = True
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    state = random.getstate()
+    assert flat(feed_of(20, Rule(), seed=7, transform=interrupted)) == alone
+    thread.join()
+    assert len(set(others)) > 5
+    assert random.getstate() == state
+
+
 def draws(x):
     return x, random.random()
 
@@ -177,6 +284,16 @@ def test_an_error_of_the_transform_is_the_users():
 
     with pytest.raises(ValueError, match="a broken element"):
         list(feed_of(8, Rule("p3", 0.0), transform=fails))
+
+
+@pytest.mark.parametrize("candidate", ["p1", "p2", "p3"])
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_a_broken_sample_names_its_index(candidate, ratio):
+    def fails_at_17(x):
+        return 1 / (x - 17)
+
+    with pytest.raises(ZeroDivisionError, match="sample 17 of the dataset is broken"):
+        list(feed_of(40, Rule(candidate, ratio), transform=fails_at_17))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
 from functools import cache
 
 import pytest
@@ -134,6 +136,193 @@ def test_options_that_exclude_each_other():
         offload.OffloadedLoader(fifty(), batch_size=0)
 
 
+# ------------------------------------------------------------------------------- samplers and streams
+CANDIDATES = ["p1", "p2", "p3", None]
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES)
+def test_a_sampler_says_which_indices_come(candidate):
+    loader = loader_of(Rule(candidate, 0.5), sampler=[3, 3, 1, 40, 2, 9], batch_size=4)
+    assert [batch.tolist() for batch in loader] == [[3, 3, 1, 40], [2, 9]]
+    assert len(loader) == 2
+    loader.close()
+    loader = loader_of(
+        Rule(candidate, 0.5), sampler=data.RandomSampler(fifty(), num_samples=20), drop_last=True
+    )
+    found = flat(loader)
+    assert (len(found), len(loader)) == (16, 2)
+    assert found != flat(loader)
+    loader.close()
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES)
+def test_a_sampler_of_batches_says_how_large_they_are(candidate):
+    batches = [[1, 2, 3], [4], [5, 6], [7, 8, 9, 10]]
+    loader = loader_of(Rule(candidate, 0.5), batch_sampler=batches, batch_size=None)
+    assert [batch.tolist() for batch in loader] == batches
+    assert len(loader) == 4
+    running = iter(loader)
+    assert [next(running).tolist() for _ in range(2)] == batches[:2]
+    state = json.loads(json.dumps(loader.state_dict()))
+    running.close()
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state
+    assert [batch.tolist() for batch in loader] == batches[2:]
+    assert [batch.tolist() for batch in loader] == batches
+    loader.close()
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES)
+def test_trainers_with_a_distributed_sampler_share_each_epoch(candidate):
+    loaders = [
+        loader_of(
+            Rule(candidate, 0.5), sampler=data.DistributedSampler(fifty(), 2, rank, seed=3), batch_size=5
+        )
+        for rank in range(2)
+    ]
+    epochs = [[flat(loader) for loader in loaders] for _ in range(2)]
+    for first, second in epochs:
+        assert sorted(first + second) == list(range(50))
+    assert epochs[0] != epochs[1]
+    loaders[0].set_epoch(0)
+    assert flat(loaders[0]) == epochs[0][0]
+    for loader in loaders:
+        loader.close()
+
+
+@pytest.mark.parametrize("candidate", ["p2", "p3"])
+def test_a_training_goes_on_in_the_order_that_a_sampler_drew(candidate):
+    """Its generator draws another one the next time."""
+    loader = loader_of(Rule(candidate, 0.5), sampler=data.RandomSampler(fifty()))
+    running = iter(loader)
+    seen = [flat([next(running)]) for _ in range(3)]
+    state = json.loads(json.dumps(loader.state_dict()))
+    rest = [flat([batch]) for batch in running]
+    loader.close()
+    resumed = loader_of(sampler=data.RandomSampler(fifty()))
+    resumed.load_state_dict(state)
+    assert [flat([batch]) for batch in resumed] == rest
+    assert sorted(number for batch in seen + rest for number in batch) == list(range(50))
+    assert sorted(flat(resumed)) == list(range(50))
+    resumed.close()
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_processes_of_torchs_loader_share_the_order_of_a_sampler():
+    loader = loader_of(engine=lambda: InProcess(1), sampler=data.RandomSampler(fifty()))
+    for _ in range(2):
+        assert sorted(flat(data.DataLoader(loader, batch_size=None, num_workers=2))) == list(range(50))
+    loader.close()
+
+
+@cache
+def stream_class():
+    class Stream(data.IterableDataset):
+        """Numbers that come one after the other; processes of a loader take turns."""
+
+        def __init__(self):
+            self.lock = threading.Lock()  # it is read here, and need not travel
+            self.reads = 0
+
+        def __iter__(self):
+            info = data.get_worker_info()
+            for number in range(info.id if info else 0, 50, info.num_workers if info else 1):
+                self.reads += 1
+                yield torch.tensor([number])
+
+    return Stream
+
+
+def stream_of(rule, **options):
+    options = {"batch_size": 8, "engine": InProcess(2), "transform": first_of} | options
+    return offload.OffloadedLoader(stream_class()(), rule=rule, **options)
+
+
+@pytest.mark.parametrize("rule", [Rule(), Rule("p1", 0.5), Rule("p1", 1.0)])
+def test_a_stream_is_read_here_and_transformed_by_workers(rule):
+    loader = stream_of(rule)
+    for _ in range(2):
+        assert flat(loader) == list(range(50))
+        assert loader.counts.remote == 50 * rule.ratio
+    running = iter(loader)
+    seen = [flat([next(running)]) for _ in range(3)]
+    state = loader.state_dict()
+    running.close()
+    loader.load_state_dict(state)
+    assert flat(seen) + flat(loader) == list(range(50))
+    with pytest.raises(TypeError):
+        len(loader)
+    loader.close()
+    loader = stream_of(rule, drop_last=True)
+    assert flat(loader) == list(range(48))
+    loader.close()
+
+
+def test_a_stream_is_read_no_further_than_is_asked_for():
+    """Two batches for each of two workers, and two of the thread here; without any, one element at a time."""
+    loader = stream_of(Rule("p1", 0.5), batch_size=2)
+    running = iter(loader)
+    next(running)
+    assert loader.pipeline.dataset.reads <= 2 + 2 * 2 * 2 + 2 * 2
+    running.close()
+    loader.close()
+    loader = stream_of(Rule(), batch_size=2, engine=None, seed=1)
+    next(running := iter(loader))
+    assert loader.pipeline.dataset.reads <= 3
+    running.close()
+    loader.close()
+
+
+def test_draws_of_a_stream_are_the_same_wherever_they_are_made():
+    def epoch(rule):
+        loader = stream_of(rule, transform=plus_noise, seed=4)
+        found = torch.cat([torch.cat([numbers[:, None], noise], 1) for numbers, noise in loader])
+        loader.close()
+        return found
+
+    assert torch.equal(epoch(Rule()), epoch(Rule("p1", 0.7)))
+
+
+@pytest.mark.process
+@pytest.mark.socket
+def test_processes_of_torchs_loader_read_a_stream_as_it_shares_itself():
+    loader = stream_of(Rule("p1", 0.5), engine=lambda: InProcess(1))
+    assert sorted(flat(data.DataLoader(loader, batch_size=None, num_workers=2))) == list(range(50))
+    loader.close()
+
+
+def test_a_stream_is_measured():
+    loader = stream_of(Rule(), batch_size=4)
+    profile = loader.tune(lambda _batch: None, Settings(batches=6, rounds=2, warm_up=1))
+    assert set(profile.metrics.candidates) == {"p1"}
+    assert profile.profiling_share == 0
+    assert flat(loader) == list(range(50))
+    loader.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampler": [1], "shuffle": True}, "a sampler has an order of its own"),
+        ({"batch_sampler": [[1]]}, "batch_sampler makes whole batches"),
+        ({"batch_size": None}, "batch_size None: give 1 or more"),
+    ],
+)
+def test_options_of_order_that_exclude_each_other(options, message):
+    with pytest.raises(OffloadError, match=message):
+        loader_of(**options)
+
+
+def test_a_stream_has_its_own_order():
+    with pytest.raises(OffloadError, match="a stream has its own order"):
+        stream_of(Rule(), shuffle=True)
+    loader = stream_of(Rule("p3", 0.5))
+    with pytest.raises(OffloadError, match="p3 reads elsewhere, and a stream is read here: use p1"):
+        list(loader)
+    loader.close()
+
+
 # ------------------------------------------------------------------------------------------ profiles
 def planned(monkeypatch, rates, cpu=None):
     """Let measurements find these rates: of None (the model alone), of each candidate, of a rule by its ratio."""
@@ -207,7 +396,7 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     """With the step of `tune`; not in the middle of an epoch whose state was loaded, which goes on by its rule."""
     planned(monkeypatch, RATES, CPU)
     engine = InProcess(2)
-    loader = loader_of(engine=engine)
+    loader = loader_of(engine=engine, retune=True)
     loader.tune(print)
     first = loader.profile
     list(loader)
@@ -225,12 +414,128 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     assert loader.profile is not second
     loader.close()
     engine = InProcess(2)
-    left_alone = loader_of(engine=engine, retune=False)
+    left_alone = loader_of(engine=engine)
     left_alone.tune(print)
     monkeypatch.setattr(engine, "workers", lambda: ("this",))
     found = left_alone.profile
     list(left_alone)
     assert left_alone.profile is found
+
+
+class Training:
+    """A model, its optimiser and its scheduler as a script has them, and how many steps they have taken."""
+
+    def __init__(self):
+        self.model = torch.nn.Linear(1, 1)
+        self.optimiser = torch.optim.Adam(self.model.parameters(), 0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimiser, 10)
+        self.steps = 0
+
+    def step(self, batch):
+        self.optimiser.zero_grad()
+        self.model(batch[:, None].float()).square().mean().backward()
+        self.optimiser.step()
+        self.scheduler.step()
+        self.steps += 1
+
+    def hash(self):
+        """Return what training changes."""
+        parts = (self.model.state_dict(), self.optimiser.state_dict(), self.scheduler.state_dict())
+        return hashlib.sha256(repr((*parts, self.steps, torch.get_rng_state().sum())).encode()).hexdigest()
+
+
+def closure_of(training):
+    """Return a step that reaches what it trains by its closure alone."""
+    model, optimiser = training.model, training.optimiser
+
+    def step(batch):
+        optimiser.zero_grad()
+        model(torch.nn.functional.dropout(batch[:, None].float())).mean().backward()
+        optimiser.step()
+        training.steps += 1
+
+    return step
+
+
+in_module = {}
+
+
+def step_of_module(batch):
+    in_module["training"].step(batch)
+
+
+def name_in_module(training):
+    in_module["training"] = training
+    return step_of_module
+
+
+SHORT = Settings(batches=2, rounds=1, warm_up=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step_of", [lambda training: training.step, closure_of, name_in_module])
+def test_a_measurement_leaves_weights_optimiser_and_generators_alone(step_of):
+    """A copy is trained, also when jobs have changed; an epoch of 7 batches is 7 steps."""
+    training = Training()
+    step, engine = step_of(training), InProcess(2)
+    for batch in (torch.ones(8), torch.zeros(8)):
+        step(batch)
+    before = training.hash()
+    loader = loader_of(engine=engine, retune=True)
+    loader.tune(step, SHORT)
+    assert training.hash() == before
+    engine.jobs = lambda: frozenset({"this", "another"})
+    assert loader.retune_if_shared(settings=SHORT)
+    assert training.hash() == before
+    engine.jobs = lambda: frozenset({"this", "a third"})
+    for batch in loader:
+        step(batch)
+    loader.close()
+    assert training.steps == 2 + 7
+    assert training.hash() != before
+
+
+def test_a_measurement_runs_a_step_itself_when_asked():
+    """One that is made for measuring; by default no epoch measures anything."""
+    taken, engine = [], InProcess(2)
+    loader = loader_of(engine=engine)
+    loader.tune(taken.append, SHORT)
+    assert taken == []
+    loader.tune(taken.append, SHORT, copy=False)
+    count = len(taken)
+    assert count > 0
+    engine.jobs = lambda: frozenset({"this", "another"})
+    list(loader)
+    assert len(taken) == count
+    loader.close()
+
+
+def test_a_step_that_cannot_be_copied_is_refused_before_it_runs():
+    lock, taken = threading.Lock(), []
+
+    def step(batch):
+        with lock:
+            taken.append(batch)
+
+    loader = loader_of()
+    with pytest.raises(
+        OffloadError, match=r"`lock of .*step` is a _thread\.lock .*tune\(other_step, copy=False\)"
+    ):
+        loader.tune(step, SHORT)
+    loader.close()
+    assert taken == []
+
+
+def test_a_model_that_a_class_takes_from_its_module_is_refused(monkeypatch):
+    class Trainer:
+        def __call__(self, batch):
+            global_model(batch)  # noqa: F821 - set below
+
+    monkeypatch.setitem(globals(), "global_model", torch.nn.Linear(1, 1))
+    loader = loader_of()
+    with pytest.raises(OffloadError, match=r"Trainer\.__call__ takes `global_model` from its module"):
+        loader.tune(Trainer(), SHORT)
+    loader.close()
 
 
 def test_without_workers_nothing_is_offloaded(monkeypatch):

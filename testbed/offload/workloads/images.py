@@ -20,7 +20,6 @@ SIDE = 224
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 OPERATORS = ("nms", "qnms")
-_declared: list[Any] = []
 
 
 class Photographs:
@@ -90,7 +89,7 @@ def import_transforms() -> Any:
         library = torch.library.Library("torchvision", "FRAGMENT")
         for name in OPERATORS:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _declared.append(library)  # declarations end with their object
+        torch.library.lightbed_declared = library  # declarations end with their object, and it cannot travel
     from torchvision.transforms import v2
 
     return v2

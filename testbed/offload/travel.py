@@ -1,0 +1,313 @@
+"""Objects by value: what travels to workers, and copies of a step that a measurement may train."""
+
+from __future__ import annotations
+
+import ast
+import io
+import pickle
+import random
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import find_spec
+from os import sep
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from testbed.errors import OffloadError
+
+NO_EXTRA = "to send or copy a pipeline takes cloudpickle: pip install 'lightbed[offload]'"
+OURS = "testbed"
+_DEPTH = 12
+
+
+def pack(parts: Mapping[str, Any]) -> bytes:
+    """Return named objects as they travel. Raises `OffloadError` with the part that cannot."""
+    register_modules()
+    try:
+        return _packed(dict(parts))
+    except Exception as error:
+        culprit = next((_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), "")
+        raise OffloadError(
+            f"the pipeline cannot travel to workers: {culprit}, which cannot be pickled ({error}): make it where it is"
+            " used, or leave it out of what is pickled (`__getstate__`)"
+        ) from error
+
+
+class Sources:
+    """Modules as source, by name: a finder for what code of the user imports while it runs on a worker."""
+
+    is_of_trainer = True
+
+    def __init__(self, texts: Mapping[str, tuple[str, bool]]) -> None:
+        self._texts = texts
+
+    def install(self) -> None:
+        """Take the place of the sources of an earlier job, whose modules may have changed since."""
+        sys.meta_path[:] = [each for each in sys.meta_path if not hasattr(each, "is_of_trainer")]
+        for name, module in list(sys.modules.items()):
+            if hasattr(getattr(module, "__loader__", None), "is_of_trainer"):
+                del sys.modules[name]
+        sys.meta_path.append(self)  # what is installed on the worker comes first
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return the place of a module that travelled, or None."""
+        if name not in self._texts:
+            return None
+        return ModuleSpec(name, self, is_package=self._texts[name][1])  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python to make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the source of a module."""
+        code = compile(self._texts[module.__name__][0], f"<{module.__name__} of the trainer>", "exec")
+        exec(code, module.__dict__)  # noqa: S102 - the user's own
+
+
+def sources_of(parts: Iterable[Any]) -> Sources:
+    """Return the packages and modules beside a script that code of these objects names in an import, and theirs."""
+    names = {getattr(each, "__module__", None) for part in parts for each in (part, type(part))}
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    waiting = [Path(_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)]
+    texts: dict[str, tuple[str, bool]] = {}
+    seen = {OURS, *sys.stdlib_module_names}
+    while waiting:
+        for name in _imports(waiting.pop()) - seen:
+            seen.add(name)
+            found = _texts_of(name)
+            texts |= {
+                module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in found.items()
+            }
+            waiting += found.values()
+    return Sources(texts)
+
+
+def _imports(file: Path) -> set[str]:
+    """Return the first parts of the names that a file imports, anywhere in it."""
+    try:
+        tree = ast.parse(file.read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names = set()
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in each.names}
+        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
+            names.add(each.module.partition(".")[0])
+    return names
+
+
+def _texts_of(name: str) -> dict[str, Path]:
+    """Return the files of a module or package by the names of its modules; none when it is installed or compiled."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return {}
+    if (
+        spec is None
+        or spec.origin is None
+        or not spec.origin.endswith(".py")
+        or spec.origin.startswith(_folders())
+    ):
+        return {}
+    origin = Path(spec.origin)
+    if spec.submodule_search_locations is None:
+        return {name: origin}
+    if any(file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in origin.parent.rglob("*")):
+        return {}
+    found = {}
+    for file in origin.parent.rglob("*.py"):
+        inner = file.relative_to(origin.parent).with_suffix("").parts
+        found[".".join((name, *(inner[:-1] if inner[-1] == "__init__" else inner)))] = file
+    return found
+
+
+def copy_step(step: Any) -> Any:
+    """Return a copy of a model's step with all that it reaches: model, optimiser, counters; classes are shared.
+
+    Raises `OffloadError` when some of it cannot be copied, before anything runs.
+    """
+    register_modules()
+    shared: list[Any] = []
+    try:
+        text = _packed(step, shared)
+        return _Unpacker(io.BytesIO(text), shared).load()
+    except OffloadError:
+        raise
+    except Exception as error:
+        raise OffloadError(
+            "the step cannot be copied, and a measurement shall not train your model:"
+            f" {_culprit(step, 'step')} ({error}); give a step that is made for it: tune(other_step, copy=False)"
+        ) from error
+
+
+def register_modules() -> None:
+    """Let this package, and modules beside a script, travel as they are: workers cannot import them.
+
+    A package with compiled modules stays: it travels by name alone.
+    """
+    cloudpickle = _cloudpickle()
+    modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
+    compiled = {
+        module.__name__.partition(".")[0]
+        for module in modules
+        if _file(module).endswith(tuple(EXTENSION_SUFFIXES))
+    }
+    for module in modules:
+        name = module.__name__
+        if (
+            sys.modules.get(name) is module
+            and name.partition(".")[0] not in compiled
+            and not is_installed(module)
+        ):
+            cloudpickle.register_pickle_by_value(module)
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Return whether workers have a module, too: one that is built in, or of an installed package that is not ours."""
+    name, file = module.__name__, _file(module)
+    if name in {"__main__", "__mp_main__"}:
+        return True  # they travel by value anyway
+    is_there = not file or file.startswith(_folders())
+    return is_there and name.partition(".")[0] != OURS
+
+
+@cache
+def _folders() -> tuple[str, ...]:
+    """Return the folders of the standard library and of installed packages."""
+    folders = [sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple(
+        f"{folder}{sep}" for folder in [*folders, *site.getsitepackages(), site.getusersitepackages()]
+    )
+
+
+def _file(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else ""
+
+
+def _cloudpickle() -> Any:
+    try:
+        import cloudpickle
+    except ImportError as error:
+        raise OffloadError(NO_EXTRA) from error
+    return cloudpickle
+
+
+def _packed(thing: Any, shared: list[Any] | None = None) -> bytes:
+    """Return what `thing` is made of; classes are put into `shared`, when it is given, for the same process."""
+
+    class Packer(_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
+        def persistent_id(self, found: Any) -> int | None:
+            if shared is None or not isinstance(found, type):
+                return None
+            _check_class(found)
+            shared.append(found)
+            return len(shared) - 1
+
+        def reducer_override(self, found: Any) -> Any:
+            if found is random.seed.__self__:  # type: ignore[attr-defined]
+                return getattr, (random, "_inst")  # a copy would draw what no seed reaches
+            if isinstance(found, ModuleType) and sys.modules.get(found.__name__) is not found:
+                home = _home_of(found)
+                if home is not None:
+                    return getattr, home
+            return super().reducer_override(found)
+
+    file = io.BytesIO()
+    Packer(file).dump(thing)
+    return file.getvalue()
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: list[Any]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, number: int) -> Any:
+        return self._shared[number]
+
+
+def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
+    """Return the module that has another as its attribute, and under which name: compiled parts are not imported."""
+    for home in list(sys.modules.values()):
+        if type(home) is ModuleType and home.__name__ != "__main__" and is_installed(home):
+            for name, value in list(vars(home).items()):
+                if value is module:
+                    return home, name
+    return None
+
+
+def _check_class(kind: type) -> None:
+    """Raise `OffloadError` when methods of a shared class reach a model or an optimiser by name: none is a copy."""
+    module = sys.modules.get(kind.__module__)
+    torch: Any = sys.modules.get("torch")
+    if torch is None or (module is not None and kind.__module__ != "__main__" and is_installed(module)):
+        return
+    trained = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+    for method in vars(kind).values():
+        function = getattr(method, "__func__", method)
+        if not isinstance(function, FunctionType):
+            continue
+        for name in _names(function.__code__):
+            if isinstance(function.__globals__.get(name), trained):
+                where = f"{kind.__qualname__}.{function.__name__}"
+                raise OffloadError(
+                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement shall not"
+                    " train it; keep it as an attribute, or give a step that is made for it:"
+                    " tune(other_step, copy=False)"
+                )
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*(_names(each) for each in inner))
+
+
+def _is_packable(thing: Any) -> bool:
+    try:
+        _packed(thing)
+    except Exception:  # noqa: BLE001 - any kind says that it cannot travel
+        return False
+    return True
+
+
+def _culprit(thing: Any, path: str, depth: int = 0) -> str:
+    """Return the path to the innermost part that cannot be pickled, and its type."""
+    if depth < _DEPTH:
+        for name, part in _parts(thing, path):
+            if not _is_packable(part):
+                return _culprit(part, name, depth + 1)
+    kind = type(thing)
+    return f"`{path}` is a {kind.__module__}.{kind.__qualname__}"
+
+
+def _parts(thing: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what an object is made of, with how a reader finds it."""
+    if isinstance(thing, MethodType):
+        yield from _parts(thing.__self__, path)
+        thing = thing.__func__
+    if isinstance(thing, FunctionType):
+        for name in sorted(_names(thing.__code__)):
+            if name in thing.__globals__:
+                yield f"{name} of {Path(thing.__code__.co_filename).name}", thing.__globals__[name]
+        for name, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=False):
+            yield f"{name} of {thing.__qualname__}", cell.cell_contents
+    elif isinstance(thing, dict):
+        yield from ((f"{path}[{name!r}]", part) for name, part in thing.items())
+    elif isinstance(thing, list | tuple):
+        yield from ((f"{path}[{number}]", part) for number, part in enumerate(thing))
+    elif isinstance(thing, type):
+        yield from (
+            (f"{thing.__name__}.{name}", part)
+            for name, part in vars(thing).items()
+            if isinstance(part, FunctionType)
+        )
+    elif not isinstance(thing, ModuleType):
+        yield from ((f"{path}.{name}", part) for name, part in getattr(thing, "__dict__", {}).items())
+        yield type(thing).__name__, type(thing)
