@@ -14,7 +14,6 @@ from fpga.registers.register_list import COMMIT, HOLD, RESET
 from fpga.verify.accesses import Write
 from fpga.verify.bus_record import SETTLED, Done
 
-_ALL_BYTES = 0xF
 _FOREVER = 1 << 40
 
 
@@ -62,12 +61,10 @@ class Words:
             old = self.changes[write.address][-1].value
             value = (old & ~mask | write.data & mask) & register.mask
             self.changes[write.address].append(Change(begins, ends, value))
-        if register.access is Access.PUSH:
-            # Without the strobe of its byte a push may do nothing: 0 says that it is not certain.
-            certain = int(write.strobes == _ALL_BYTES)
-            self.pulses.setdefault(write.address, []).append(Change(begins, ends, certain))
+        given = write.data & mask & register.mask
+        if register.access is Access.PUSH and mask & register.mask:
+            self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
         elif register.access is Access.PULSE:
-            given = write.data & mask & register.mask
             self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
             if register.key == ("CONTROL",):
                 self._hold(given, begins, ends)
