@@ -16,8 +16,12 @@ _MOST = 1500
 """Accesses at most, but for the partial writes, of which every word has its own."""
 _CONTROLS = 40
 """Writes to CONTROL beyond those: resets must come while a beat waits."""
+SEEDS = 3
+"""Seeds from which a top is held: together they have all strobes of every word."""
 PARTIALS = 2
 """Times that each byte of a word is written alone, and left alone."""
+_PAUSE = 14
+"""Cycles after which a write has had its effect."""
 _AFTER_RESET = 30
 _BEGINS = RESET | HOLD | COMMIT
 _ALL_BYTES = 15
@@ -60,7 +64,7 @@ def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], lis
     draw.shuffle(single)
     draw.shuffle(looked_at)
     groups = [(_write(draw, register, address),) for register, address in single[:_MOST]]
-    groups += [pair for register, address in written for pair in _partial(draw, register, address)]
+    groups += [pair for register, address in written for pair in _partial(draw, register, address, seed)]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
     writes = list(_controlled(draw, control, [each for group in groups for each in group]))
@@ -69,20 +73,25 @@ def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], lis
     ]
 
 
-def _partial(draw: random.Random, register: Register, address: int) -> Iterator[tuple[Write, ...]]:
-    """Return pairs of writes: the whole word, and in the next cycle a part of it.
+def _partial(draw: random.Random, register: Register, address: int, seed: int) -> Iterator[tuple[Write, ...]]:
+    """Return pairs of writes: the whole word, and in the next cycle, or a little later, a part of it.
 
     Every byte is written alone and is left alone. What is written differs in every byte from what is there, so that it
     is seen which byte has changed; of a register that acts it is the same, so that it is seen which one acts again.
     """
-    acts = register.access in {Access.PULSE, Access.PUSH}
-    for byte in range(-(-register.width // 8)):
-        for strobes in (1 << byte, _ALL_BYTES ^ 1 << byte):
-            for turn in range(PARTIALS):
-                there = register.mask if register.width < 8 or acts else draw.getrandbits(32)
-                there = there if turn % 2 == 0 or acts else there ^ register.mask
-                after = there if acts else there ^ draw.choice((register.mask, 0xFFFF_FFFF))
-                yield (Write(address, there, _ALL_BYTES, 0, 0), Write(address, after, strobes, 0, 0))
+    plain = [
+        strobes for byte in range(-(-register.width // 8)) for strobes in (1 << byte, _ALL_BYTES ^ 1 << byte)
+    ]
+    # All other strobes take turns over the seeds.
+    others = [strobes for strobes in range(_ALL_BYTES) if strobes not in plain]
+    for strobes in (*plain * PARTIALS, *others[seed % SEEDS :: SEEDS]):
+        if register.access in {Access.PULSE, Access.PUSH}:
+            there = after = register.mask
+        else:
+            there = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
+            after = there ^ draw.choice((register.mask, 0xFFFF_FFFF))
+        pause = draw.choice((0, 0, _PAUSE))
+        yield (Write(address, there, _ALL_BYTES, 0, 0), Write(address, after, strobes, pause, pause))
 
 
 def _controlled(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:

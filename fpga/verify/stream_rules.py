@@ -125,8 +125,9 @@ def _in_order(
             None,
         )
         if skipped is None:
-            expected = sent[place][1] if place < len(sent) else 0
-            yield Breach(f"{prefix}_tdata", cycle, expected, beat)
+            pairs = zip(sent[place:], following, strict=False)
+            other = ((late, one, came_then) for (_, one), (late, came_then) in pairs if one != came_then)
+            yield Breach(f"{prefix}_tdata", *next(other, (cycle, len(sent), len(came))))
             return
         place += skipped + 1
         before = cycle

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fpga.hdl.tools import BadOutput, find_tool
 from fpga.registers.model import Access, RegisterMap
 from fpga.registers.register_list import Streams
 from fpga.registers.top import top_table
-from fpga.verify.accesses import Read, Write, random_accesses
+from fpga.verify.accesses import SEEDS, Read, Write, random_accesses
 from fpga.verify.bus_bench import (
     bench_text,
     logged_of_datapath,
@@ -45,8 +46,6 @@ from fpga.verify.stream_rules import Stream, stream_breaches, stream_waits, stre
 
 TOP_PROPERTIES = ("protocol", "writes", "control", "reads", "streams")
 """Properties of a top: rules of the bus, effects of writes, of CONTROL, answers of reads, and beats."""
-SEEDS = (0, 1, 2)
-"""Seeds of the accesses and beats that a top is held to."""
 _CYCLES_OF_ACCESS = 16
 _ALL_BYTES = 15
 
@@ -95,7 +94,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
 
 
 def run_seeds(
-    datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Sequence[int] = SEEDS
+    datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Iterable[int] = range(SEEDS)
 ) -> TopResult:
     """Simulate a top from several seeds, up to the first that finds something. Raises HdlError."""
     runs = []
@@ -154,14 +153,17 @@ def _columns(path: Path, names: list[str]) -> Columns:
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     columns: dict[str, list[int]] = {name: [] for name in names}
     for cycle, line in enumerate(lines):
+        if cycle <= _RESET:
+            line = [_UNKNOWN.sub("0", value) for value in line]
         for name, value in zip(names, line, strict=True):
-            known = value.replace("x", "0").replace("z", "0").replace("X", "0").replace("Z", "0")
-            if known != value and cycle > _RESET:
+            try:
+                columns[name].append(int(value, 16))
+            except ValueError:
                 message = f"X or Z in cycle {cycle} at {name}. Reset must set every register."
-                raise BadOutput(message, name, cycle)
-            columns[name].append(int(known, 16))
+                raise BadOutput(message, name, cycle) from None
     return columns
 
 
 _RESET = 6
 """Cycles of the bus reset, and some."""
+_UNKNOWN = re.compile("[xzXZ]")
