@@ -63,7 +63,9 @@ def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], lis
         looked_at += [table.size_bytes] * 2
     draw.shuffle(single)
     draw.shuffle(looked_at)
-    groups = [(_write(draw, register, address),) for register, address in single[:_MOST]]
+    groups: list[tuple[Write, ...]] = [
+        (_write(draw, register, address),) for register, address in single[:_MOST]
+    ]
     groups += [pair for register, address in written for pair in _partial(draw, register, address, seed)]
     draw.shuffle(groups)
     control = table["CONTROL",].offset

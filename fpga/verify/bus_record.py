@@ -112,7 +112,7 @@ def late_answers(log: Columns) -> Iterator[Breach]:
         "b": [max(pair) for pair in zip(*(_moves(log, each) for each in ("aw", "w")), strict=False)],
         "r": _moves(log, "ar"),
     }
-    found = []
+    found: list[Breach] = []
     for channel, other in (("b", "r"), ("r", "b")):
         begun, ended = Counter(requests[channel]), Counter(_moves(log, channel))
         pairs = zip(log[f"s_axi_{other}valid"], log[f"s_axi_{other}ready"], strict=True)

@@ -153,9 +153,8 @@ def _columns(path: Path, names: list[str]) -> Columns:
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     columns: dict[str, list[int]] = {name: [] for name in names}
     for cycle, line in enumerate(lines):
-        if cycle <= _RESET:
-            line = [_UNKNOWN.sub("0", value) for value in line]
-        for name, value in zip(names, line, strict=True):
+        values = [_UNKNOWN.sub("0", value) for value in line] if cycle <= _RESET else line
+        for name, value in zip(names, values, strict=True):
             try:
                 columns[name].append(int(value, 16))
             except ValueError:

@@ -74,7 +74,8 @@ def _kept(file: str, register: str, value: str) -> Fault:
 
 def _waiting(file: str, channel: str, show: str) -> Fault:
     """Return a top whose answers wait for their ready; `show` says when the register file's answer is shown."""
-    old = rf"  (\w+_registers registers \((?:.|\n)*?\.s_axil_{channel}valid\()\w+(\),\n *\.s_axil_{channel}ready\()\w+\)"
+    connected = rf"\.s_axil_{channel}valid\()\w+(\),\n *\.s_axil_{channel}ready\()\w+\)"
+    old = r"  (\w+_registers registers \((?:.|\n)*?" + connected
     pins = f"s_axi_{channel}valid", f"s_axi_{channel}ready"
     lines = (
         f"  wire answer; reg seen_q = 1'b0; wire show = {show.replace('READY', pins[1])};",
