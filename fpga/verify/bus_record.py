@@ -102,7 +102,7 @@ def waits_for_ready(
     for cycle, there in enumerate(offered):
         waited = waited + 1 if there and not valid[cycle] and not ready[cycle] else 0
         if waited > WAITING:
-            yield Breach(pin, cycle, 1, 0)
+            yield Breach(f"{pin} before its ready", cycle, 1, 0)
             return
 
 

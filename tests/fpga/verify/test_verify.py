@@ -174,7 +174,9 @@ def test_every_byte_of_every_register_is_written_alone_and_left_alone():
 def test_a_valid_that_waits_for_its_ready_is_told_from_one_that_has_nothing_to_send():
     long = WAITING + 1
     waits = list(waits_for_ready("x", [True] * long, [0] * long, [0] * long))
-    assert [(each.pin, each.cycle, each.expected, each.seen) for each in waits] == [("x", WAITING, 1, 0)]
+    assert [(each.pin, each.cycle, each.expected, each.seen) for each in waits] == [
+        ("x before its ready", WAITING, 1, 0)
+    ]
     assert not list(waits_for_ready("x", [False] * long, [0] * long, [0] * long))
     assert not list(waits_for_ready("x", [True] * long, [0] * WAITING + [1], [0] * long))
     assert not list(waits_for_ready("x", [True] * long, [0] * long, [0] * WAITING + [1]))
