@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
+from fpga.count_action.model import Action, ActionKind, Datapath, Module, Signal, SignalKind
 
 WORD_BITS = 64
 
@@ -106,6 +106,16 @@ def samples_of(action: Action) -> int:
     if action.kind is ActionKind.STREAM:
         return len(action.refs)
     return 2 if action.with_index else 1
+
+
+def ends_of_output(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
+    """Return the actions that send the `last` and the `keep` of a stream of a module, each with which it is.
+
+    A count that chooses among streams has numbers of its own (`NAME_turn`, R19), which are no part of a stream.
+    """
+    ends = {f"{stream}_{kind}": kind for kind in ("last", "keep")}
+    parts = (each for each in module.actions if each.part_of == stream)
+    return tuple((ends[each.output], each) for each in parts if each.output in ends)
 
 
 def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:

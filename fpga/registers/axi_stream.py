@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
+from fpga.count_action.ports import ends_of_output
 from fpga.registers.fragments import (
     Fragment,
     bit_range,
@@ -34,8 +35,8 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
             yield from (_slave(signal, index) for index in range(signal.size))
             yield from (_end_in(signal, each) for each in datapath.inputs if each.part_of == signal.name)
     for module, name, samples, width, signed in output_streams(datapath):
-        actions = (each for each in datapath.module(module).actions if each.part_of == name)
-        ends = [(f"{module}_{each.output}", each.width) for each in actions]
+        actions = ends_of_output(datapath.module(module), name)
+        ends = [(f"{module}_{each.output}", each.width) for _, each in actions]
         yield _master(f"{module}_{name}", samples * width, width, ends, signed=signed)
 
 

@@ -28,9 +28,9 @@ class Access(enum.Enum):
     WRITE = "read and write"
     """Kept until the next write or reset; the datapath looks at it."""
     PULSE = "write only, pulse"
-    """A bit written as 1 acts for one cycle; reads as 0."""
+    """A bit written as 1, with the strobe of its byte, acts for one cycle; reads as 0."""
     PUSH = "write only, push"
-    """The value is kept and its write acts; reads as 0."""
+    """The value is kept, and a write acts with the bits of the last word that it wrote; reads as 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ RESET_SIGNAL = "datapath_reset"
 HELD, CORE_RESET = "held", "core_reset"
 """Wires of a top: CONTROL.HOLD until COMMIT, and the reset of the datapath itself."""
 
+_BYTE = 8
+
 _ACCESS = {
     Access.CONSTANT: "sw = r; hw = na;",
     Access.READ: "sw = r; hw = w;",
     Access.WRITE: f"sw = rw; hw = r; resetsignal = {RESET_SIGNAL};",
-    Access.PULSE: "sw = w; hw = r; singlepulse;",
+    Access.PULSE: "sw = w; hw = r; singlepulse; swmod;",
     Access.PUSH: f"sw = w; hw = r; swmod; resetsignal = {RESET_SIGNAL};",
 }
 
@@ -73,9 +75,19 @@ def _rdl_register(register: Register) -> Iterator[str]:
     yield ""
     yield "  reg {"
     yield f'    desc = "{register.description}";'
-    for bits in register.fields or (Bits("VALUE", 0, register.width, ""),):
+    for bits in fields_of(register):
         yield f"    field {{ {_ACCESS[register.access]} }} {_rdl_bits(bits, register)};"
     yield f"  }} {register.name}{row} @ 0x{register.offset:X};"
+
+
+def fields_of(register: Register) -> tuple[Bits, ...]:
+    """Return the fields of a word in the SystemRDL: of a push one for each byte, which has a strobe of its own."""
+    if register.access is Access.PUSH and register.width > _BYTE:
+        return tuple(
+            Bits(f"BYTE{low // _BYTE}", low, min(_BYTE, register.width - low), "")
+            for low in range(0, register.width, _BYTE)
+        )
+    return register.fields or (Bits("VALUE", 0, register.width, ""),)
 
 
 def _rdl_bits(bits: Bits, register: Register) -> str:

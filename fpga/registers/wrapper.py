@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fpga.registers.fragments import bit_range
 from fpga.registers.model import Access, Register, RegisterMap
-from fpga.registers.text import RESET_SIGNAL
+from fpga.registers.text import RESET_SIGNAL, fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,35 @@ def _connect(register: Register) -> Iterator[str]:
         for number, word in enumerate(words):
             span = f"[{number * register.width}+:{register.width}]" if len(words) > 1 else ""
             yield f"assign hwif_in.{word}.VALUE.next = {register.name}_i{span};"
-    elif register.access in {Access.WRITE, Access.PUSH}:
+    elif register.access is Access.WRITE:
         values = ", ".join(f"hwif_out.{word}.VALUE.value" for word in reversed(words))
         yield f"assign {register.name}_o = {{{values}}};"
-    elif register.access is Access.PULSE:
-        values = ", ".join(
-            f"hwif_out.{register.name}.{bits.name}.value" for bits in reversed(register.fields)
-        )
-        yield f"assign {register.name}_o = {{{values}}};"
+    elif register.access is not Access.CONSTANT:
+        yield from _connect_acting(register, words)
+
+
+def _connect_acting(register: Register, words: list[str]) -> Iterator[str]:
+    """Return what connects a register whose last word acts: the bits whose byte has its strobe, and no others.
+
+    PeakRDL keeps a bit without strobe, be it of a pulse: one that the last cycle has set would act again.
+    """
+    *before, last = words
+    fields = [(f"hwif_out.{last}.{bits.name}", bits.width) for bits in reversed(fields_of(register))]
+    wire = f"{register.name}_written_q"
+    # The write is decoded in the cycle before the value is there.
+    yield f"logic {bit_range(len(fields))}{wire};"
+    decoded = ", ".join(f"{name}.swmod" for name, _ in fields)
+    yield f"always_ff @(posedge clk) {wire} <= rst ? '0 : {{{decoded}}};"
+    written = [f"{wire}[{place}]" if len(fields) > 1 else wire for place in reversed(range(len(fields)))]
+    values = [
+        f"{name}.value & {{{width}{{{strobe}}}}}"
+        for (name, width), strobe in zip(fields, written, strict=True)
+    ]
+    values += [
+        f"hwif_out.{word}.{bits.name}.value"
+        for word in reversed(before)
+        for bits in reversed(fields_of(register))
+    ]
+    yield f"assign {register.name}_o = {{{', '.join(values)}}};"
     if register.access is Access.PUSH:
-        # The write is decoded in the cycle before the value is there.
-        yield f"logic {register.name}_push_q;"
-        yield f"always_ff @(posedge clk) {register.name}_push_q <= !rst && hwif_out.{words[-1]}.VALUE.swmod;"
-        yield f"assign {register.name}_push_o = {register.name}_push_q;"
+        yield f"assign {register.name}_push_o = |{wire};"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Port, ports_of
+from fpga.count_action.model import ActionKind, Datapath
+from fpga.count_action.ports import Port, ends_of_output, ports_of
 from fpga.registers.fragments import bit_range
 from fpga.registers.model import RegisterMap
 from fpga.registers.wrapper import axi_signals
@@ -21,6 +21,10 @@ BEGIN = 12
 """The first cycle in which something is driven: the bus reset is over."""
 HOLD = 24
 """Cycles for which levels of the datapath stay as they are, at most."""
+PATIENCE = 64
+"""Cycles for which a ready waits for its valid, at most, in one answer or beat of four."""
+_SPELL = 24
+"""Cycles for which the datapath takes no beats, now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +45,20 @@ class StreamPins:
     into: bool
 
 
-def random_datapath_text(datapath: Datapath) -> str:
+def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
     """Return a module with the ports of the datapath whose outputs are random; its pins go to `datapath.log`."""
     ports = ports_of(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
-    beats = {name: [f"{name}_data_o", *ends] for name, ends in _ends(datapath, streams).items()}
+    beats = {name: [f"{name}_data_o", *ends] for name, ends in _ends(datapath).items()}
     whole = {f"{name}_valid_o" for name in streams} | {port for each in beats.values() for port in each}
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
     lines += [
         ",\n".join(f"  output logic [{port.width - 1}:0] {port.name}" for port in ports.outputs),
         ");",
-        "  integer log, left, seed;",
-        '  initial begin log = $fopen("datapath.log", "w"); left = 0; seed = 7; end',
+        "  integer log, left, spell, seed;",
+        '  initial begin log = $fopen("datapath.log", "w"); left = 0; spell = 0;',
+        f"    seed = {7 + 1000 * seed}; end",
         "  always @(posedge clk_i) begin",
         f"    $fdisplay(log, {_format(['rst_i', *(port.name for port in (*ports.inputs, *ports.outputs))])});",
     ]
@@ -68,7 +73,8 @@ def random_datapath_text(datapath: Datapath) -> str:
             "    end",
         ]
     quick = [port for port in ports.outputs if port.name.endswith("_ready_o")]
-    lines += [f"    {port.name} <= {_random(port.width)};" for port in quick]
+    lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
+    lines += [f"    {port.name} <= spell > 0 ? '0 : {_random(port.width)};" for port in quick]
     lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
     held = [port for port in ports.outputs if port.name not in whole and port not in quick]
     lines += [f"      {port.name} <= {_random(port.width)};" for port in held]
@@ -76,14 +82,15 @@ def random_datapath_text(datapath: Datapath) -> str:
     return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
 
 
-def _ends(datapath: Datapath, streams: list[str]) -> dict[str, list[str]]:
+def _ends(datapath: Datapath) -> dict[str, list[str]]:
     """Return the ports of what goes with the beats of each output stream: its end, and the lanes it keeps."""
-    found: dict[str, list[str]] = {name: [] for name in streams}
-    for module in datapath.modules:
-        for action in module.actions:
-            if action.part_of:
-                found[f"{module.name}_{action.part_of}"].append(f"{module.name}_{action.output}_o")
-    return found
+    return {
+        f"{module.name}_{action.output}": [
+            f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
+        ]
+        for module in datapath.modules
+        for action in module.drives(ActionKind.STREAM, ActionKind.EMIT)
+    }
 
 
 def _random(width: int) -> str:
@@ -103,7 +110,12 @@ def logged_of_datapath(datapath: Datapath) -> tuple[Port, ...]:
 
 
 def bench_text(
-    table: RegisterMap, streams: Iterable[StreamPins], writes: list[Write], reads: list[Read], cycles: int
+    table: RegisterMap,
+    streams: Iterable[StreamPins],
+    writes: list[Write],
+    reads: list[Read],
+    cycles: int,
+    seed: int = 0,
 ) -> str:
     """Return the bench of a top. Its accesses are those given; how quickly each side goes on is random."""
     axi = [Pin(f"s_axi_{each.name}", each.width, not each.driven) for each in axi_signals(table.address_bits)]
@@ -121,7 +133,8 @@ def bench_text(
     lines += [f"    {pin.name} = '0;" for pin in pins if pin.driven]
     lines += [
         '    log = $fopen("top.log", "w");',
-        "    seed = 3; aclk = 0; aresetn = 0; busy = 8;",
+        f"    seed = {3 + 1000 * seed}; aclk = 0; aresetn = 0; busy = 8;",
+        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _answering(listed)),
         "    aw = 0; w = 0; b = 0; ar = 0; r = 0; aw_wait = 2; w_wait = 0; ar_wait = 5;",
         f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
@@ -136,6 +149,7 @@ def bench_text(
         "    $finish(0);",
         "  end",
     ]
+    lines += [f"  integer {name}_patient, {name}_low;" for name in _answering(listed)]
     # What a handshake was is looked at before the edge: the pins have changed after it.
     lines += [f"  reg {name}_moves;" for name in _channels(listed)]
     lines.append("  always @(posedge aclk) begin")
@@ -192,7 +206,8 @@ def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator
             yield f"    s_axi_{name}addr = {source}{'[31:0]' if name == 'ar' else '[71:40]'};"
         yield f"  end else {name}_wait = {name}_wait + 1;"
         yield "end"
-    yield "s_axi_bready = $urandom(seed) % 4 != 0; s_axi_rready = $urandom(seed) % 4 != 0;"
+    for name in ("s_axi_b", "s_axi_r"):
+        yield from _ready(name, "$urandom(seed) % 4 != 0")
     for stream in streams:
         if stream.into:
             yield f"if (!{stream.prefix}_tvalid && $urandom(seed) % 16 < busy) begin"
@@ -200,13 +215,28 @@ def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator
             yield from (f"  {pin.name} = {_random(pin.width)};" for pin in stream.payload)
             yield "end"
         else:
-            yield f"{stream.prefix}_tready = $urandom(seed) % 16 >= busy / 2;"
+            yield from _ready(f"{stream.prefix}_t", "$urandom(seed) % 16 >= busy / 2")
+
+
+def _answering(streams: Iterable[StreamPins]) -> list[str]:
+    """Return the channels of which the bench drives the ready."""
+    return ["s_axi_b", "s_axi_r", *(f"{stream.prefix}_t" for stream in streams if not stream.into)]
+
+
+def _ready(name: str, usual: str) -> Iterator[str]:
+    """Return what drives a ready: at times it waits for its valid, which must not wait for it."""
+    yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE}) begin"
+    yield f"  {name}ready = 0; {name}_low = {name}_low + 1;"
+    yield f"end else {name}ready = {usual};"
 
 
 def _handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
     """Return what follows a beat that moved."""
+    listed = list(streams)
+    for name in _answering(listed):
+        yield f"if ({name}_moves) begin {name}_patient = $urandom(seed) % 4 == 0; {name}_low = 0; end"
     for name in ("aw", "w", "ar"):
         yield f"if (s_axi_{name}_moves) begin s_axi_{name}valid = 0; {name} = {name} + 1; {name}_wait = 0; end"
-    for stream in streams:
+    for stream in listed:
         if stream.into:
             yield f"if ({stream.prefix}_t_moves) {stream.prefix}_tvalid = 0;"

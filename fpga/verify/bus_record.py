@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fpga.verify.accesses import Read, Write
@@ -84,6 +85,49 @@ def unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach]:
     given = len(handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
     if given != requests:
         yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, given)
+
+
+WAITING = 16
+"""Cycles in which an answer, or a beat, must come that nobody is ready for."""
+
+
+def waits_for_ready(
+    pin: str, offered: Iterable[bool], valid: list[int], ready: list[int]
+) -> Iterator[Breach]:
+    """Return where something is there to be sent, and its valid stays 0 as long as its ready does.
+
+    AXI forbids it: a receiver may wait for valid before it is ready.
+    """
+    waited = 0
+    for cycle, there in enumerate(offered):
+        waited = waited + 1 if there and not valid[cycle] and not ready[cycle] else 0
+        if waited > WAITING:
+            yield Breach(f"{pin} before its ready", cycle, 1, 0)
+            return
+
+
+def late_answers(log: Columns) -> Iterator[Breach]:
+    """Return answers that wait for their ready, the earliest first."""
+    requests = {
+        "b": [max(pair) for pair in zip(*(_moves(log, each) for each in ("aw", "w")), strict=False)],
+        "r": _moves(log, "ar"),
+    }
+    found: list[Breach] = []
+    for channel, other in (("b", "r"), ("r", "b")):
+        begun, ended = Counter(requests[channel]), Counter(_moves(log, channel))
+        pairs = zip(log[f"s_axi_{other}valid"], log[f"s_axi_{other}ready"], strict=True)
+        open_, offered = 0, []
+        for cycle, (shown, taken) in enumerate(pairs):
+            # Answers may come in the order of their requests: that one waits for the bench is no fault of the other.
+            offered.append(open_ > 0 and not (shown and not taken))
+            open_ += begun[cycle] - ended[cycle]
+        name = f"s_axi_{channel}"
+        found += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
+    yield from sorted(found, key=lambda each: each.cycle)
+
+
+def _moves(log: Columns, channel: str) -> list[int]:
+    return handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready")
 
 
 def errors(log: Columns, channel: str) -> Iterator[Breach]:

@@ -6,15 +6,16 @@ known but for the writes that are on their way: in every cycle a few values are 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, HOLD, RESET
 from fpga.verify.accesses import Write
 from fpga.verify.bus_record import SETTLED, Done
 
-_ALL_BYTES = 0xF
 _FOREVER = 1 << 40
 
 
@@ -29,7 +30,7 @@ class Change:
 
 @dataclass
 class Words:
-    """Values of the words that are kept, in the order in which they were written."""
+    """Values of the words that are kept, in the order in which they were written: of begins, and of ends."""
 
     table: RegisterMap
     changes: dict[int, list[Change]] = field(default_factory=dict)
@@ -62,12 +63,10 @@ class Words:
             old = self.changes[write.address][-1].value
             value = (old & ~mask | write.data & mask) & register.mask
             self.changes[write.address].append(Change(begins, ends, value))
-        if register.access is Access.PUSH:
-            # Without the strobe of its byte a push may do nothing: 0 says that it is not certain.
-            certain = int(write.strobes == _ALL_BYTES)
-            self.pulses.setdefault(write.address, []).append(Change(begins, ends, certain))
+        given = write.data & mask & register.mask
+        if register.access is Access.PUSH and mask & register.mask:
+            self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
         elif register.access is Access.PULSE:
-            given = write.data & mask & register.mask
             self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
             if register.key == ("CONTROL",):
                 self._hold(given, begins, ends)
@@ -86,9 +85,8 @@ class Words:
     def possible(self, offset: int, first: int, last: int) -> list[Change]:
         """Return the changes whose values a word may have somewhere from cycle `first` to cycle `last`."""
         made = self.changes[offset]
-        begun = [place for place, each in enumerate(made) if each.begins <= last]
-        ended = [place for place, each in enumerate(made) if each.ends < first]
-        return made[max(ended) : max(begun) + 1] if ended else made[: max(begun) + 1]
+        ended = bisect_left(made, first, key=attrgetter("ends"))
+        return made[max(ended - 1, 0) : bisect_right(made, last, key=attrgetter("begins"))]
 
     def values(self, offset: int, first: int, last: int) -> set[int]:
         """Return the values that a word may have somewhere from cycle `first` to cycle `last`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_list import CLEAR_STATUS, COMMIT
@@ -94,14 +96,20 @@ def _reset_breaches(record: Record) -> Iterator[Breach]:
         if not any(record.core["rst_i"][each.begins : each.ends + 1]):
             yield Breach("rst_i", each.ends, 1, 0)
             return
+    for each in record.words.resets:
+        # A RESET lasts a cycle, unless a HOLD goes on.
+        seen = [cycle for cycle in range(each.begins, each.ends + 1) if record.core["rst_i"][cycle]]
+        if len(seen) > 1 and not any(within(record.words.holds, cycle) for cycle in seen):
+            yield Breach("rst_i", seen[1], 0, 1)
+            return
     for held in record.words.holds:
         # Once it has begun it lasts until the commit that ends it, or for ever.
-        seen = record.core["rst_i"][held.begins : held.ends + 1]
-        first, last = seen.index(1), len(seen) - 1 - seen[::-1].index(1)
+        resets_seen = record.core["rst_i"][held.begins : held.ends + 1]
+        first, last = resets_seen.index(1), len(resets_seen) - 1 - resets_seen[::-1].index(1)
         commits = record.core["commit_i"][held.begins : held.ends + 1]
-        ends = commits.index(1, first) if any(commits[first:]) else len(seen) - 1
-        if 0 in seen[first : ends + 1] or last < ends:
-            yield Breach("rst_i", held.begins + seen.index(0, first), 1, 0)
+        ends = commits.index(1, first) if any(commits[first:]) else len(resets_seen) - 1
+        if 0 in resets_seen[first : ends + 1] or last < ends:
+            yield Breach("rst_i", held.begins + resets_seen.index(0, first), 1, 0)
             return
 
 
@@ -171,18 +179,17 @@ class ReadRules:
 
 
 def _push_changes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
-    """Return the pushes into an input stream, or those that are certain, each with the bits that it may offer."""
+    """Return the pushes into an input stream, each with the bits that it may offer, or with those that are certain."""
     register = record.table.blocks()["source", name]["push"]
-    pushes = record.words.pulses.get(register.at(register.words - 1), [])
+    *before, last = (register.at(word) for word in range(register.words))
     found = []
-    for each in (one for one in pushes if one.value or not certain):
-        mask = 0
-        for word in range(register.words):
-            bits = 0
-            for value in record.words.values(register.at(word), each.begins, each.ends):
-                bits |= value
-            mask |= bits << register.width * word
-        found.append(Change(each.begins, each.ends, mask))
+    for each in record.words.pulses.get(last, []):
+        mask = each.value << register.width * len(before)
+        for word, offset in enumerate(before):
+            values = record.words.values(offset, each.begins, each.ends)
+            combined = reduce(and_ if certain else or_, values)
+            mask |= combined << register.width * word
+        found.append(Change(each.begins, each.ends, mask & (1 << register.signal_bits) - 1))
     return found
 
 
@@ -208,16 +215,11 @@ def push_breaches(record: Record) -> Iterator[Breach]:
 
 
 def _lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
-    """Return pushes that came to nothing: only those of a single word, whose bits are known."""
-    register = record.table.blocks()["source", name]["push"]
+    """Return pushes that came to nothing, of those bits that are known."""
     for each in _push_changes(record, name, certain=True):
-        values = record.words.values(register.offset, each.begins, each.ends)
-        quiet = not any(record.core["rst_i"][each.begins : each.ends + 2])
-        if register.words == 1 and len(values) == 1 and quiet:
-            seen = 0
-            for value in valid[each.begins : each.ends + 2]:
-                seen |= value
-            mask = each.value & (1 << register.signal_bits) - 1
-            if mask & ~seen:
-                yield Breach(f"{name}_valid_i", each.ends, mask, seen)
-                return
+        if any(record.core["rst_i"][each.begins : each.ends + 2]):
+            continue
+        seen = reduce(or_, valid[each.begins : each.ends + 2], 0)
+        if each.value & ~seen:
+            yield Breach(f"{name}_valid_i", each.ends, each.value, seen)
+            return

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
+from fpga.count_action.ports import ends_of_output
 from fpga.registers.register_list import output_streams
 from fpga.verify.bus_bench import Pin, StreamPins
-from fpga.verify.bus_record import Breach, Columns, handshakes
+from fpga.verify.bus_record import Breach, Columns, handshakes, waits_for_ready
 
 IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
@@ -57,10 +58,9 @@ def _end(stream: Signal, end: Signal) -> tuple[str, str, int]:
 def _outputs(datapath: Datapath) -> Iterator[Stream]:
     for module, name, samples, width, signed in output_streams(datapath):
         stream = f"{module}_{name}"
-        actions = [each for each in datapath.module(module).actions if each.part_of == name]
         ends = [
-            ("last" if each.output == f"{name}_last" else "keep", f"{module}_{each.output}", each.width)
-            for each in actions
+            (kind, f"{module}_{each.output}", each.width)
+            for kind, each in ends_of_output(datapath.module(module), name)
         ]
         pins = _payload(f"m_axis_{stream}", samples * width, width, ends, driven=False)
         into = StreamPins(f"m_axis_{stream}", pins, into=False)
@@ -91,6 +91,22 @@ def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Bre
         yield from _in_order(prefix, list(_offered_inside(stream, core)), at_pins, core["rst_i"])
 
 
+def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
+    """Return where a valid waits for its ready: at the pins of an output, at the datapath of an input."""
+    prefix, resets = stream.pins.prefix, core["rst_i"]
+    if stream.pins.into:
+        valid, ready = (
+            [value >> stream.index & 1 for value in core[f"{stream.port}_{end}"]]
+            for end in ("valid_i", "ready_o")
+        )
+        there, pin = top[f"{prefix}_tvalid"], f"{stream.port}_valid_i"
+    else:
+        valid, ready = top[f"{prefix}_tvalid"], top[f"{prefix}_tready"]
+        there, pin = core[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
+    offered = (bool(each and not reset) for each, reset in zip(there, resets, strict=False))
+    yield from waits_for_ready(pin, offered, valid, ready)
+
+
 def _in_order(
     prefix: str, sent: list[tuple[int, int]], came: list[tuple[int, int]], resets: list[int]
 ) -> Iterator[Breach]:
@@ -109,8 +125,9 @@ def _in_order(
             None,
         )
         if skipped is None:
-            expected = sent[place][1] if place < len(sent) else 0
-            yield Breach(f"{prefix}_tdata", cycle, expected, beat)
+            pairs = zip(sent[place:], following, strict=False)
+            other = ((late, one, came_then) for (_, one), (late, came_then) in pairs if one != came_then)
+            yield Breach(f"{prefix}_tdata", *next(other, (cycle, len(sent), len(came))))
             return
         place += skipped + 1
         before = cycle

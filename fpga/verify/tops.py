@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.hdl.tools import BadOutput, find_tool
+from fpga.registers.model import Access, RegisterMap
 from fpga.registers.register_list import Streams
 from fpga.registers.top import top_table
-from fpga.verify.accesses import Read, random_accesses
+from fpga.verify.accesses import SEEDS, Read, Write, random_accesses
 from fpga.verify.bus_bench import (
     bench_text,
     logged_of_datapath,
@@ -25,6 +28,7 @@ from fpga.verify.bus_record import (
     Done,
     errors,
     handshakes,
+    late_answers,
     read,
     unanswered,
     unstable,
@@ -38,11 +42,12 @@ from fpga.verify.register_rules import (
     level_breaches,
     push_breaches,
 )
-from fpga.verify.stream_rules import Stream, stream_breaches, streams_of
+from fpga.verify.stream_rules import Stream, stream_breaches, stream_waits, streams_of
 
 TOP_PROPERTIES = ("protocol", "writes", "control", "reads", "streams")
 """Properties of a top: rules of the bus, effects of writes, of CONTROL, answers of reads, and beats."""
-_CYCLES_OF_ACCESS = 10
+_CYCLES_OF_ACCESS = 16
+_ALL_BYTES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class TopResult:
     breaches: dict[str, Breach]
     accesses: int
     beats: int
+    partial: dict[str, int]
+    """Writes of every register that came without some of its strobes: of the word that had the fewest."""
 
 
 def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed: int = 0) -> TopResult:
@@ -64,8 +71,8 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
     files = {
         **sources,
-        "random_datapath.sv": random_datapath_text(datapath),
-        "bench.sv": bench_text(table, [each.pins for each in ports], writes, reads, cycles),
+        "random_datapath.sv": random_datapath_text(datapath, seed),
+        "bench.sv": bench_text(table, [each.pins for each in ports], writes, reads, cycles, seed),
     }
     with tempfile.TemporaryDirectory(prefix="top-") as name:
         folder = Path(name)
@@ -83,7 +90,35 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     for title, breach in _breaches(record, ports, len(writes), len(reads), read(top, reads)):
         found.setdefault(title, breach)
     beats = sum(len(handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports)
-    return TopResult(table.name, found, len(done) + len(reads), beats)
+    return TopResult(table.name, found, len(done) + len(reads), beats, _partial_writes(table, done))
+
+
+def run_seeds(
+    datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Iterable[int] = range(SEEDS)
+) -> TopResult:
+    """Simulate a top from several seeds, up to the first that finds something. Raises HdlError."""
+    runs = []
+    for seed in seeds:
+        runs.append(run_top(datapath, streams, sources, seed))
+        if runs[-1].breaches:
+            break
+    fewest = {name: min(each.partial[name] for each in runs) for name in runs[0].partial}
+    return TopResult(
+        runs[0].top,
+        runs[-1].breaches,
+        sum(each.accesses for each in runs),
+        sum(each.beats for each in runs),
+        fewest,
+    )
+
+
+def _partial_writes(table: RegisterMap, done: list[tuple[Write, Done]]) -> dict[str, int]:
+    every = Counter(write.address for write, _ in done if write.strobes != _ALL_BYTES)
+    return {
+        each.name: min(every[each.at(word)] for word in range(each.words))
+        for each in table
+        if each.access not in {Access.CONSTANT, Access.READ}
+    }
 
 
 def _breaches(
@@ -92,6 +127,7 @@ def _breaches(
     top = record.top
     rules = ReadRules(record)
     protocol = [
+        *late_answers(top),
         *unanswered(top, writes, "b"),
         *unanswered(top, reads, "r"),
         *unstable(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
@@ -102,6 +138,7 @@ def _breaches(
     for each in ports:
         prefix = each.pins.prefix
         payload = [pin.name for pin in each.pins.payload]
+        protocol += stream_waits(each, top, record.core)
         protocol += unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
         yield from (("streams", breach) for breach in stream_breaches(each, top, record.core))
     yield from (("protocol", each) for each in protocol)
@@ -116,14 +153,16 @@ def _columns(path: Path, names: list[str]) -> Columns:
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     columns: dict[str, list[int]] = {name: [] for name in names}
     for cycle, line in enumerate(lines):
-        for name, value in zip(names, line, strict=True):
-            known = value.replace("x", "0").replace("z", "0").replace("X", "0").replace("Z", "0")
-            if known != value and cycle > _RESET:
+        values = [_UNKNOWN.sub("0", value) for value in line] if cycle <= _RESET else line
+        for name, value in zip(names, values, strict=True):
+            try:
+                columns[name].append(int(value, 16))
+            except ValueError:
                 message = f"X or Z in cycle {cycle} at {name}. Reset must set every register."
-                raise BadOutput(message, name, cycle)
-            columns[name].append(int(known, 16))
+                raise BadOutput(message, name, cycle) from None
     return columns
 
 
 _RESET = 6
 """Cycles of the bus reset, and some."""
+_UNKNOWN = re.compile("[xzXZ]")

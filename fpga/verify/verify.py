@@ -23,7 +23,7 @@ from fpga.verify.bus_record import Breach
 from fpga.verify.delivered import Delivered, NotListed, read_folder
 from fpga.verify.documents import same
 from fpga.verify.names import names_in
-from fpga.verify.tops import TOP_PROPERTIES, run_top
+from fpga.verify.tops import TOP_PROPERTIES, run_seeds
 
 VERIFIED, FAILED, MISSING, TEXT, UNCHECKED = "verified", "failed", "missing", "text", "not checked"
 """Verdicts about a file."""
@@ -91,7 +91,7 @@ def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
     """Return what the simulation of a top has shown."""
     top = top_name(delivered.datapath, streams)
     try:
-        found = run_top(delivered.datapath, streams, delivered.around(streams))
+        found = run_seeds(delivered.datapath, streams, delivered.around(streams))
     except ToolMissing:
         raise
     except BadOutput as error:

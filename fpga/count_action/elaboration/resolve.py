@@ -194,9 +194,10 @@ class _Resolver:
             return arbitration.chosen_samples(count, module.name, lanes)
         if action.verb != "store":
             return []
-        if action.part_of == count.name:
-            return [arbitration.stored(count, module.name)[action.name.removeprefix(f"{count.name}_")]]
         end = action.name.removeprefix(f"{action.part_of}_")
+        kept = arbitration.stored(count, module.name) if action.part_of == count.name else {}
+        if end in kept:  # a stream may have the name of its count: `last` and `keep` are of the stream
+            return [kept[end]]
         streams = (end_of(each, end) for each in streams_of(module, action))
         options = [part for each in streams for part in self._operands(module, each)]
         return [arbitration.select(count, module.name, options)]

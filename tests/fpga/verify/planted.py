@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,25 +39,55 @@ def _late(cycle: int) -> str:
 
 @dataclass(frozen=True)
 class Fault:
-    """A piece of a file replaced by another; with `late`, only from so many cycles after reset on."""
+    """A piece of a file replaced by another; with `late`, only from so many cycles after reset on.
+
+    With `pattern`, `old` is a regular expression: yosys numbers the wires of a register file as it likes.
+    """
 
     file: str
     old: str
     new: str
     late: int = 0
+    pattern: bool = False
 
     def plant(self, folder: Path) -> None:
         path = folder / self.file
         text = path.read_text(encoding="utf-8")
-        assert text.count(self.old) == 1, f"{self.old!r} stands {text.count(self.old)} times in {self.file}"
-        text = text.replace(self.old, self.new)
+        old = self.old if self.pattern else re.escape(self.old)
+        times = len(re.findall(old, text))
+        assert times == 1, f"{self.old!r} stands {times} times in {self.file}"
+        text = re.sub(old, self.new if self.pattern else lambda _: self.new, text)
         if self.late:
             head = text.index(");\n", text.index("module ")) + 3
             text = text[:head] + _late(self.late) + text[head:]
         path.write_text(text, encoding="utf-8")
 
 
+def _kept(file: str, register: str, value: str) -> Fault:
+    """Return a register that takes another value than the one that was written, by its strobes."""
+    old = rf"else if \((.*)\) {register} <= (.*);"
+    new = (
+        value.replace("OLD", register).replace("NEW", r"(\2)").replace("STROBES", r"\\registers.axil_wstrb ")
+    )
+    return Fault(file, old, rf"else if (\1) {register} <= {new};", pattern=True)
+
+
+def _waiting(file: str, channel: str, show: str) -> Fault:
+    """Return a top whose answers wait for their ready; `show` says when the register file's answer is shown."""
+    connected = rf"\.s_axil_{channel}valid\()\w+(\),\n *\.s_axil_{channel}ready\()\w+\)"
+    old = r"  (\w+_registers registers \((?:.|\n)*?" + connected
+    pins = f"s_axi_{channel}valid", f"s_axi_{channel}ready"
+    lines = (
+        f"  wire answer; reg seen_q = 1'b0; wire show = {show.replace('READY', pins[1])};",
+        f"  always @(posedge aclk) seen_q <= answer && (seen_q || {pins[1]}) && !({pins[0]} && {pins[1]});",
+        f"  assign {pins[0]} = answer && show;",
+        rf"  \1answer\2{pins[1]} && show)",
+    )
+    return Fault(file, old, "\n".join(lines), pattern=True)
+
+
 CORE, AXI, AXIS = f"{NAME}.sv", f"{NAME}_axi.sv", f"{NAME}_axis.sv"
+AXI_FILE, AXIS_FILE = f"{NAME}_axi_registers.v", f"{NAME}_axis_registers.v"
 FAULTS = (
     # The datapath as it was generated.
     Fault(CORE, ".enable_i(on_i)", ".enable_i(1'b1)"),
@@ -92,6 +123,27 @@ FAULTS = (
           "late ? pushed : (valid_q & ~ready_i) | pushed", late=45),
     Fault("register_pulses.sv", "pulses_q + 1'b1", "pulses_q + 2'd2"),
     Fault("axis_hold.sv", "kept_q <= valid_o && !ready_i;", "kept_q <= 1'b0;"),
+    # Strobes: bytes of a partial write that are not taken, and bytes that it leaves.
+    _kept(AXI_FILE, "TARGET_gate_n_o", "STROBES == 4'hF ? NEW : (NEW & 16'hFF00) | (OLD & 16'h00FF)"),
+    _kept(AXI_FILE, "TARGET_gate_one_o", "STROBES == 4'hF ? NEW : (NEW & 16'h00FF) | (OLD & 16'hFF00)"),
+    _kept(AXIS_FILE, "TARGET_after_got_o", "NEW & {{8{STROBES[1]}}, {8{STROBES[0]}}}"),
+    _kept(AXIS_FILE, "TARGET_gate_n_o", "STROBES == 4'h3 ? OLD : NEW"),
+    _kept(AXIS_FILE, "IN_level_o", "STROBES == 4'hE ? '0 : NEW"),
+    _kept(AXI_FILE, "IN_x_DATA_o", "STROBES == 4'h1 ? OLD : NEW"),
+    Fault(AXI_FILE, r"else OUT_gate_last_POP_written_q <= .*;",
+          "else OUT_gate_last_POP_written_q <= 1'b1;", pattern=True),
+    Fault(AXIS_FILE, r"else CONTROL_written_q <= .*;", "else CONTROL_written_q <= 4'hF;", pattern=True),
+    Fault(AXI_FILE, r"IN_x_PUSH_push_o <= (?!1'h0).*;",
+          r"IN_x_PUSH_push_o <= \\registers.decoded_reg_strb [4];", pattern=True),
+    # Valids that wait for their ready: at once, and until it has been there.
+    _waiting(AXI, "b", "READY"),
+    _waiting(AXIS, "b", "seen_q || READY"),
+    _waiting(AXIS, "b", "seen_q"),
+    _waiting(AXI, "r", "READY"),
+    _waiting(AXIS, "r", "seen_q"),
+    Fault("axis_hold.sv", "assign valid_o = valid_i || kept_q;", "assign valid_o = (valid_i || kept_q) && ready_i;"),
+    Fault(AXIS, "assign dp_x_valid_i = s_axis_x_tvalid;", "assign dp_x_valid_i = s_axis_x_tvalid && dp_x_ready_o;"),
+    Fault("portal_source.sv", "assign valid_o   = valid_q;", "assign valid_o   = valid_q & ready_i;"),
     # Files that are no hardware.
     Fault(f"{NAME}.json", '"modulo":3', '"modulo":2'),
     Fault(f"{NAME}_axi.h", "CONTROL_OFFSET 0x8u", "CONTROL_OFFSET 0xCu"),

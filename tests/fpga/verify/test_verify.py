@@ -15,14 +15,22 @@ from needs import needs
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 skip_without("typer", reason="needs typer: pip install 'lightbed[fpga]'")
 
+import fpga
 from fpga.cli import run_app
-from fpga.count_action import load
+from fpga.count_action import CountActionError, load, parse_text
 from fpga.formal.sby import TOOLS
 from fpga.hdl import why_missing
+from fpga.registers.model import Access
 from fpga.registers.register_list import Streams
+from fpga.registers.text import to_rdl
+from fpga.registers.top import top_table
+from fpga.verify.accesses import PARTIALS, SEEDS, random_accesses
+from fpga.verify.bus_bench import random_datapath_text
+from fpga.verify.bus_record import WAITING, waits_for_ready
 from fpga.verify.delivered import read_folder
 from fpga.verify.documents import same
-from fpga.verify.tops import run_top
+from fpga.verify.stream_rules import streams_of
+from fpga.verify.tops import run_seeds, run_top
 from fpga.verify.verify import verify
 
 HERE = Path(__file__).parent
@@ -112,19 +120,148 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     fault = PLANTED.FAULTS[place]
     fault.plant(copy)
     delivered = read_folder(copy)
-    found = [run_top(delivered.datapath, streams, delivered.around(streams)) for streams in Streams]
+    found = [
+        run_seeds(delivered.datapath, streams, delivered.around(streams))
+        for streams in Streams
+        if fault.file in delivered.sources(streams)
+    ]
     breaches = [breach for each in found for breach in each.breaches.values()]
     assert breaches, fault
     assert all(each.expected != each.seen for each in breaches)
 
 
+@pytest.mark.slow
 def test_sound_tops_are_worked_hard(sound):
     delivered = read_folder(sound)
     for streams in Streams:
         found = run_top(delivered.datapath, streams, delivered.around(streams))
         assert not found.breaches
-        assert found.accesses >= 200
-        assert found.beats >= (500 if streams is Streams.AXI_STREAM else 0)
+        assert found.accesses >= 350
+        assert found.beats >= (1000 if streams is Streams.AXI_STREAM else 0)
+        assert min(found.partial.values()) >= 2 * PARTIALS
+        assert {"CONTROL", "TARGET_gate_n"} <= set(found.partial)
+
+
+@pytest.mark.long
+def test_sound_tops_pass_from_every_seed(sound):
+    delivered = read_folder(sound)
+    for streams in Streams:
+        found = run_seeds(delivered.datapath, streams, delivered.around(streams), seeds=range(10))
+        assert not found.breaches
+        assert min(found.partial.values()) >= 2 * PARTIALS
+
+
+def test_every_byte_of_every_register_is_written_alone_and_left_alone():
+    """Over all seeds, every word is written with each set of strobes that leaves a byte away."""
+    for streams in Streams:
+        table = top_table(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams)
+        strobes = {}
+        for seed in range(SEEDS):
+            writes, _ = random_accesses(table, seed)
+            for register in table:
+                if register.access in {Access.CONSTANT, Access.READ}:
+                    continue
+                for word in range(register.words):
+                    mine = [each.strobes for each in writes if each.address == register.at(word)]
+                    for byte in range(-(-register.width // 8)):
+                        assert mine.count(1 << byte) >= PARTIALS
+                        assert mine.count(15 ^ 1 << byte) >= PARTIALS
+                    strobes.setdefault(register.at(word), set()).update(mine)
+        assert all(each == set(range(16)) for each in strobes.values())
+        assert table["CONTROL",].offset in strobes
+
+
+def test_a_valid_that_waits_for_its_ready_is_told_from_one_that_has_nothing_to_send():
+    long = WAITING + 1
+    waits = list(waits_for_ready("x", [True] * long, [0] * long, [0] * long))
+    assert [(each.pin, each.cycle, each.expected, each.seen) for each in waits] == [
+        ("x before its ready", WAITING, 1, 0)
+    ]
+    assert not list(waits_for_ready("x", [False] * long, [0] * long, [0] * long))
+    assert not list(waits_for_ready("x", [True] * long, [0] * WAITING + [1], [0] * long))
+    assert not list(waits_for_ready("x", [True] * long, [0] * long, [0] * WAITING + [1]))
+
+
+MERGES = {
+    f"{order}{whole}{ends}": f"""
+module one {{
+  inputs:  {{ stream a of 8 bits{ends}; stream b of 8 bits{ends} }}
+  counts:  {{ c: sum a.valid + b.valid by {order}{whole} }}
+  targets: {{ c: 1 }}
+  actions: {{ on c: merge{ends} as y }}
+}}
+"""
+    for order in ("turns", "priority")
+    for whole, ends in (
+        ("", ""), (" until last", " with last"), (" until last", " with last and keep"), ("", " with last"),
+    )
+}  # fmt: skip
+"""Merges of each kind."""
+
+
+@pytest.mark.parametrize("kind", MERGES)
+def test_a_merge_has_a_bench(kind):
+    """What a choice keeps (`NAME_turn`, `NAME_open`) is no end of a stream; it was a KeyError."""
+    datapath = parse_text(MERGES[kind], "merge.ca").datapath
+    text = random_datapath_text(datapath)
+    assert "one_y_valid_o" in text
+    (merged,) = [each for each in streams_of(datapath) if not each.pins.into]
+    assert [end for end, _, _ in merged.ends] == kind.partition(" with ")[2].replace(" and", "").split()
+
+
+def test_a_stream_with_the_name_of_its_choice_is_refused():
+    """It was a KeyError."""
+    text = MERGES["turns until last with last"].replace("c:", "y:").replace(" c ", " y ")
+    with pytest.raises(CountActionError, match="`y` is a stream here and a count elsewhere"):
+        parse_text(text, "merge.ca")
+
+
+def built(path, text, folder):
+    """Return the folder that `countaction build` makes of a text."""
+    folder.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert run_app(["build", str(path), "-o", str(folder / "built")]) == 0
+    return folder / "built"
+
+
+@pytest.mark.slow
+def test_the_tops_of_a_merge_are_held(tools, tmp_path):
+    delivered = read_folder(built(tmp_path / "merge.ca", MERGES["turns until last with last"], tmp_path))
+    found = run_top(delivered.datapath, Streams.AXI_STREAM, delivered.around(Streams.AXI_STREAM))
+    assert not found.breaches
+    assert found.beats >= 1000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", MERGES)
+def test_a_merge_of_every_kind_is_verified(tools, tmp_path, kind):
+    assert run_app(["verify", str(built(tmp_path / "merge.ca", MERGES[kind], tmp_path))]) == 0
+
+
+LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.stem)
+def test_the_tops_of_every_module_of_the_library_are_held(tools, tmp_path, path):
+    delivered = read_folder(built(tmp_path / path.name, path.read_text(), tmp_path))
+    for streams in Streams:
+        found = run_seeds(delivered.datapath, streams, delivered.around(streams))
+        assert not found.breaches
+        assert min(found.partial.values()) >= 2 * PARTIALS
+
+
+def test_bits_that_act_have_the_strobe_of_their_byte():
+    """A pulse is decoded for each field, and a push of more than a byte has a field for each byte."""
+    text = """module one {
+      inputs: { stream a[0 to 10] of 2 bits }
+      counts: { sum a[i].valid (i = 0 to 10) } targets: { 11 } actions: { pulse p }
+    }"""
+    table = top_table(parse_text(text, "wide.ca").datapath, Streams.REGISTERS)
+    rdl = to_rdl(table)
+    assert "singlepulse; swmod; } COMMIT[0:0]" in rdl
+    assert "} BYTE0[7:0] = 8'h0" in rdl
+    assert "} BYTE1[10:8] = 3'h0" in rdl
 
 
 @pytest.mark.long
