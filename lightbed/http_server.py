@@ -1,20 +1,25 @@
-"""Uvicorn with a door of its own: clients that are slow, or many, shut nobody else out.
+"""Uvicorn with limits for clients: those that are slow, or many, keep nobody else out.
 
-A connection is unfinished until its request is whole. An unfinished one has a time limit; of one address there are only
-so many; and where descriptors run short, the oldest of the address that has most makes room, then the connection that
-has been idle longest. So a few descriptors are always free for whatever else the process does.
+A connection waits for its client until a request is whole, then its request is answered, then it is idle. The first
+and the last have time limits, and so has an answer that the client does not take. Of one address only so many may
+wait. Where connections run short, the address that has most of them gives one up: an idle one, else the oldest that
+waits. So a few descriptors stay free for whatever else the process does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
 import resource
 import socket
-import ssl
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from ipaddress import IPv6Address, IPv6Network
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,25 +36,30 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SWEEP_S = 0.5
 GRACE_S = 0.1
-"""So long a connection has before another takes its place: a request needs milliseconds."""
+"""Time that a connection has before another takes its place: a request needs milliseconds."""
 PAUSE_S = 0.02
+CLOSING_S = 5.0
+"""Time that a client has to take the last bytes of a connection that is closed."""
+MOST_CONNECTIONS = 10_000
 FAILED_STARTUP = 3
 """Exit status of uvicorn."""
 _AT_ONCE = 16
 """Connections that are accepted before other work has a turn."""
+_PROGRESS_BYTES = 16 << 10
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 )
+_SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Time and room that a client is given.
 
-    `header_s` is for the TLS handshake and the headers together; a body has `body_s`, and a second more for every
-    `body_rate` bytes that came; an answer that nobody takes for `answer_s` is given up. `of_address` are the unfinished
-    connections of one address, `spare` the descriptors that connections leave free.
+    `header_s` is for the TLS handshake and the headers; a body has `body_s`, and a second more for every `body_rate`
+    bytes that came. An answer of which the client takes nothing for `answer_s` is given up. `of_address` connections of
+    one address may wait for their requests; `spare` descriptors stay free.
     """
 
     header_s: float = 10.0
@@ -60,43 +70,45 @@ class Limits:
     spare: int = 64
 
 
-class Guest:
-    """A connection, from the moment that it is accepted."""
+class State(Enum):
+    """State of a connection."""
+
+    WAITING = auto()
+    ANSWERING = auto()
+    IDLE = auto()
+
+
+class Client:
+    """A connection as the acceptor knows it, from the moment that it is accepted."""
 
     def __init__(self, connection: socket.socket, address: str, now_s: float) -> None:
         self.connection, self.address = connection, address
-        self.since_s = now_s
-        self.body_bytes: int | None = None
-        """Bytes of the body so far; None while headers are awaited."""
-        self.has_spoken = False
+        self.state, self.since_s = State.WAITING, now_s
         self.protocol: Connection | None = None
         """None during the handshake."""
-        self.welcome: asyncio.Task[None] | None = None
-        self.stalled_since_s: float | None = None
-        """Time since which the answer is not taken."""
+        self.handshake: asyncio.Task[None] | None = None
+        self.body_bytes: int | None = None
+        """Bytes of the body so far; None while headers are awaited."""
+        self.unsent_bytes, self.unsent_since_s = 0, now_s
+        """Bytes of the answer that the client had not taken then."""
 
-    def is_too_slow(self, now_s: float, limits: Limits) -> bool:
-        """Return whether an unfinished request took too long; where we do not read, the client is not to blame."""
+    def deadline_s(self, limits: Limits) -> float:
+        """Return the time until which a whole request must have come."""
         if self.body_bytes is None:
-            return now_s > self.since_s + limits.header_s
-        if self.protocol is not None and self.protocol.is_held_up:
-            self.since_s = now_s
-        return now_s > self.since_s + limits.body_s + self.body_bytes / limits.body_rate
-
-    def send_away(self, answer: bytes = b"") -> None:
-        """End the connection, with an answer if there is still one to give."""
-        if self.protocol is not None:
-            self.protocol.end(answer)
-        elif self.welcome is not None:
-            self.welcome.cancel()
+            return self.since_s + limits.header_s
+        return self.since_s + limits.body_s + self.body_bytes / limits.body_rate
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's protocol, which tells the door how far a request is."""
+    """Uvicorn's protocol, which tells the acceptor how far its requests are."""
 
-    def __init__(self, door: Door, guest: Guest, **given: Any) -> None:
-        super().__init__(**given)
-        self._door, self._guest = door, guest
+    def __init__(self, acceptor: Acceptor, client: Client, **options: Any) -> None:
+        super().__init__(**options)
+        self._acceptor, self._client = acceptor, client
+        self._begun = self._answered = 0
+        """Requests of which the headers came, and those that were answered."""
+        self._is_partial = self._is_in_body = False
+        """True from the first byte of a request to its last, and from the first byte after its headers."""
 
     @property
     def _request(self) -> RequestResponseCycle | None:
@@ -108,102 +120,101 @@ class Connection(HttpToolsProtocol):
         """True if we do not read what the client may have sent."""
         return self.flow.read_paused or (self._request is not None and self._request.waiting_for_100_continue)
 
-    def end(self, answer: bytes) -> None:
-        """Close the connection; what waits for its request is told that the client has gone."""
-        if self.transport.is_closing():
+    def close(self, answer: bytes = b"") -> None:
+        """Close the connection, with an answer where none has begun and it costs no waiting."""
+        is_busy = self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
+        if is_busy or (answer is _FULL and self.scheme == "https"):  # the end of TLS waits for the client
+            self.transport.abort()
             return
-        request, has_begun = self._request, False
+        is_waiting = self._client.state is State.WAITING
+        request = self._request if self._is_in_body else None
         if request is not None and not request.response_complete:
-            has_begun = request.response_started
-            request.disconnected = True
+            request.disconnected = True  # who reads the body is told that no more comes
             request.message_event.set()
-        if self._guest.stalled_since_s is not None or self.scheme == "https":
-            self.transport.abort()  # closing would wait until the client has taken what it is given
-            return
-        if answer and not has_begun:
+        if answer and is_waiting and self._is_partial and not (request and request.response_started):
             self.transport.write(answer)
         self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, after the handshake."""
+        """Begin after the handshake."""
         super().connection_made(transport)
-        self._guest.protocol = self
+        self._client.protocol = self
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
-        self._door.forget(self._guest)
-
-    def data_received(self, data: bytes) -> None:
-        """Take what came."""
-        self._guest.has_spoken = True
-        super().data_received(data)
+        self._acceptor.forget(self._client)
 
     def on_message_begin(self) -> None:
-        """Await headers."""
+        """Wait for headers."""
         super().on_message_begin()
-        self._door.await_request(self._guest)
+        self._is_partial, self._is_in_body = True, False
+        self._client.body_bytes = None
+        self._update()
 
     def on_headers_complete(self) -> None:
-        """Await the body."""
+        """Wait for the body."""
         super().on_headers_complete()
-        self._guest.since_s, self._guest.body_bytes = self._door.now_s(), 0
+        self._begun += 1
+        self._is_in_body = True
+        self._client.since_s, self._client.body_bytes = self._acceptor.now_s(), 0
 
     def on_body(self, body: bytes) -> None:
         """Count the body."""
         super().on_body(body)
-        if self._guest.body_bytes is not None:
-            self._guest.body_bytes += len(body)
+        self._client.body_bytes = (self._client.body_bytes or 0) + len(body)
 
     def on_message_complete(self) -> None:
-        """Take the request for whole."""
+        """Note that the request is whole."""
         super().on_message_complete()
-        self._door.finish_request(self._guest)
-        if self.cycle.response_complete:  # refused before its body had come
-            self._door.rest(self._guest)
+        self._is_partial = self._is_in_body = False
+        self._update()
 
     def on_response_complete(self) -> None:
-        """Begin to be idle, if nothing else was asked."""
+        """Note that a request is answered."""
         super().on_response_complete()
-        if not self.pipeline and not self.transport.is_closing():
-            self._door.rest(self._guest)
-
-    def pause_writing(self) -> None:
-        """Note since when the answer is not taken."""
-        super().pause_writing()
-        self._guest.stalled_since_s = self._door.now_s()
+        self._answered += 1
+        self._update()
 
     def resume_writing(self) -> None:
-        """Note that the answer is taken."""
+        """Note that the client takes the answer."""
         super().resume_writing()
-        self._guest.stalled_since_s = None
+        self._client.unsent_since_s = self._acceptor.now_s()
+
+    def _update(self) -> None:
+        """Tell the acceptor the state: while an earlier request is answered, nobody waits for the next one."""
+        pending = self._begun - self._answered - self._is_in_body
+        state = State.ANSWERING if pending > 0 else State.WAITING if self._is_partial else State.IDLE
+        self._acceptor.set_state(self._client, state)
 
 
-class Door:
-    """Accepts connections: never more than there are descriptors for, of no address too many that are unfinished."""
+class Acceptor:
+    """Accepts connections: never more than there are descriptors for, and no more of an address than may wait."""
 
     def __init__(
         self,
         listeners: Sequence[socket.socket],
-        make: Callable[[Door, Guest], Connection],
+        make: Callable[[Acceptor, Client], Connection],
+        config: uvicorn.Config,
         limits: Limits,
-        tls: ssl.SSLContext | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._listeners, self._make, self._limits, self._tls, self.now_s = listeners, make, limits, tls, now_s
-        self._most = max(
-            16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare
-        )
-        self._guests: set[Guest] = set()
-        self._unfinished: dict[str, dict[Guest, None]] = {}
-        """By address, the oldest first."""
-        self._idle: dict[Guest, None] = {}
+        self._listeners, self._make, self._config, self._limits = listeners, make, config, limits
+        self.now_s = now_s
+        room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare
+        self._most = min(MOST_CONNECTIONS, max(16, room))
+        self._clients: dict[str, dict[State, dict[Client, None]]] = {}
+        """By address and state, the oldest first."""
+        self._count = 0
+        self._closing: set[Client] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
+        self._told_of_shortage_s = -1e9
         for listener in listeners:
             listener.setblocking(False)
+            listener.listen(config.backlog)
             self._loop.add_reader(listener, self._accept, listener)
-        self._sweeping = self._loop.create_task(self._sweep())
+        self._sweeping = self._loop.create_task(self._sweep_again_and_again())
 
     # -- as uvicorn ends its servers
 
@@ -214,65 +225,64 @@ class Door:
         for pause in self._pauses.values():
             pause.cancel()
         self._sweeping.cancel()
-        for guest in list(self._guests):
-            if guest.protocol is None:
-                guest.send_away()
+        for client in self._all():
+            if client.handshake:
+                client.handshake.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait for handshakes and the clock to end."""
-        welcomes = [guest.welcome for guest in self._guests if guest.welcome]
-        await asyncio.gather(self._sweeping, *welcomes, return_exceptions=True)
+        """Wait for the handshakes to end."""
+        handshakes = [client.handshake for client in self._all() if client.handshake]
+        await asyncio.gather(self._sweeping, *handshakes, return_exceptions=True)
 
-    # -- what connections tell
+    # -- states
 
-    def await_request(self, guest: Guest) -> None:
-        """Give a guest time for a request, from now on."""
-        self._idle.pop(guest, None)
-        unfinished = self._unfinished.setdefault(guest.address, {})
-        if guest not in unfinished:  # the first request has the time since the connection was accepted
-            unfinished[guest] = None
-            guest.since_s = self.now_s()
-        guest.body_bytes = None
+    def set_state(self, client: Client, state: State) -> None:
+        """Move a connection to a state, in which it is the newest."""
+        states = self._clients.get(client.address)
+        if states is None or client not in states[client.state] or client.state is state:
+            return  # it was closed meanwhile, or nothing changes
+        del states[client.state][client]
+        states[state][client] = None
+        client.state, client.since_s = state, self.now_s()
 
-    def finish_request(self, guest: Guest) -> None:
-        """Note that a request is whole."""
-        unfinished = self._unfinished.get(guest.address, {})
-        unfinished.pop(guest, None)
-        if not unfinished:
-            self._unfinished.pop(guest.address, None)
+    def forget(self, client: Client) -> None:
+        """Forget a connection that is closed."""
+        self._closing.discard(client)
+        states = self._clients.get(client.address)
+        if states is None or client not in states[client.state]:
+            return
+        del states[client.state][client]
+        self._count -= 1
+        if not any(states.values()):
+            del self._clients[client.address]
 
-    def rest(self, guest: Guest) -> None:
-        """Note that a connection has nothing to do."""
-        if guest not in self._unfinished.get(guest.address, {}):
-            self._idle[guest] = None
-
-    def forget(self, guest: Guest) -> None:
-        """Note that a connection has ended."""
-        self._guests.discard(guest)
-        self._idle.pop(guest, None)
-        self.finish_request(guest)
+    def _all(self) -> list[Client]:
+        return [
+            client for states in self._clients.values() for clients in states.values() for client in clients
+        ]
 
     # -- arrivals
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_AT_ONCE):
-            leaver = self._next_to_leave() if len(self._guests) >= self._most else None
-            if leaver is not None and leaver not in self._idle and self._is_new(leaver):
+            leaver = self._next_to_leave() if self._count >= self._most else None
+            if leaver is not None and self._is_new(leaver):
                 self._pause(
                     listener
-                )  # so that whoever is here can say what he wants; the kernel keeps the others
+                )  # so that whoever is here can send a request; the kernel keeps the others
                 return
             try:
                 connection, place = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:  # no descriptor after all: others of this process took them
-                log.warning("a connection could not be accepted: %s", error)
-                self._pause(listener)
+            except OSError as error:
+                if error.errno in _SHORTAGE:
+                    self._tell_of_shortage(error)
+                    if leaver := self._next_to_leave():
+                        self._evict(leaver, _FULL)
+                    self._pause(listener)
                 return
             if leaver is not None:
-                self._send_away(leaver, _FULL)
-            self._admit(connection, str(place[0]))
+                self._evict(leaver, _FULL)
+            self._admit(connection, _group_address(str(place[0])))
 
     def _pause(self, listener: socket.socket) -> None:
         """Accept nobody for a moment."""
@@ -281,70 +291,107 @@ class Door:
             PAUSE_S, self._loop.add_reader, listener, self._accept, listener
         )
 
-    def _is_new(self, guest: Guest) -> bool:
-        return self.now_s() <= guest.since_s + GRACE_S
+    def _tell_of_shortage(self, error: OSError) -> None:
+        if self.now_s() > self._told_of_shortage_s + 60:
+            self._told_of_shortage_s = self.now_s()
+            log.warning("connections cannot be accepted: %s", error)
 
-    def _next_to_leave(self) -> Guest | None:
-        """Return who makes room for others, None if all are being answered."""
-        fullest: dict[Guest, None] = max(self._unfinished.values(), key=len, default={})
-        return next(iter(fullest), None) or next(iter(self._idle), None)
+    def _is_new(self, client: Client) -> bool:
+        return client.state is State.WAITING and self.now_s() <= client.since_s + GRACE_S
+
+    def _next_to_leave(self) -> Client | None:
+        """Return who makes room for others: of the address that has most; None if all are being answered."""
+        sizes = {address: sum(map(len, states.values())) for address, states in self._clients.items()}
+        for address in sorted(sizes, key=lambda one: -sizes[one]) if len(sizes) > 1 else sizes:
+            states = self._clients[address]
+            leaver = next(iter(states[State.IDLE]), None) or next(iter(states[State.WAITING]), None)
+            if leaver is not None:
+                return leaver
+        return None
 
     def _admit(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(False)
-        oldest = next(iter(self._unfinished.get(address, {})), None)
-        if oldest and len(self._unfinished[address]) >= self._limits.of_address and not self._is_new(oldest):
-            self._send_away(oldest, _FULL)
-        if len(self._guests) >= self._most:
-            if self._tls is None:
-                _try_to_send(connection, _FULL)
+        if address in self._clients:
+            self._thin_out(self._clients[address][State.WAITING])
+        states = self._clients.get(address, {state: {} for state in State})
+        if self._count >= self._most or len(states[State.ANSWERING]) >= self._most * 3 // 4:
+            if self._config.ssl is None:
+                with contextlib.suppress(OSError):
+                    connection.send(_FULL)
             connection.close()
             return
-        guest = Guest(connection, address, self.now_s())
-        self._guests.add(guest)
-        self._unfinished.setdefault(address, {})[guest] = None
-        guest.welcome = self._loop.create_task(self._welcome(guest))
+        client = Client(connection, address, self.now_s())
+        self._clients[address] = states
+        states[State.WAITING][client] = None
+        self._count += 1
+        client.handshake = self._loop.create_task(self._shake_hands(client))
 
-    async def _welcome(self, guest: Guest) -> None:
-        """Make a protocol for a connection, after the handshake."""
-        handshake_s = self._limits.header_s if self._tls else None
+    def _thin_out(self, waiting: Mapping[Client, None]) -> None:
+        """Evict the oldest of those of one address that wait, where they are too many."""
+        too_many = len(waiting) - self._limits.of_address + 1
+        for client in list(islice(waiting, max(too_many, 0))):
+            if not self._is_new(client):
+                self._evict(client, _FULL)
+
+    async def _shake_hands(self, client: Client) -> None:
+        """Make a protocol for a connection, with TLS after the handshake."""
+        tls = self._config.ssl
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._make(self, guest),
-                guest.connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=handshake_s,
+                lambda: self._make(self, client),
+                client.connection,
+                ssl=tls,
+                ssl_handshake_timeout=self._limits.header_s if tls else None,
             )
-        except (
-            OSError,
-            asyncio.CancelledError,
-        ):  # no TLS, or nobody any more: the transport has closed the socket
-            self.forget(guest)
+        except (OSError, asyncio.CancelledError):  # the transport has closed the socket
+            self.forget(client)
         finally:
-            guest.welcome = None
+            client.handshake = None
 
-    def _send_away(self, guest: Guest, answer: bytes) -> None:
-        guest.send_away(answer if guest.has_spoken and guest not in self._idle else b"")
-        self.forget(guest)
+    def _evict(self, client: Client, answer: bytes = b"") -> None:
+        """Close a connection; it counts no more, and has `CLOSING_S`."""
+        self.forget(client)
+        client.unsent_since_s = self.now_s()
+        self._closing.add(client)
+        if client.protocol is not None:
+            client.protocol.close(answer)
+        elif client.handshake is not None:
+            client.handshake.cancel()
 
-    async def _sweep(self) -> None:
+    # -- time limits
+
+    async def _sweep_again_and_again(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.sweep()
 
     def sweep(self) -> None:
-        """Send away who took too long."""
+        """Close connections that took too long."""
         now_s = self.now_s()
-        slow = [
-            guest
-            for unfinished in self._unfinished.values()
-            for guest in unfinished
-            if guest.is_too_slow(now_s, self._limits)
-        ]
-        for guest in slow:
-            self._send_away(guest, _TOO_SLOW)
-        for guest in [guest for guest in self._guests if guest.stalled_since_s is not None]:
-            if now_s > cast(float, guest.stalled_since_s) + self._limits.answer_s:
-                self._send_away(guest, b"")
+        for states in list(self._clients.values()):
+            self._thin_out(states[State.WAITING])
+            for client in list(states[State.WAITING]):
+                if client.body_bytes is not None and client.protocol and client.protocol.is_held_up:
+                    client.since_s = now_s  # it is we who do not read
+                elif now_s > client.deadline_s(self._limits):
+                    self._evict(client, _TOO_SLOW)
+            for client in list(states[State.IDLE]):
+                if now_s > client.since_s + self._config.timeout_keep_alive + SWEEP_S:
+                    self._evict(client)
+        for client in [*self._all(), *self._closing]:
+            self._give_up_answer(client, now_s)
+
+    def _give_up_answer(self, client: Client, now_s: float) -> None:
+        """Abort a connection whose client does not take what was sent."""
+        if client.protocol is None:
+            return
+        transport = client.protocol.transport
+        unsent = transport.get_write_buffer_size()
+        if not unsent or unsent <= client.unsent_bytes - _PROGRESS_BYTES or not client.unsent_bytes:
+            client.unsent_bytes, client.unsent_since_s = unsent, now_s
+        limit_s = CLOSING_S if transport.is_closing() else self._limits.answer_s
+        if (unsent or transport.is_closing()) and now_s > client.unsent_since_s + limit_s:
+            transport.abort()
 
 
 def _count_descriptors() -> int:
@@ -354,38 +401,47 @@ def _count_descriptors() -> int:
         return 32
 
 
-def _try_to_send(connection: socket.socket, answer: bytes) -> None:
-    try:
-        connection.send(answer)
-    except OSError:
-        return
+def _group_address(text: str) -> str:
+    """Return what counts as one address: that of IPv4, the network of 64 bits of IPv6, which one client may fill.
+
+    >>> _group_address("2001:db8::1:2:3:4"), _group_address("::ffff:10.0.0.1"), _group_address("10.0.0.1")
+    ('2001:db8::/64', '10.0.0.1', '10.0.0.1')
+    """
+    if ":" not in text:
+        return text
+    address = IPv6Address(text.partition("%")[0])
+    return str(address.ipv4_mapped or IPv6Network((address, 64), strict=False))
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server behind a door. `ready` is called when it listens."""
+    """Uvicorn's server with these limits. `ready` is called when it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], limits: Limits = Limits()) -> None:
         super().__init__(config)
         self._ready, self._limits = ready, limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections at listening sockets, and say so."""
+        """Begin to accept connections at these sockets, and say so."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise SystemExit(FAILED_STARTUP)
 
-        def make(door: Door, guest: Guest) -> Connection:
+        def make(acceptor: Acceptor, client: Client) -> Connection:
             return Connection(
-                door, guest, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+                acceptor,
+                client,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
             )
 
-        door = Door(sockets or [], make, self._limits, self.config.ssl)
-        self.servers = [cast(asyncio.base_events.Server, door)]
+        acceptor = Acceptor(sockets or [], make, self.config, self._limits)
+        self.servers = [cast(asyncio.base_events.Server, acceptor)]
         self.started = True
         self._ready()
 
 
-class HeadToo:
+class HeadAsGet:
     """ASGI application that answers HEAD as another answers GET, without the body."""
 
     def __init__(self, app: Application) -> None:
@@ -396,21 +452,23 @@ class HeadToo:
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
-        begun = asyncio.Event()
+        streams = asyncio.Event()
 
         async def send_head(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await send(message)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-                begun.set()
-            await asyncio.Event().wait()  # the answer may be an endless stream: it is cancelled
+            elif message.get("more_body"):  # perhaps without an end: the application is cancelled
+                streams.set()
+                await asyncio.Event().wait()
 
-        asking = asyncio.ensure_future(self._app({**scope, "method": "GET"}, receive, send_head))
-        told = asyncio.ensure_future(begun.wait())
+        answer = asyncio.ensure_future(self._app({**scope, "method": "GET"}, receive, send_head))
+        stream = asyncio.ensure_future(streams.wait())
         try:
-            await asyncio.wait({asking, told}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                await asking  # raises what went wrong
+            await asyncio.wait({answer, stream}, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                await answer  # raises what went wrong
         finally:
-            told.cancel()
-            asking.cancel()
+            answer.cancel()
+            stream.cancel()
+            await asyncio.gather(answer, stream, return_exceptions=True)

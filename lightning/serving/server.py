@@ -153,7 +153,7 @@ class Server(http_server.Server):
     """A server for which a signal is a good end."""
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
-        super().__init__(_config(http_server.HeadToo(Service(infer, packets))), ready)
+        super().__init__(_config(http_server.HeadAsGet(Service(infer, packets))), ready)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -205,11 +205,13 @@ def verify(
         if narrow:
             report = narrowed(session, meant.design, report, notes.append)
         links = links_since_job(session, meant, runs_dir)
-        is_whole_proof = session.fleet is not None or hosts == "auto"
+        has_hosts = session.fleet is not None
+        is_whole_proof = has_hosts or hosts == "auto"
     if report.ok and own and is_whole_proof:
         meant, note = _complete(meant, report, runs_dir)
         notes.append(note)
-    if this_run():  # a command that nobody shares writes nothing
+    has_looked = has_hosts and all(finding.kind != "changing" for finding in report.findings)
+    if this_run() and has_looked:  # a command that nobody shares writes nothing
         note_checks(runs_dir, meant.lab, meant.design.wiring, report)
     if meant.intent and meant.intent.lacks_proof:
         lacking = tuple(LinkFinding("unfinished", one.operation, one.detail, one.hint) for one in own)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import selectors
 import socket
@@ -27,6 +28,7 @@ PAUSE_S = 0.005
 STRAGGLERS_S = 1.0
 """Time that is left to an answer before its ping counts as lost: a busy machine may stand still for a while."""
 LARGE_S = 1.2
+MOST_EXCHANGES = 64
 TCP_S = 2.0
 """Time for the exchange: a lost SYN is sent again after a second."""
 BUFFER_BYTES = 8 << 20
@@ -113,6 +115,8 @@ class Trial:
         self.deadline_s: float = options.deadline
         self.later_s: float = options.later
         """Time of small pings alone: what is larger fills queues, in which pings are lost that no fibre has lost."""
+        self.large_s = math.inf
+        """Time from which more is sent: after that, and after all pings that are counted."""
         self.size: int = options.size
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
@@ -138,6 +142,8 @@ class Trial:
         """Try all ways; return when nothing more can be learned, or the deadline has passed."""
         self.begin_s = now_s = time.monotonic()
         while not self.is_over(now_s):
+            if now_s >= self.begin_s + self.later_s and self.has_counted():
+                self.large_s = min(self.large_s, now_s)
             for sequence, way in enumerate(self.ways):
                 self.advance(sequence, way, now_s)
             self.serve()
@@ -165,7 +171,19 @@ class Trial:
 
     def begin_large(self, way: Way) -> float:
         """Return the time from which more than small pings is sent on a way that answers."""
-        return max(way.first_s, self.begin_s + self.later_s)
+        return max(way.first_s, self.large_s)
+
+    def has_counted(self) -> bool:
+        """Return whether all pings were sent that are counted."""
+        return all(way.ttl is None or way.tried >= way.count for way in self.ways)
+
+    def begin_exchange(self, way: Way) -> None:
+        """Begin an exchange, or leave it for later where many are under way: each takes a descriptor at both ends."""
+        if sum(one.exchange is not None for one in self.ways) < MOST_EXCHANGES:
+            try:
+                way.exchange = Exchange(self, way)
+            except OSError:
+                return
 
     def advance(self, sequence: int, way: Way, now_s: float) -> None:
         """Send what is due to one address."""
@@ -181,7 +199,7 @@ class Trial:
             way.exchange.end(is_whole=False)
         since_s = now_s - self.begin_large(way)
         if since_s >= 0 and self.port and way.exchange is None and way.tcp is None:
-            way.exchange = Exchange(self, way)
+            self.begin_exchange(way)
         if 0 <= since_s < LARGE_S and self.size and not way.large and now_s >= way.large_s + REPEAT_S:
             way.large, way.large_s = False, now_s
             self.ask(sequence, way, LARGE)

@@ -27,7 +27,7 @@ from testbed.storage.looking import read_rows
 FRESH_S = 0.1
 """So long what was told of a lab is told again."""
 UP_FRESH_S = 2.0
-LOOKING = ("verify", "apply", "rollback", "resume", "repair")
+LOOKS = ("verify", "verify --narrow", "apply", "rollback")
 """Commands whose documents say what a proof found."""
 MOST_LOOKS = 20
 """Newest runs of each of these commands that are read."""
@@ -96,7 +96,7 @@ class LabView:
             "revision": lab.revision,
             "hosts": [host.name for host in lab.hosts],
             "switches": [switch.name for switch in lab.switches],
-            "topology": self.as_seen(topology_json(current)) if current else None,
+            "topology": self.add_look(topology_json(current), current, look) if current else None,
             "findings": look.findings if look else [],
             "maintenance": read_maintenance(self.address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
@@ -109,24 +109,21 @@ class LabView:
         current = self.current()
         if current is None:
             return None
-        looks = [self._newest_look(command, current.epoch) for command in LOOKING]
+        looks = [self._newest_look(command, current.epoch) for command in LOOKS]
         return max(filter(None, looks), key=lambda look: look.at, default=None)
 
     def _newest_look(self, command: str, epoch: int) -> Look | None:
-        for run in self.runs.list(lab=self.lab.name, command=command, limit=MOST_LOOKS):
+        for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MOST_LOOKS):
             document = run.result()
             if document and document.get("epoch") == epoch and "findings" in document:
                 return Look(run.finished, command, run.id, run.exit_code == 0, document)
         return None
 
-    def as_seen(self, topology: dict[str, Any]) -> dict[str, Any]:
-        """Return the topology in force with when, and by what, it was seen last.
+    def add_look(self, topology: dict[str, Any], current: Intent, look: Look | None) -> dict[str, Any]:
+        """Return the document of the topology in force with when, and by what, it was seen last.
 
         Its state is `deviating` where that look found what was not as planned.
         """
-        current, look = self.current(), self.look()
-        if current is None or topology["epoch"] != current.epoch:
-            return topology
         applied_at = current.applied_at or current.intended_at
         if look is None or look.at < applied_at:
             seen = {"at": applied_at, "by": "operation", "id": current.operation}

@@ -14,7 +14,7 @@ from types import FrameType
 import uvicorn
 import uvloop
 
-from lightbed.http_server import HeadToo, Server
+from lightbed.http_server import HeadAsGet, Server
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
 from testbed.service.application import build_app
@@ -84,10 +84,11 @@ def serve(
     listener.check()
     with socket.create_server((listener.host, listener.port), family=_family(listener.host)) as listening:
         config = uvicorn.Config(
-            HeadToo(Gate(build_app(service), service, identify or service.tokens.identity)),
+            HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
             access_log=False,
             log_level="warning",
             server_header=False,
+            ws="none",
             ssl_certfile=listener.certificate,
             ssl_keyfile=listener.key,
             timeout_graceful_shutdown=2,

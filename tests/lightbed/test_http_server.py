@@ -19,7 +19,7 @@ skip_without("httptools")
 
 import uvicorn
 
-from lightbed.http_server import GRACE_S, Door, HeadToo, Limits, Server
+from lightbed.http_server import GRACE_S, Acceptor, HeadAsGet, Limits, Server
 
 pytestmark = [pytest.mark.socket]
 HALF_HEADER = b"GET / HTTP/1.1\r\nHost: a\r\nX-Long: "
@@ -52,10 +52,10 @@ def serve():
     """Return a function that serves the app with some limits, and returns the port."""
     with contextlib.ExitStack() as stack:
 
-        def start(limits=QUICK, **options):
+        def start(limits=QUICK, app=app, **options):
             listening = socket.create_server(("127.0.0.1", 0), backlog=512)
             ready = threading.Event()
-            config = uvicorn.Config(HeadToo(app), lifespan="off", log_config=None, loop="uvloop", **options)
+            config = uvicorn.Config(HeadAsGet(app), lifespan="off", log_config=None, loop="uvloop", **options)
             server = Server(config, ready.set, limits)
             thread = threading.Thread(target=server.run, args=([listening],))
 
@@ -131,7 +131,7 @@ def test_a_body_that_comes_steadily_may_take_long(serve, connect):
 
 def test_an_answer_that_nobody_takes_is_given_up(serve, connect, monkeypatch):
     ended = threading.Event()
-    monkeypatch.setattr(Door, "forget", lambda _door, _guest: ended.set())
+    monkeypatch.setattr(Acceptor, "forget", lambda _acceptor, _client: ended.set())
     connection = connect(serve(Limits(answer_s=0.3)), b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
     assert ended.wait(10)
     assert len(read_all(connection)) < LARGE
@@ -216,3 +216,58 @@ def test_a_connection_is_used_again_after_head(serve, connect):
     assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
     connection.sendall(WHOLE)
     assert b"hello" in connection.recv(65536)
+
+
+def test_a_connection_that_is_idle_makes_room_before_one_whose_request_is_on_its_way(
+    serve, connect, few_descriptors
+):
+    port = serve(few_descriptors)
+    upload = connect(port, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\n\r\n" + b"a" * 30)
+    idle = [connect(port, WHOLE) for _ in range(60)]
+    assert [ask(port)[0] for _ in range(5)] == [200] * 5
+    upload.sendall(b"a" * 30)
+    assert b"a" * 60 in upload.recv(65536)
+    assert read_all(idle[0]).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_line_break_does_not_keep_an_idle_connection(serve, connect):
+    connection = connect(serve(timeout_keep_alive=1), WHOLE)
+    assert b"hello" in connection.recv(65536)
+    connection.sendall(b"\r\n")
+    assert read_all(connection) == b""
+
+
+def test_a_burst_of_one_address_is_thinned_out(serve, connect):
+    port = serve(Limits(header_s=60, of_address=4))
+    crowd = [connect(port, HALF_HEADER) for _ in range(20)]
+    assert [read_all(connection)[9:12] for connection in crowd[:16]] == [b"503"] * 16
+    crowd[17].settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        crowd[17].recv(1)
+
+
+def test_requests_that_follow_one_another_at_once_are_all_answered(serve, connect):
+    connection = connect(serve(), WHOLE * 3 + b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert read_all(connection).count(b"hello") == 4
+
+
+def test_half_a_request_behind_another_does_not_end_the_answer_to_the_first(serve, connect):
+    connection = connect(serve(), b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n" + HALF_HEADER)
+    half = connect(serve(), HALF_HEADER)
+    assert read_all(half).startswith(b"HTTP/1.1 408 ")
+    assert b"408" not in connection.recv(65536)
+    connection.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        connection.recv(1)
+
+
+def test_what_is_left_after_the_answer_to_head_is_done(serve):
+    done = []
+
+    async def with_a_task_behind(scope, receive, send):
+        await app(scope, receive, send)
+        done.append(scope["method"])
+
+    port = serve(app=with_a_task_behind)
+    assert ask(port, "HEAD") == (200, b"")
+    assert done == ["GET"]

@@ -51,7 +51,7 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     return missing
 
 
-def count_hops(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
+def count_hops(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return nodes that speak for all, and their rows of the table of hops.
 
     In a circulant all nodes are alike, and node 0 speaks for all. Of up to `MOST_WHOLE` nodes each has its row, of more
@@ -60,13 +60,13 @@ def count_hops(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], ND
     if find_steps(nodes, edges) is not None:
         sources = np.zeros(1, dtype=np.int64)
     elif nodes <= MOST_WHOLE:
-        return np.arange(nodes), hop_table(nodes, edges)
+        return np.arange(nodes), hop_table(nodes, edges).astype(np.int32)
     else:
         sources = np.sort(np.random.default_rng(nodes).choice(nodes, SAMPLED, replace=False))
     return sources, hops_from(sources, nodes, edges)
 
 
-def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
+def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> NDArray[np.int32]:
     """Return hops from up to 64 nodes (rows) to all (columns); -1 where there is no path.
 
     >>> hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
@@ -74,7 +74,7 @@ def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> 
     """
     onward = slots_of(nodes, edges)
     bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
-    hops = np.full((len(sources), nodes), -1, dtype=np.int16)
+    hops = np.full((len(sources), nodes), -1, dtype=np.int32)
     # As bits: which sources have come to each node, and which come with the next hop.
     there, coming = np.zeros((2, nodes), dtype=np.uint64)
     front, new, count = sources, bits, 0

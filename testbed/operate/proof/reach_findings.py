@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 from lightbed.wording import list_some
@@ -19,8 +20,7 @@ LEAST_LOST = 3
 """Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
 LEAST_RATE = 0.01
 """Share of the pings over a link that must be lost, where there are many."""
-ENOUGH = 8.41
-"""Mean of the Poisson distribution that gives `LEAST_LOST` or more with a probability of 99 %."""
+CONFIDENCE = 0.99
 LOSS_SOUGHT = 0.04
 FEWEST_PINGS, MOST_PINGS = 25, 106
 """Pings of each pair over all sets, and of each way: they take five milliseconds each, and load small machines."""
@@ -157,7 +157,9 @@ def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
-    needed = {link: math.ceil(ENOUGH / LOSS_SOUGHT / count) for link, count in crossings.items()}
+    needed = {
+        link: math.ceil(find_mean(LEAST_LOST) / LOSS_SOUGHT / count) for link, count in crossings.items()
+    }
     fewest = math.ceil(FEWEST_PINGS / max(len(sets), 1))
     return {
         way: min(MOST_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
@@ -171,8 +173,31 @@ def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float |
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, pings)
-    fewest = min((crossings[link] for link in set().union(*traces.values())), default=0)
-    return ENOUGH / fewest if fewest > ENOUGH else None
+    counts = {crossings[link] for links in traces.values() for link in links}
+    floor = max((find_mean(_least_lost(count)) / max(count, 1) for count in counts), default=1.0)
+    return floor if floor < 1 else None
+
+
+def _least_lost(count: int) -> int:
+    """Return how many of so many pings must be lost for a finding."""
+    return max(LEAST_LOST, math.ceil(LEAST_RATE * count))
+
+
+@cache
+def find_mean(least: int) -> float:
+    """Return the mean of the Poisson distribution that gives `least` or more with a probability of 99 %.
+
+    >>> round(find_mean(3), 2)
+    8.41
+    """
+    low, high = 0.0, 10.0 + 4.0 * least
+    while high - low > 1e-6:
+        mean = (low + high) / 2
+        fewer = sum(
+            math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(least)
+        )
+        low, high = (mean, high) if fewer > 1 - CONFIDENCE else (low, mean)
+    return high
 
 
 def _count_crossings(traces: Mapping[Way, Links], pings: Mapping[Way, int]) -> Counter[Link]:
@@ -195,8 +220,9 @@ def _find_lossy(
     while True:
         lost = _count_crossings(traces, {way: gone for way, (gone, _) in left.items()})
         sent = _count_crossings(traces, {way: count for way, (_, count) in left.items()})
-        worst = max(sent, key=lambda link: (lost[link], lost[link] / max(sent[link], 1), link), default=None)
-        if worst is None or lost[worst] < max(LEAST_LOST, LEAST_RATE * sent[worst]):
+        lossy_links = [link for link, count in sent.items() if lost[link] >= _least_lost(count)]
+        worst = max(lossy_links, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
+        if worst is None:
             return lossy
         through = {way for way in left if worst in traces[way]}
         alike = [link for link in sent if {way for way in left if link in traces[way]} == through]

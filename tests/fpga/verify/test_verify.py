@@ -201,7 +201,7 @@ module one {{
 
 @pytest.mark.parametrize("kind", MERGES)
 def test_a_merge_has_a_bench(kind):
-    """What a choice keeps (`NAME_turn`, `NAME_open`) is no end of a stream; it was a KeyError."""
+    """A choice keeps `NAME_turn` and `NAME_open`, which are no ends of a stream."""
     datapath = parse_text(MERGES[kind], "merge.ca").datapath
     text = random_datapath_text(datapath)
     assert "one_y_valid_o" in text
