@@ -31,6 +31,9 @@ _CONNECT_S = 15.0
 _FETCH_S = 3.0
 """Time to connect to a worker for a result. Dask tries until it is over, also where the worker is gone and refuses;
 then the scheduler is asked, and the stage runs again elsewhere."""
+_RESULT_S = 20.0
+"""Time to fetch a result that is there. One thread of Dask fetches all: a result that never comes would hold up the
+others, and its batch is taken back instead."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
@@ -266,7 +269,7 @@ def _hand_over(done: Any, here: Future[Any]) -> None:
     if not here.set_running_or_notify_cancel():
         return
     try:
-        value = done.result()
+        value = done.result(timeout=_RESULT_S)
         if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
             here.set_exception(value[1])
         else:

@@ -322,13 +322,6 @@ def test_an_interruption_has_a_code_of_its_own(monkeypatch):
     assert ran("multiply", "1", "2") == (130, "", "")
 
 
-def test_without_typer_the_hint_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "typer", None)
-    code, out, err = ran("multiply", "1", "2")
-    assert (code, out) == (1, "")
-    assert "pip install 'lightbed[kit]'" in err
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_what_it_is_for_with_an_example(name):
     code, out, _ = ran(name, "--help")
