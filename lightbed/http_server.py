@@ -267,16 +267,16 @@ class Acceptor:
         for _ in range(_AT_ONCE):
             leaver = self._next_to_leave() if self._count >= self._most else None
             if leaver is not None and self._is_new(leaver):
-                self._pause(
-                    listener
-                )  # so that whoever is here can send a request; the kernel keeps the others
+                # Whoever is here can send a request meanwhile; the kernel keeps the others.
+                self._pause(listener)
                 return
             try:
                 connection, place = listener.accept()
             except OSError as error:
                 if error.errno in _SHORTAGE:
                     self._tell_of_shortage(error)
-                    if leaver := self._next_to_leave():
+                    leaver = self._next_to_leave()
+                    if leaver is not None and not self._is_new(leaver):
                         self._evict(leaver, _FULL)
                     self._pause(listener)
                 return

@@ -18,7 +18,7 @@ from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
-from testbed.offload.stages import count_of, kept_generators, set_allocator
+from testbed.offload.stages import count_of, keep_generators, set_allocator
 from testbed.offload.store import Profile, key_of, load_profile, save_profile
 from testbed.offload.travel import copy_step
 
@@ -93,7 +93,7 @@ def profile_loader(
     measured = copy_step(step) if copy else step
     count = count_of(loader.pipeline.dataset)
     bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
-    with kept_generators(), _kept_devices():
+    with keep_generators(), _keep_devices():
         profile = bench.profile()
     spent = time.perf_counter() - began
     training_s = settings.epochs * count / profile.rate_after
@@ -105,7 +105,7 @@ def profile_loader(
 
 
 @contextmanager
-def _kept_devices() -> Iterator[None]:
+def _keep_devices() -> Iterator[None]:
     """Give the generators of GPUs the states that they had before the block."""
     torch: Any = sys.modules.get("torch")
     is_used = torch is not None and torch.cuda.is_initialized()

@@ -110,7 +110,7 @@ def seeded(seed: str) -> Iterator[None]:
     """
     number = random.Random(seed).getrandbits(32)
     draws = _divide_draws()
-    with draws.lock, kept_generators():
+    with draws.lock, keep_generators():
         random.seed(number)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(number)
@@ -124,7 +124,7 @@ def seeded(seed: str) -> Iterator[None]:
 
 
 @contextmanager
-def kept_generators() -> Iterator[None]:
+def keep_generators() -> Iterator[None]:
     """Give the generators of Python, numpy and torch the states that they had before the block."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     python_state = random.getstate()

@@ -29,7 +29,7 @@ def pack(parts: Mapping[str, Any]) -> bytes:
     """Return named objects as they travel. Raises `OffloadError` with the part that cannot."""
     register_modules()
     try:
-        return _packed(dict(parts))
+        return _pack(dict(parts))
     except Exception as error:
         culprit = next((_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), "")
         raise OffloadError(
@@ -135,7 +135,7 @@ def copy_step(step: Any) -> Any:
     register_modules()
     shared: list[Any] = []
     try:
-        text = _packed(step, shared)
+        text = _pack(step, shared)
         return _Unpacker(io.BytesIO(text), shared).load()
     except OffloadError:
         raise
@@ -199,7 +199,7 @@ def _cloudpickle() -> Any:
     return cloudpickle
 
 
-def _packed(thing: Any, shared: list[Any] | None = None) -> bytes:
+def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
     """Return what `thing` is made of; classes are put into `shared`, when it is given, for the same process."""
 
     class Packer(_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
@@ -271,7 +271,7 @@ def _names(code: CodeType) -> set[str]:
 
 def _is_packable(thing: Any) -> bool:
     try:
-        _packed(thing)
+        _pack(thing)
     except Exception:  # noqa: BLE001 - any kind says that it cannot travel
         return False
     return True

@@ -48,7 +48,7 @@ class Look:
         """Findings, those that merely inform among them."""
         return list(self.document["findings"])
 
-    def seen(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return when and by what this was seen."""
         return {"at": self.at, "by": self.by, "id": self.run, "as_planned": self.as_planned}
 
@@ -129,7 +129,7 @@ class LabView:
             seen = {"at": applied_at, "by": "operation", "id": current.operation}
             return topology | {"seen": seen | {"as_planned": current.state == "verified"}}
         state = current.state if look.as_planned or current.state != "verified" else "deviating"
-        return topology | {"state": state, "seen": look.seen()}
+        return topology | {"state": state, "seen": look.describe()}
 
     def current(self) -> Intent | None:
         """Return the newest topology in force."""

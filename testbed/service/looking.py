@@ -15,7 +15,7 @@ from testbed.service.audit import read_audit, verify
 from testbed.service.context import Caller, answer
 from testbed.service.errors import NotFound
 from testbed.service.labs import tag_of, topology_in_force, topology_json
-from testbed.service.metrics import found_samples
+from testbed.service.metrics import count_findings
 from testbed.service.problems import problem, response_of
 from testbed.storage.address import address_in
 from testbed.storage.looking import read_rows
@@ -47,7 +47,7 @@ def metrics(asked: Caller) -> Response:
     """Return metrics as Prometheus reads them: those of the database, and of the switches of the labs."""
     service = asked.service
     switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
-    looks = [sample for view in service.labs for sample in found_samples(view)]
+    looks = [sample for view in service.labs for sample in count_findings(view)]
     samples = [*stored_samples(service.runs_dir), *looks, *switches]
     text = exposition(one for one in samples if asked.who.sees(one.labels[0]))  # the first label is the lab
     return Response(text, media_type=CONTENT_TYPE)
@@ -140,7 +140,7 @@ def findings(asked: Caller, lab: Name) -> Response:
     """List what the newest look at the topology in force found, and when and by what it was seen."""
     view = asked.lab(lab)
     look = view.look()
-    seen = look.seen() if look else None
+    seen = look.describe() if look else None
     return answer({"lab": lab, "seen": seen, "findings": look.findings if look else []})
 
 

@@ -39,7 +39,7 @@ class SwitchMetrics:
             return self._samples
 
 
-def found_samples(view: LabView) -> list[Sample]:
+def count_findings(view: LabView) -> list[Sample]:
     """Return how many findings of each kind the newest look at a lab has; none where nothing was found."""
     look = view.look()
     kinds = Counter(finding["kind"] for finding in look.findings) if look else Counter[str]()
