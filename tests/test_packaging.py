@@ -1,10 +1,12 @@
-"""The wheel holds the five packages with their data and one line for Python's start, and nothing else."""
+"""The wheel holds the five packages with their data and a spare module `lightning`, and nothing else."""
 
 from __future__ import annotations
 
 import configparser
 import importlib.metadata
+import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,14 +19,14 @@ from needs import needs
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
-START_UP = "lightbed.pth"
-"""Where the look for a foreign `lightning` begins: see docs/decisions/0016."""
+SPARE = "lightning.py"
+"""Takes the place of a lost `lightning/__init__.py`: see docs/decisions/0032."""
 BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel(sys.argv[1]))"
 
 
 def shipped_files() -> set[str]:
     """Return modules and data of the five packages, as the checkout has them."""
-    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".pth")
+    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl")
     return {
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -52,18 +54,70 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_the_five_packages_and_no_tests(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES, START_UP}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES, SPARE}
 
 
 def test_every_module_and_data_file_is_in_the_wheel(wheel):
     in_wheel = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert in_wheel == shipped_files() | {START_UP}
+    assert in_wheel == shipped_files() | {SPARE}
     assert "sim/lab/wiring.schema.json" in in_wheel
     assert {f"{package}/py.typed" for package in PACKAGES} <= in_wheel
 
 
-def test_the_line_for_pythons_start_is_the_one_that_is_tested(wheel):
-    assert wheel.read(START_UP) == (ROOT / "lightning" / "name_conflict.pth").read_bytes()
+THEIR_FILES = {
+    "lightning/__init__.py": "from lightning.fabric import Fabric\n",
+    "lightning/__about__.py": "",
+    "lightning/py.typed": "",
+    "lightning/fabric/__init__.py": "class Fabric: ...\n",
+    "lightning/pytorch/__init__.py": "",
+    "lightning-2.6.6.dist-info/METADATA": "Metadata-Version: 2.1\nName: lightning\nVersion: 2.6.6\n",
+    "lightning-2.6.6.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+"""The files of PyTorch Lightning's wheel that matter here."""
+USE = """
+import importlib.util, json, pkgutil, sys
+import lightning, lightning.kit.profiles
+from lightning import LightningConfig, errors
+assert importlib.util.find_spec("lightning.kit.control")
+names = [module.name for module in pkgutil.iter_modules(lightning.__path__)]
+print(json.dumps([lightning.__file__, LightningConfig["dac_0"], "kit" in names]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["ours last", "theirs last"])
+def test_ours_is_whole_when_theirs_was_installed_and_is_gone(wheel, tmp_path, order):
+    theirs = tmp_path / "lightning-2.6.6-py3-none-any.whl"
+    with zipfile.ZipFile(theirs, "w") as archive:
+        for name, text in THEIR_FILES.items():
+            archive.writestr(name, text)
+        record = "lightning-2.6.6.dist-info/RECORD"
+        archive.writestr(record, "".join(f"{name},,\n" for name in (*THEIR_FILES, record)))
+    place = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    python = place / "bin" / "python"
+    site = next(place.glob("lib/python*/site-packages"))
+    (site / "numpy.pth").write_text(str(Path(importlib.util.find_spec("numpy").origin).parents[1]) + "\n")
+
+    def pip(*words):
+        command = [sys.executable, "-m", "pip", "--python", python, *words]
+        subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
+
+    def use():
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [python, "-c", USE]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        )
+
+    wheels = [wheel.filename, theirs]
+    for each in wheels if order == "theirs last" else wheels[::-1]:
+        pip("install", "--no-deps", "--no-index", each)
+    assert use().returncode == 1
+    pip("uninstall", "--yes", "lightning")
+    done = use()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [str(site / SPARE), 0, True]
 
 
 def dist_info(wheel, name: str) -> str:

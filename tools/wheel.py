@@ -1,4 +1,4 @@
-"""Building the wheel: one line of ours stands at the top of site-packages, where Python reads it when it starts."""
+"""Building the wheel: a second copy of `lightning/__init__.py` stands beside the packages, as `lightning.py`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ from pathlib import Path
 
 from setuptools.command.build_py import build_py
 
+FIRST_LINE = "from __future__ import annotations\n"
+SPARE = '__path__ = [__file__.removesuffix(".py")]\n'
+"""Makes a module a package: its modules are those of the folder beside it."""
 
-class BuildWithStartUp(build_py):
-    """Puts `lightning/name_conflict.pth` at the top, see docs/decisions/0016. A checkout (editable) does without."""
+
+class BuildWithSpare(build_py):
+    """Writes `lightning.py`, see docs/decisions/0032. A checkout (editable) shares its folder with nobody."""
 
     def run(self) -> None:
-        """Build the packages, then copy the line next to them."""
+        """Build the packages, then write the copy."""
         super().run()
         if not self.editable_mode:
-            self.copy_file("lightning/name_conflict.pth", str(Path(self.build_lib) / "lightbed.pth"))
+            text = Path("lightning/__init__.py").read_text(encoding="utf-8")
+            self.spare.write_text(text.replace(FIRST_LINE, FIRST_LINE + SPARE, 1), encoding="utf-8")
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         """Return all files built, this one too."""
-        line = [] if self.editable_mode else [str(Path(self.build_lib) / "lightbed.pth")]
-        return [*super().get_outputs(include_bytecode), *line]
+        spare = [] if self.editable_mode else [str(self.spare)]
+        return [*super().get_outputs(include_bytecode), *spare]
+
+    @property
+    def spare(self) -> Path:
+        """Return where the copy goes."""
+        return Path(self.build_lib) / "lightning.py"

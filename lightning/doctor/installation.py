@@ -39,9 +39,13 @@ def environment() -> Iterator[Finding]:
 
 def name_clash(path: Sequence[str]) -> Finding:
     """PyTorch Lightning is a package of the same name."""
-    found = name_conflict.foreign(path)
-    if found:
-        return Finding("name", "bad", f"another package named lightning: {found}", name_conflict.HINT)
+    foreign = name_conflict.find_foreign(path)
+    if foreign:
+        return Finding("name", "bad", f"another package named lightning: {foreign}", name_conflict.HINT)
+    loss = name_conflict.find_loss(name_conflict.__file__)
+    if loss:
+        hint = "nothing needs it but type checkers; installing lightbed again brings it back"
+        return Finding("name", "warning", f"{loss} went with another package named lightning", hint)
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 

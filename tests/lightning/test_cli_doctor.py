@@ -102,6 +102,15 @@ def test_a_foreign_lightning_is_reported(tmp_path):
     assert "environment of its own" in found.hint
 
 
+def test_a_file_that_went_with_a_foreign_lightning_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(installation.name_conflict, "__file__", str(tmp_path / "name_conflict.py"))
+    found = installation.name_clash([])
+    assert (found.state, found.found) == (
+        "warning",
+        f"{tmp_path / '__init__.py'} went with another package named lightning",
+    )
+
+
 @pytest.mark.parametrize(
     ("sockets", "state"),
     [
