@@ -10,6 +10,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec
@@ -201,12 +202,15 @@ def _cloudpickle() -> Any:
 
 def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
     """Return what `thing` is made of; classes are put into `shared`, when it is given, for the same process."""
+    guard = _Guard()
 
     class Packer(_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
         def persistent_id(self, found: Any) -> int | None:
-            if shared is None or not isinstance(found, type):
+            if shared is None or not isinstance(found, FunctionType | type):
                 return None
-            _check_class(found)
+            guard.check(found)
+            if isinstance(found, FunctionType):
+                return None
             shared.append(found)
             return len(shared) - 1
 
@@ -243,25 +247,101 @@ def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
     return None
 
 
-def _check_class(kind: type) -> None:
-    """Raise `OffloadError` when methods of a shared class reach a model or an optimiser by name: none is a copy."""
-    module = sys.modules.get(kind.__module__)
-    torch: Any = sys.modules.get("torch")
-    if torch is None or (module is not None and kind.__module__ != "__main__" and is_installed(module)):
-        return
-    trained = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
-    for method in vars(kind).values():
-        function = getattr(method, "__func__", method)
-        if not isinstance(function, FunctionType):
-            continue
-        for name in _names(function.__code__):
-            if isinstance(function.__globals__.get(name), trained):
-                where = f"{kind.__qualname__}.{function.__name__}"
+class _Guard:
+    """Refuses code that stays shared when a step is copied, and reaches what is trained by a name of its module."""
+
+    def __init__(self) -> None:
+        self._seen: set[CodeType] = set()
+
+    def check(self, found: FunctionType | type) -> None:
+        """Raise `OffloadError` when a class, or a function with all that it calls, trains what is no copy.
+
+        Classes are shared, and so are functions of installed packages; other functions are copied with the globals
+        that they name.
+        """
+        waiting: list[FunctionType | type] = [found]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, FunctionType):
+                waiting += self._check_function(each, each.__qualname__, is_shared=_is_shared(each))
+                continue
+            for attribute in vars(each).values():
+                for method in (attribute, *(getattr(attribute, name, None) for name in ("__func__", "fget"))):
+                    if isinstance(method, FunctionType):
+                        where = f"{each.__qualname__}.{method.__name__}"
+                        waiting += self._check_function(method, where, is_shared=True)
+
+    def _check_function(
+        self, function: FunctionType, where: str, *, is_shared: bool
+    ) -> list[FunctionType | type]:
+        """Check one function; return the shared functions and classes that it names."""
+        if function.__code__ in self._seen or _is_library(function.__module__):
+            return []
+        self._seen.add(function.__code__)
+        names = _names(function.__code__)
+        values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
+        values |= _closure_of(function)
+        shared = dict(values) if is_shared else {}
+        for module in [each for each in values.values() if isinstance(each, ModuleType)]:
+            if is_installed(module) and not _is_library(module.__name__):
+                inner = {name: vars(module)[name] for name in names & vars(module).keys()}
+                shared |= inner
+                values |= inner
+        for name, value in shared.items():
+            if _reaches_trained(value):
                 raise OffloadError(
                     f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement shall not"
                     " train it; keep it as an attribute, or give a step that is made for it:"
                     " tune(other_step, copy=False)"
                 )
+        return [
+            each for each in values.values() if isinstance(each, FunctionType | type) and _is_shared(each)
+        ]
+
+
+def _closure_of(function: FunctionType) -> dict[str, Any]:
+    """Return the variables of enclosing functions that have a value."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
+    values = {}
+    for name, cell in cells.items():
+        with suppress(ValueError):  # a cell without a value
+            values[name] = cell.cell_contents
+    return values
+
+
+def _is_shared(found: FunctionType | type) -> bool:
+    """Return whether a function or a class is taken from its module by name, as those of installed packages are."""
+    module = sys.modules.get(found.__module__)
+    return (
+        module is not None
+        and found.__module__ != "__main__"
+        and is_installed(module)
+        and "<" not in found.__qualname__
+    )
+
+
+def _is_library(module: str | None) -> bool:
+    """Return whether no step of a user stands in a module: one of Python, numpy or torch."""
+    top = (module or "").partition(".")[0]
+    return top in sys.stdlib_module_names or top in {"numpy", "torch", "torchvision"}
+
+
+def _reaches_trained(value: Any, depth: int = 3) -> bool:
+    """Return whether a value is, or holds, a model, an optimiser or a tensor with a gradient."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or depth == 0 or isinstance(value, type | ModuleType | FunctionType):
+        return False
+    if isinstance(value, torch.Tensor):
+        return bool(value.requires_grad)
+    if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+        return True
+    if isinstance(value, Mapping):
+        inner: Iterable[Any] = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = value
+    else:
+        inner = getattr(value, "__dict__", {}).values()
+    return any(_reaches_trained(each, depth - 1) for each in list(inner))
 
 
 def _names(code: CodeType) -> set[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import sys
 import threading
 from functools import cache
 
@@ -15,7 +17,7 @@ data = library("torch.utils.data")
 
 from testbed import offload
 from testbed.errors import OffloadError
-from testbed.offload import Candidate, Metrics, decide
+from testbed.offload import Candidate, Metrics, decide, travel
 from testbed.offload.engine import InProcess
 from testbed.offload.feed import Rule
 from testbed.offload.profile import Bench, Settings, Trial, trainer_cpu_ns
@@ -535,6 +537,77 @@ def test_a_model_that_a_class_takes_from_its_module_is_refused(monkeypatch):
     loader = loader_of()
     with pytest.raises(OffloadError, match=r"Trainer\.__call__ takes `global_model` from its module"):
         loader.tune(Trainer(), SHORT)
+    loader.close()
+
+
+INSTALLED = """
+import torch
+
+model = torch.nn.Linear(1, 1)
+optimiser = torch.optim.SGD(model.parameters(), 0.1)
+holder = {"parts": [model]}
+mean = torch.zeros(1)
+
+
+def train(batch, model=None):
+    optimiser.step()
+
+
+def step(batch):
+    return train(batch)
+
+
+def step_of_holder(batch):
+    return holder["parts"][0](batch)
+
+
+def harmless(batch):
+    return batch - mean
+
+
+class Trainer:
+    @property
+    def weights(self):
+        return model.weight
+
+    def __call__(self, batch):
+        return self.weights
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Import a module of an installed package, which no copy of a step takes along."""
+    (tmp_path / "trainer_of_a_package.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(tmp_path)
+    folders = (*travel._folders(), f"{tmp_path}/")
+    monkeypatch.setattr(travel, "_folders", lambda: folders)
+    module = importlib.import_module("trainer_of_a_package")
+    yield module
+    del sys.modules["trainer_of_a_package"]
+
+
+@pytest.mark.parametrize(
+    ("step_of", "name"),
+    [
+        (lambda module: module.step, "train takes `optimiser`"),
+        (lambda module: module.step_of_holder, "step_of_holder takes `holder`"),
+        (lambda module: lambda batch: module.step(batch), "train takes `optimiser`"),
+        (lambda module: lambda batch: module.model(batch), "takes `model`"),
+        (lambda module: lambda batch: module.Trainer()(batch), r"Trainer\.weights takes `model`"),
+        (lambda module: module.Trainer(), r"Trainer\.weights takes `model`"),
+    ],
+)
+def test_a_model_that_an_installed_package_takes_from_its_module_is_refused(installed, step_of, name):
+    loader = loader_of()
+    with pytest.raises(OffloadError, match=name):
+        loader.tune(step_of(installed), SHORT)
+    loader.close()
+
+
+def test_constants_of_an_installed_package_are_no_obstacle(installed):
+    loader = loader_of()
+    loader.tune(installed.harmless, SHORT)
     loader.close()
 
 
