@@ -59,6 +59,7 @@ def four(tmp_path_factory):
         yield up, session
 
 
+@pytest.mark.long
 @pytest.mark.kernel
 @pytest.mark.skipif(
     not HOST_PYTHON.exists(), reason="needs torch on the simulated hosts: `make install` makes .venv-host"

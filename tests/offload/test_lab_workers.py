@@ -93,6 +93,7 @@ def sent(bench, pattern):
     return sum(int(word) for each in done.values() for word in each.stdout.split())
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CLIENTS.exists(), reason="`make install-test` makes .venv-clients, with dask in it")
 def test_no_byte_of_the_preprocessing_takes_an_optical_link(bench):
     """Workers have Dask and nothing of ours; ARP and the like on idle links stay far below one element."""

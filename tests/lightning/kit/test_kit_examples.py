@@ -48,9 +48,8 @@ def executed(name, folder):
 @pytest.mark.socket
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Jupyter's own, about its own folders
-@pytest.mark.parametrize(
-    "name", ["first_product.ipynb", pytest.param("calibration_and_accuracy.ipynb", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["first_product.ipynb", "calibration_and_accuracy.ipynb"])
 def test_a_notebook_runs_to_its_end_and_shows_its_plots(name, kernel_environment):
     pytest.importorskip("matplotlib", reason="the notebooks draw: pip install 'lightbed[kit]'")
     outputs = [
