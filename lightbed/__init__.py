@@ -5,7 +5,6 @@
 | `errors` | the root of every error, and who must act on it |
 | `wording` | numbers in sentences |
 | `lazy` | names of a package that are imported when they are used |
-| `moved` | modules that stay importable by their former paths |
 | `command_group` | command lines whose commands are imported when they are used |
 | `compiled` | functions in machine code where numba is installed |
 

@@ -38,26 +38,3 @@ class LightbedError(Exception):
     code: str = "error"
     who: ClassVar[Who] = "ourselves"
     hint: str = ""
-
-    @property
-    def cure(self) -> str:
-        """The same as `hint`: its name in the release before."""
-        return self.hint
-
-    @cure.setter
-    def cure(self, hint: str) -> None:
-        self.hint = hint
-
-
-def with_former_keys(document: dict[str, object]) -> dict[str, object]:
-    """Return the document with each renamed key beside its name in the release before.
-
-    >>> with_former_keys({"hint": "Give --yes"})
-    {'hint': 'Give --yes', 'cure': 'Give --yes'}
-    """
-    former = {FORMER_KEYS[key]: value for key, value in document.items() if key in FORMER_KEYS}
-    return {**document, **former}
-
-
-FORMER_KEYS = {"hint": "cure", "outage_s": "dark_s", "repair_record": "mended"}
-"""Keys of JSON documents that were renamed, and what they were called; printed beside for one release."""

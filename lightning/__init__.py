@@ -20,9 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightbed.lazy import lazy_names
-from lightbed.moved import keep_importable
 from lightning import errors
-from lightning._moved import MOVED
 from lightning.errors import (
     DeviceGone,
     DeviceStuck,
@@ -77,5 +75,3 @@ if not TYPE_CHECKING:
             "kit.waveform": "Waveform",
         },
     )
-
-keep_importable(__name__, MOVED)

@@ -61,8 +61,8 @@ class LightningError(LightbedError):
     code = "lightning.error"
     who: ClassVar[Who] = "user"
 
-    def __init__(self, what: str, *, device: str = "", hint: str = "", cure: str = "") -> None:
-        self.what, self.device, self.hint = what, device, hint or cure  # the former name
+    def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
+        self.what, self.device, self.hint = what, device, hint
         super().__init__(what)
 
     def __str__(self) -> str:

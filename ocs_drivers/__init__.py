@@ -11,7 +11,6 @@ outputs N+1..N+M. What counts as done was read back from the device; what went w
 without passwords.
 """
 
-from lightbed.moved import keep_importable
 from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import Guard, OpticalSwitch, unguarded
 from ocs_drivers.credentials import Credentials
@@ -59,11 +58,3 @@ __all__ = [
     "parse_address",
     "unguarded",
 ]
-
-_ROOMS = {
-    "engine": "device_lock driver planning transaction",
-    "protocols": "cli_session http http_session scpi scpi_session tl1 tl1_session",
-    "transports": "lines recording serial_port ssh ssh_host_keys telnet tls transport visa wire",
-    "vendors": "calient dicon glimmerglass manual mosw polatis rome scpi_1xn sonic telescent",
-}
-keep_importable(__name__, {name: f"{room}.{name}" for room in _ROOMS for name in _ROOMS[room].split()})

@@ -63,10 +63,9 @@ class OcsError(LightbedError):
         sent: str = "",
         received: str = "",
         hint: str = "",
-        cure: str = "",
     ) -> None:
         self.what, self.device, self.ports = what, device, tuple(ports)
-        self.sent, self.received, self.hint = sent, received, hint or cure  # the former name
+        self.sent, self.received, self.hint = sent, received, hint
         super().__init__(self._message())
 
     def locate(self, *, device: str, sent: str = "") -> Self:

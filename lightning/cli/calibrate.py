@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightbed.errors import with_former_keys
 from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
 from lightning.cli.output import DONE, ERROR, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
@@ -201,7 +200,7 @@ def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: P
 
 def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
     document: dict[str, Any] = {
-        "steps": [with_former_keys(asdict(each)) for each in run.outcomes],
+        "steps": [asdict(each) for each in run.outcomes],
         "saved": None if saved is None else str(saved),
         "written": [str(png)] if png is not None and run.calibration is not None else [],
     }
@@ -214,5 +213,5 @@ def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, p
             "device": whose.name,
             "hint": failed.hint,
         }
-        document["error"] = with_former_keys(error)
+        document["error"] = error
     print_document(whose, document, ok=run.passed)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lightbed.errors import with_former_keys
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, ERROR, print_document
 
@@ -42,7 +41,7 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
             _say(finding)
     well = all(each.state != "bad" for each in findings)
     if as_json:
-        print_document(None, {"findings": [with_former_keys(asdict(each)) for each in findings]}, ok=well)
+        print_document(None, {"findings": [asdict(each) for each in findings]}, ok=well)
     return DONE if well else ERROR
 
 

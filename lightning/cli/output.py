@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightbed.errors import with_former_keys
 from lightbed.output_file import write_output
 from lightning.errors import DarkWarning, LightningError, SaturationWarning
 
@@ -37,9 +36,7 @@ def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, o
 
 def document_of_error(error: LightningError) -> dict[str, Any]:
     """Return what a document says of what went wrong."""
-    return with_former_keys(
-        {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
-    )
+    return {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
 
 
 @contextlib.contextmanager

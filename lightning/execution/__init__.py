@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from lightning.execution.factory import open_executor
     from lightning.execution.interface import Answers, Executor, Fidelity, Multiplier
     from lightning.execution.noise import Noise
-    from lightning.execution.quirks import EMULATOR, Faults, Quirks
+    from lightning.execution.quirks import EMULATOR, Quirks
 
 __all__ = [
     "EMULATOR",
     "Answers",
     "Executor",
-    "Faults",
     "Fidelity",
     "Multiplier",
     "Noise",
@@ -41,7 +40,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "factory": "open_executor",
-            "quirks": "EMULATOR Faults Quirks",
+            "quirks": "EMULATOR Quirks",
             "interface": "Answers Executor Fidelity Multiplier",
             "noise": "Noise",
         },

@@ -27,21 +27,19 @@ def open_executor(
     bus: Any = None,
     average: int = 1,
     quirks: Quirks | None = None,
-    faults: Quirks | None = None,
 ) -> Executor:
     """Return an executor for `model`.
 
     `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
     address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or
-    an open bus; the fast simulator by default) for `datapath`; `quirks` (in the
-    release before: `faults`) for models of the published scheme. Raises
+    an open bus; the fast simulator by default) for `datapath`; `quirks` for models of the published scheme. Raises
     `OutOfRange` for a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(
             f"fidelity {fidelity!r} is not known", hint=f"Choose one of: {', '.join(get_args(Fidelity))}"
         )
-    seed, average, quirks = check_seed(seed), check_average(average), quirks or faults
+    seed, average = check_seed(seed), check_average(average)
     if average != 1 and fidelity in {"exact", "datapath"}:
         raise OutOfRange(
             f"fidelity {fidelity} has nothing to average",

@@ -20,7 +20,5 @@ class Quirks:
     """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
 
 
-Faults = Quirks
-"""Its name in the release before."""
 EMULATOR = Quirks(last_layer_normalised=True, signs_dropped=True)
 """As the published emulator computes."""

@@ -19,6 +19,3 @@ from lightning.serving.model_instance import ModelInstance
 from lightning.serving.repository import Repository
 
 __all__ = ["ModelInstance", "Repository"]
-
-Loaded = ModelInstance
-"""Its name in the release before."""

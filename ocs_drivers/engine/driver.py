@@ -18,7 +18,7 @@ from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
 from ocs_drivers.engine.opening import advise
 from ocs_drivers.engine.progress import Progress
-from ocs_drivers.engine.session import Session, with_new_names
+from ocs_drivers.engine.session import Session
 from ocs_drivers.engine.step_execution import StepExecution, StepHooks
 from ocs_drivers.errors import (
     AnotherDevice,
@@ -88,7 +88,7 @@ class SwitchDriver(ABC):
         self._address = address
         self._timeout_s = timeout_s
         self._clock = clock
-        self._session = with_new_names(session)
+        self._session = session
         self._writing = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None

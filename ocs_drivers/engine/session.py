@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -41,14 +40,3 @@ class Session(Protocol):
 
     def ready(self) -> None:
         """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
-
-
-def with_new_names(session: Session) -> Session:
-    """Give a session of a third party the names of the release before."""
-    for former, name in (("turn", "lock"), ("hang_up", "disconnect")):
-        if not hasattr(session, name):
-            warnings.warn(
-                f"{type(session).__name__}.{former} is now {name}", DeprecationWarning, stacklevel=4
-            )
-            setattr(session, name, getattr(session, former))
-    return session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
@@ -74,16 +73,6 @@ class TransportSession(ABC):
         """Drop the connection, for the next exchange to make a new one."""
         with self._lock:
             self._transport.close()
-
-    def hang_up(self) -> None:
-        """Call `disconnect`: its name in the release before."""
-        warnings.warn("hang_up is now disconnect", DeprecationWarning, stacklevel=2)
-        self.disconnect()
-
-    def turn(self) -> AbstractContextManager[object]:
-        """Call `lock`: its name in the release before."""
-        warnings.warn("turn is now lock", DeprecationWarning, stacklevel=2)
-        return self.lock()
 
     @property
     def in_use(self) -> bool:

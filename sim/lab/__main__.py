@@ -20,7 +20,6 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lightbed.errors import with_former_keys
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
 from sim.twins.hosts.netns import KernelFault
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(error: str, hint: str, code: str) -> int:
-    _print(with_former_keys({"ready": False, "error": error, "hint": hint, "code": code}))
+    _print({"ready": False, "error": error, "hint": hint, "code": code})
     return 1
 
 

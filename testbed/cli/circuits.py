@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightbed.errors import with_former_keys
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.completion import lab_files
@@ -148,7 +147,7 @@ def apply(
     document = _about(meant, hosts) | _applied(brought) | confirmed.json() | {"notes": notes}
     lines = [*_heading(meant, hosts), *meant.unfinished_lines()]
     lines += _finding_lines(document["findings"], ok=document["verified"])
-    print_answer(with_former_keys(document), lines, as_json=as_json)
+    print_answer(document, lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
 
 

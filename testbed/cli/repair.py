@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lightbed.errors import with_former_keys
 from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_json, print_lines, tell
 
@@ -137,7 +136,7 @@ def _document(
     from testbed.operate.repair_report import losses_json, repair_json
 
     lab = meant.lab
-    return with_former_keys(
+    return (
         {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_mode}
         | meant.json()
         | {"repair_record": planned is not None and planned.is_repaired}
@@ -145,7 +144,7 @@ def _document(
         | {"unfinished": [one.json() for one in left]}
         | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
         | (repair_json(lab, planned) if planned else {"lost": losses_json(lab, sight.losses)})
-        | ({"repaired": with_former_keys(asdict(repaired))} if repaired else {})
+        | ({"repaired": asdict(repaired)} if repaired else {})
     )
 
 

@@ -17,15 +17,3 @@
 | `sharing` | several jobs joined on one lab, or the next one patched ahead | `evaluation` |
 | `reproductions` | figures of papers | all |
 """
-
-from lightbed.moved import keep_importable
-
-keep_importable(
-    __name__,
-    {
-        "demand": "topology.demand",
-        "finder": "topology.finder",
-        "look_ahead": "sharing.look_ahead",
-        "prediction": "collectives.performance",
-    },
-)

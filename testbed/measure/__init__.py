@@ -12,7 +12,3 @@
 | `current_topology` | measurements on the circuits that are in force |
 | `job` and `job_steps`, `fibre_cut` | whole jobs: patch and measure twice; a fibre that is cut |
 """
-
-from lightbed.moved import keep_importable
-
-keep_importable(__name__, {"standing": "current_topology"})

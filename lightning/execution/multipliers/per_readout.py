@@ -66,7 +66,3 @@ class PerReadoutMultiplier:
                 layer, self._hardware, dense=self.noise.drawn.dense
             )
         return self._readouts[layer.name]
-
-
-BruteMultiplier = PerReadoutMultiplier
-"""Its name in the release before."""

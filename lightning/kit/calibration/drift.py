@@ -102,9 +102,6 @@ class Monitor:
             )
         return self.last
 
-    look = inspect
-    """Its name in the release before."""
-
 
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
     """Return the same calibration with curves, words and strengths from one new sweep per modulator.

@@ -26,7 +26,6 @@ VERSION = 1
 def to_json(calibration: Calibration) -> dict[str, Any]:
     """Return the document: numbers, text, lists and dictionaries only."""
     plain = _plain(asdict(calibration))
-    plain["outcomes"] = [_renamed(outcome, "hint", "cure") for outcome in plain["outcomes"]]
     return {"format": FORMAT, "version": VERSION, **plain, "made": calibration.made.isoformat()}
 
 
@@ -87,11 +86,6 @@ def _calibration(d: Mapping[str, Any]) -> Calibration:
     )
 
 
-def _renamed(d: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """Return the same with another key: version 1 of the file has another name for a step's hint."""
-    return {new if key == old else key: value for key, value in d.items()}
-
-
 def _modulator(d: Mapping[str, Any]) -> Modulator:
     curve = Fringe(**{**d["curve"], "phase": tuple(number("phase", p) for p in d["curve"]["phase"])})
     full, shared = _encoder(d["encoder"]), _encoder(d["shared"])
@@ -117,7 +111,7 @@ def _four(values: Sequence[float]) -> tuple[float, float, float, float]:
 
 
 def _outcome(d: Mapping[str, Any]) -> Outcome:
-    outcome = Outcome(**_renamed(d, "cure", "hint"))
+    outcome = Outcome(**d)
     for text in (outcome.step, outcome.figure, outcome.limit, outcome.hint):
         _text(text)
     _truth(outcome.passed)

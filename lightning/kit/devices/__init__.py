@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightbed.lazy import lazy_names
 
@@ -20,8 +19,4 @@ if TYPE_CHECKING:
 __all__ = ["Patience"]
 
 if not TYPE_CHECKING:
-    _find, __dir__ = lazy_names(__name__, {"deadline": "Patience"})
-
-    def __getattr__(name: str) -> Any:
-        """Return a name of this package; `connect` was here in the release before, and stands above it now."""
-        return import_module("lightning.kit.connection").connect if name == "connect" else _find(name)
+    __getattr__, __dir__ = lazy_names(__name__, {"deadline": "Patience"})

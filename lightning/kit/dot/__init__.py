@@ -30,9 +30,6 @@ from lightning.kit.dot.symbol import Symbol
 
 __all__ = ["Inspection", "Symbol", "VectorCore", "core_of", "dot", "inspect", "matvec"]
 
-Look, look = Inspection, inspect
-"""Their names in the release before."""
-
 
 class Computes(Protocol):
     """As much of `LightningCompute` as is needed here."""

@@ -31,6 +31,3 @@ __all__ = [
     "transfer_curves",
     "waveform",
 ]
-
-Picture, PictureError = Plot, PlotError
-"""Their names in the release before."""

@@ -16,7 +16,6 @@ Importing this needs numpy alone; the event loop is compiled where numba is inst
 
 from __future__ import annotations
 
-from lightbed.moved import keep_importable
 from sim.models.network.rings import (
     FRAMING_BYTES,
     HEADER_BYTES,
@@ -42,16 +41,3 @@ __all__ = [
     "transfer_times_s",
     "wire_efficiency",
 ]
-
-keep_importable(
-    __name__,
-    {
-        "circuits": "execution.circuits",
-        "flows": "execution.flows",
-        "fluid": "allreduce.fluid",
-        "graph_file": "taskgraph.file",
-        "lowering": "execution.lowering",
-        "timeline": "results.timeline",
-        "traces": "results.traces",
-    },
-)

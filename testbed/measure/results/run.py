@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from lightbed.errors import with_former_keys
 from lightbed.output_file import replace_file
 from testbed.log_context import about, logger
 from testbed.measure.model import NicBytes, Timing
@@ -84,7 +83,7 @@ class Run:
 
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
         """Keep the figures of something that happened: a name and JSON with units in its keys."""
-        now, kept = datetime.now(UTC).isoformat(), with_former_keys(dict(data))
+        now, kept = datetime.now(UTC).isoformat(), dict(data)
         self._database.append(phases, self.run_id, name=name, at=now, data=kept)
 
     def add_repatch(self, repatch: Repatch) -> None:

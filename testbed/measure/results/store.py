@@ -21,7 +21,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
-from lightbed.errors import FORMER_KEYS
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
 from testbed.measure.model import NicBytes, Timing
@@ -39,8 +38,6 @@ from testbed.measure.results.records import (
 from testbed.measure.results.redaction import redact_arguments
 from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
 from testbed.storage.address import Address, address_in
-
-_NAMES_NOW = {former: name for name, former in FORMER_KEYS.items()}
 
 
 class RunStore:
@@ -161,10 +158,7 @@ def _lab_info(data: Mapping[str, object]) -> LabInfo:
 
 
 def _phase(name: str, at: str, data: Mapping[str, Json]) -> StoredPhase:
-    """Return a phase with its figures by the names of today, also where an earlier release wrote it."""
-    return StoredPhase(
-        name, datetime.fromisoformat(at), {_NAMES_NOW.get(key, key): value for key, value in data.items()}
-    )
+    return StoredPhase(name, datetime.fromisoformat(at), data)
 
 
 def _topology(data: Mapping[str, object]) -> StoredTopology:

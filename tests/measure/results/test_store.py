@@ -353,14 +353,3 @@ def test_nccl_documents_lie_beside_without_the_environment(store: RunStore):
 )
 def test_secrets_on_the_command_line_are_not_kept(given: list[str], shown: tuple[str, ...]):
     assert redact_arguments(given) == shown
-
-
-def test_figures_of_an_earlier_release_are_read_by_their_names_of_today(store):
-    with begin(store) as run:
-        run.add_phase("apply", {"outage_s": 0.5})
-    with sqlite3.connect(store.database) as other:
-        (kept,) = other.execute("SELECT data FROM phases").fetchone()
-        assert json.loads(kept) == {"outage_s": 0.5, "dark_s": 0.5}
-        other.execute("""UPDATE phases SET data = '{"dark_s": 0.25}'""")
-    (phase,) = store.load("last").phases
-    assert phase.data == {"outage_s": 0.25}

@@ -124,7 +124,6 @@ def test_every_refusal_is_one_line_with_error_hint_and_code(monkeypatch, capsys,
         "ready": False,
         "error": "why",
         "hint": "do",
-        "cure": "do",
         "code": "word",
     }
 

@@ -22,20 +22,10 @@ from testbed.errors import SearchError
 
 FORMAT = "lightbed-search/1"
 
-_NAMES_IN_FINGERPRINTS = {"Sharding": "Layout", "Problem": "Setting"}
-"""Classes that were renamed since: a checkpoint of the release before is one of the same search."""
-
-
-_NEW_IN_OPERATORS = ", divided_bytes=0, segment=0"
-"""What operators had not when checkpoints were first written, where it says nothing."""
-
 
 def fingerprint(*parts: object) -> str:
     """Return a short name of what is searched for: equal for equal parts, in any process."""
     text = "\n".join(map(repr, parts))
-    for name, former in _NAMES_IN_FINGERPRINTS.items():
-        text = text.replace(f"{name}(", f"{former}(")
-    text = text.replace(_NEW_IN_OPERATORS, "")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -103,7 +103,3 @@ def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """
     columns = spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
     return Sharding(way, tuple(zip(*columns, strict=True)))
-
-
-# Former names, kept for one release.
-Layout, data_layout, place_layout, spaced_layout = Sharding, data_sharding, place_sharding, spaced_sharding

@@ -5,11 +5,6 @@ import pytest
 
 from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.chains.checkpoint import check, fingerprint, read, write
-from testbed.design.search.problem import Problem
-from testbed.design.search.strategies import StrategyObjective
-from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import block_sharding
 from testbed.errors import SearchError
 
 
@@ -129,16 +124,6 @@ def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
     write(tmp_path / "c.json", "here", states)
     with pytest.raises(SearchError, match=r"c\.json is of another search"):
         read(tmp_path / "c.json", "there", 2)
-
-
-def test_a_fingerprint_is_made_from_the_names_that_classes_had():
-    """Of the shardings that were there then; with groups side by side it is another search."""
-    problem = Problem(workload("bert", 8), Cluster(8), 4, 100.0)
-    now = StrategyObjective(problem).shardings
-    beside = {block_sharding("tensor", 8, shards) for shards in (2, 4)}
-    shardings = tuple(tuple(one for one in known if one not in beside) for known in now)
-    assert fingerprint(problem, Rules(), 0, 1, now) != fingerprint(problem, Rules(), 0, 1, shardings)
-    assert fingerprint(problem, Rules(), 0, 1, shardings) == "e00dd77c19bb0ffe"
 
 
 def test_fingerprints_tell_searches_apart():
