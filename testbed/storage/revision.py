@@ -11,8 +11,6 @@ from testbed.errors import StorageError
 from testbed.storage.schema import REVISION, metadata
 
 _VERSION = "alembic_version"
-BEFORE_REVISIONS = "0001"
-"""Revision of the files of releases that wrote none."""
 
 
 def is_up_to_date(connection: sa.Connection, name: str) -> bool:
@@ -21,12 +19,11 @@ def is_up_to_date(connection: sa.Connection, name: str) -> bool:
 
 
 def bring_up_to_date(connection: sa.Connection, name: str) -> None:
-    """Create all tables, or migrate those that exist. Raises `StorageError` for a database of a later release."""
+    """Create all tables, or migrate those of an earlier revision. Raises `StorageError` for one of a later release."""
     found = _revision_of(connection, name)
     if found == REVISION:
         return  # another process was faster
-    tables = set(sa.inspect(connection).get_table_names())
-    if tables.isdisjoint(metadata.tables):
+    if found is None:
         metadata.create_all(connection)
         connection.exec_driver_sql(f"create table {_VERSION} (version_num varchar(32) primary key not null)")
         connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0004"
+REVISION = "0001"
 """Newest revision of the schema."""
 
 metadata = sa.MetaData()

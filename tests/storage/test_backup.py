@@ -21,7 +21,7 @@ from testbed.storage.backup import TOKENS_LEFT_OUT, back_up, restore
 from testbed.storage.database import Database
 from testbed.storage.looking import read_rows
 
-KEPT = Path(__file__).parent / "data" / "before_alembic.sqlite"
+KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 RUN = "20261123T055112-616504"
 LEASE = {
     "id": "l1", "lab": "lab", "owner": "ann@h", "process": "1 x/1", "state": "granted", "arrival": 7, "token": 41,
@@ -32,7 +32,7 @@ LEASE = {
 
 @pytest.fixture
 def runs(tmp_path):
-    """Provide a directory of runs of the release before, with the files of its run."""
+    """Provide a directory of runs, with the files of its run."""
     runs = tmp_path / "old"
     (runs / RUN / "nccl").mkdir(parents=True)
     (runs / RUN / ".lock").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import subprocess
@@ -27,8 +28,8 @@ from testbed.storage.looking import read_rows
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.reasons import hint_for
 
-KEPT = Path(__file__).parent / "data" / "before_alembic.sqlite"
-"""A file of the release before Alembic: a run, two operations, an epoch, a discovery, a loss."""
+KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
+"""A file of revision 0001: a run, two operations, an epoch, a discovery, a loss."""
 OPERATION = {"id": "op1", "lab": "lab", "owner": "me", "started": "now", "state": "running"}
 
 
@@ -170,33 +171,6 @@ def test_several_may_create_the_database_at_once(database_address):
     ]
 
 
-def migrated(address):
-    """Return a database that was not created but migrated through every revision."""
-    database = Database(address)
-    if isinstance(address, Path):
-        address.parent.mkdir(parents=True)
-    with database.engine.begin() as connection:
-        columns = "loss_db float not null, intent_db float not null, power_dbm float not null"
-        keys = "lab text not null, place text not null, taken_s float not null"
-        connection.exec_driver_sql(
-            f"create table losses ({keys}, {columns}, primary key (lab, place, taken_s))"
-        )
-    database.prepare()
-    return database
-
-
-@pytest.mark.slow
-def test_migrations_lead_to_the_schema_of_the_code(database_address):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    database = migrated(database_address)
-    with database.engine.connect() as connection:
-        found = compare_metadata(MigrationContext.configure(connection), schema.metadata)
-    database.close()
-    assert found == []
-
-
 def test_revisions_stand_in_one_line_up_to_that_of_the_code():
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -221,18 +195,22 @@ def counted(address):
     return {name: read_rows(address, f"select count(*) as n from {name}")[0]["n"] for name in COUNTS}
 
 
-def test_a_file_of_the_release_before_is_migrated_when_it_is_written(kept):
+def test_a_file_of_the_first_revision_is_migrated_to_the_schema_of_the_code_when_it_is_written(kept):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
     before = counted(kept)
     database = Database(kept)
     add(database, id="op2")
+    with database.engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), schema.metadata)
     database.close()
+    assert found == []
     assert before == COUNTS
     assert counted(kept) == COUNTS | {"operations": 3}
-    assert read_rows(kept, "select machine from runs") == [{"machine": ""}]
-    assert read_rows(kept, "select * from leases") == []
 
 
-def test_a_file_of_the_release_before_is_left_as_it_is_by_looking(kept):
+def test_a_file_is_left_as_it_is_by_looking(kept):
     from testbed.measure.results.store import RunStore
     from testbed.operate.intent import stored_intents
 
@@ -248,16 +226,16 @@ def test_a_file_of_the_release_before_is_left_as_it_is_by_looking(kept):
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
+    with contextlib.closing(sqlite3.connect(kept)) as connection, connection:
+        connection.execute("update alembic_version set version_num = '0000'")
     monkeypatch.setattr(
         "testbed.storage.revision.migrate",
         lambda connection: connection.exec_driver_sql("create table x (y)") and 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
         Database(kept).prepare()
-    assert (
-        read_rows(kept, "select name from sqlite_master where name in ('x', 'leases', 'alembic_version')")
-        == []
-    )
+    assert read_rows(kept, "select name from sqlite_master where name = 'x'") == []
+    assert read_rows(kept, "select version_num from alembic_version") == [{"version_num": "0000"}]
     assert counted(kept) == COUNTS
 
 
