@@ -43,7 +43,7 @@ class Stated:
 class Intent:
     """One epoch of a lab: the topology as it was laid onto NICs, and what became of it.
 
-    `nics` are the names of the NICs of its hosts then, by number; those of earlier releases are not known.
+    `nics` are the names of the NICs of its hosts then, by number.
     """
 
     lab: str

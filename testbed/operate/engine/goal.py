@@ -34,7 +34,7 @@ def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
 
 
 def parse_goal(text: str) -> dict[str, SwitchGoal]:
-    """Return a goal that `goal_text` wrote; nothing where an earlier release wrote none."""
+    """Return a goal that `goal_text` wrote; nothing for an empty text."""
     return {
         name: SwitchGoal(
             one["address"],

@@ -168,17 +168,7 @@ def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterab
 
 
 def _state(connection: sa.Connection, operation: str, key: Key) -> StepState:
-    row = connection.execute(sa.select(steps.c.state, steps.c.outcome).where(_is(operation, key))).one()
-    return state_of(row.state, row.outcome)
-
-
-def state_of(state: str, outcome: str | None) -> StepState:
-    """Return the state of a row; rows of earlier releases have an outcome and no state."""
-    if state:
-        return StepState(state)
-    if outcome is None:
-        return StepState.INTENT
-    return StepState.OBSERVED if outcome == "done" else StepState(outcome)
+    return StepState(connection.execute(sa.select(steps.c.state).where(_is(operation, key))).scalar_one())
 
 
 def _keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:

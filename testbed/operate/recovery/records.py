@@ -15,7 +15,6 @@ from testbed.operate.intent import read_journal
 from testbed.operate.owner import is_running
 
 Row = Mapping[str, Any]
-_FORMER = {None: StepState.INTENT, "done": StepState.OBSERVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,8 @@ class StepRecord:
 
     @property
     def state(self) -> StepState:
-        """State; a step of an earlier release has an outcome only."""
-        if self.row.get("state"):
-            return StepState(self.row["state"])
-        outcome = self.row["outcome"]
-        return _FORMER[outcome] if outcome in _FORMER else StepState(outcome)
+        """State, as it was written last."""
+        return StepState(self.row["state"])
 
     @property
     def before(self) -> CrossConnects:
@@ -95,7 +91,7 @@ class OperationRecord:
 
     @property
     def goal(self) -> dict[str, SwitchGoal]:
-        """Circuits that switches are to have; nothing where an earlier release wrote none."""
+        """Circuits that switches are to have; nothing for an operation that has no goal on them."""
         return parse_goal(self.row.get("goal") or "")
 
     @property
