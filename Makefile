@@ -20,6 +20,9 @@ BY_FILE := --dist loadfile --no-loadscope-reorder $(if $(SHUFFLE),--shuffle-file
 PARALLEL := -n 2 $(BY_FILE)
 TIMES := .venv/bin/python -m tools.test_times
 
+# Long tests wait for half of their time, too. A proof or a search of theirs may take minutes, and more beside others.
+LONG := HYPOTHESIS_PROFILE=long $(PYTEST) -n 4 $(BY_FILE) --timeout 3600
+
 # The rooms that run on boards: what numpy 1.26, pynq, or no numba may change there.
 BOARD := (board or not (process or socket or hdl or torch or kernel)) and not long
 BOARD_FOLDERS := tests/fpga/bus tests/fpga/registers tests/lightning/execution tests/lightning/kit \
@@ -87,8 +90,8 @@ test-full: install-test ## all tests but the long ones, those of the codecs and 
 	$(LANE) kernel -n 4 $(BY_FILE) -m "kernel and not long" $(KERNEL_FILES)
 
 test-long: install-test planted ## second witnesses, more examples, larger labs, and planted faults
-	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --lane long -m "long and not kernel" --ignore tests/planted
-	HYPOTHESIS_PROFILE=long $(PYTEST) -n 4 $(BY_FILE) --lane long-kernel -m "long and kernel" $(KERNEL_FILES)
+	$(LONG) --lane long -m "long and not kernel" --ignore tests/planted
+	$(LONG) --lane long-kernel -m "long and kernel" $(KERNEL_FILES)
 
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"
