@@ -33,12 +33,6 @@ def test_named_files_exist_but_those_to_be_made():
     assert all(parent.is_dir() for parent in parents)
 
 
-def test_a_task_touches_three_files_in_the_median_and_five_at_most():
-    counts = sorted(len(source_files(cells)) for cells in ROWS.values())
-    assert max(counts) <= 5
-    assert counts[len(counts) // 2] <= 3
-
-
 def test_names_to_begin_at_are_in_the_files_of_the_row():
     missing = []
     for task, cells in ROWS.items():
