@@ -16,9 +16,8 @@ from fpga.formal.blocks import BEGINNING, checks_sources
 from fpga.formal.buffers import buffers_of, hidden_wires
 from fpga.formal.choices import choice
 from fpga.formal.claims import assumption_lines, claims_of
-from fpga.formal.formulas import FORMULA_WIDTH
 from fpga.formal.instances import CLOCKED, Check, bit, hidden
-from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
+from fpga.formal.meaning import ALWAYS, FORMULA_WIDTH, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
 from fpga.hdl.design import Design, design_of
 
 _EXTREME = {"any": 1, "best": 0, "index": 0, "counted": 0}

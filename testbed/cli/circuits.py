@@ -238,8 +238,8 @@ def verify(
 def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple[MeantDesign, str]:
     """Complete an epoch by a proof without findings; return it as it is now, and a line about it."""
     from testbed.errors import JournalError
-    from testbed.operate.bring_up import record_proof
     from testbed.operate.journal import journal_in
+    from testbed.operate.session import record_proof
     from testbed.operate.unfinished import unfinished_or_why_not
     from testbed.operation_errors import OperationRunning
 

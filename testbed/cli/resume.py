@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
-    from testbed.operate.bring_up import Note
     from testbed.operate.recovery.resume import Resumed
+    from testbed.operate.session import Note
     from testbed.operate.unfinished import Unfinished
 
 

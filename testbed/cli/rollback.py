@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testbed.lab.model import Lab
-    from testbed.operate.bring_up import BringUpReport, Note
     from testbed.operate.intent import Intent
+    from testbed.operate.session import BringUpReport, Note
 
 
 def register(app: typer.Typer) -> None:

@@ -11,19 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from testbed.errors import OffloadError
 from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
-from testbed.offload.stages import count_of, keep_generators, set_allocator
+from testbed.offload.stages import Pipeline, count_of, keep_generators, set_allocator
 from testbed.offload.store import Profile, key_of, load_profile, save_profile
 from testbed.offload.travel import copy_step
-
-if TYPE_CHECKING:
-    from testbed.offload.loader import OffloadedLoader
 
 MODEL, LOCAL = "model", "local"
 LEAST_CYCLES_S = 1e-9
@@ -68,8 +65,20 @@ class Trial:
     cpu_s: float
 
 
+class ProfiledLoader(Protocol):
+    """As much of an `OffloadedLoader` as is measured."""
+
+    pipeline: Pipeline
+    batch_size: int
+    rule: Rule
+    is_stream: bool
+
+    def sides(self) -> Sides:
+        """Return both sides of the pipeline."""
+
+
 def profile_loader(
-    loader: OffloadedLoader,
+    loader: ProfiledLoader,
     step: Callable[[Any], Any],
     settings: Settings | None = None,
     *,

@@ -22,7 +22,6 @@ from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
-from testbed.operate.bring_up import lead_around
 from testbed.operate.change import Change
 from testbed.operate.design import with_routes
 from testbed.operate.intent import Stated
@@ -244,7 +243,7 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
     if planned.running is None:
         note(_NO_DETOUR)
         return 0.0
-    return lead_around(session, planned.running, note)
+    return session.lead_around(planned.running, note)
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:

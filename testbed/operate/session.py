@@ -7,18 +7,23 @@ journal, verify light, install routes, prove fibres by probe frames. Each step i
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from lightbed.wording import counted
 from ocs_drivers import OpticalSwitch
 from testbed.design.model import Routes
 from testbed.errors import JournalError
 from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
 from testbed.lab.model import Lab
+from testbed.leases.model import parts_of
 from testbed.operate.apply import apply_plan, parts_of_plan
-from testbed.operate.bring_up import BringUpReport, Note, carry_out
 from testbed.operate.change import APPLY, Change
+from testbed.operate.confirmation import Confirmations, check_none_pending
 from testbed.operate.design import (
     Design,
     check_fits,
@@ -29,10 +34,12 @@ from testbed.operate.design import (
     lab_of_plan,
     lay_out,
 )
+from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.host_steps import install_hosts
-from testbed.operate.intent import Stated
+from testbed.operate.intent import Intent, Stated
 from testbed.operate.intent_log import Applying, IntentLog, NotKept
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
+from testbed.operate.part_checks import record_checks
 from testbed.operate.plan import circuits_of, plan_lab
 from testbed.operate.switch_reader import reader_of
 from testbed.operate.switches import check_up, open_switches
@@ -56,9 +63,27 @@ __all__ = [
     "lab_of_plan",
     "lay_out",
     "open_lab",
+    "record_proof",
 ]
 
 DEFAULT = Stated()
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BringUpReport:
+    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood.
+
+    `epoch` is its number in the journal, None where it is not kept; `detour_s` until a repair led around its fibres.
+    """
+
+    design: Design
+    plan: LabPlan
+    apply: ApplyResult
+    verified: VerifyReport
+    routes_s: float
+    epoch: int | None = None
+    detour_s: float = 0.0
 
 
 @contextmanager
@@ -246,10 +271,64 @@ class LabSession:
 
         Raises what `apply` raises, `HostError`, and `ConfirmPending`.
         """
-        from testbed.leases.fence import fenced
+        from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
 
-        with fenced(self.writable.database, self.lab.name, parts_of_plan(self.lab, plan)):
-            return carry_out(self, design, plan, note, stated, change)
+        journal = self.writable
+        if change.kind != "rollback":
+            check_none_pending(journal.directory, self.lab.name)
+        some = "some" if plan.has_changes else "nothing"
+        note(f"{counted(len(plan.circuits), 'circuit')} planned, {some} to change")
+        why = change.why or stated.words or design.name
+        hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
+        parts = parts_of_plan(self.lab, plan) | parts_of(self.lab, hosts)
+        with (
+            fenced(journal.database, self.lab.name, parts),
+            self.operation(change.kind, why, again=change.again) as operation,
+            self.applying(design, stated, change.epoch) as intent,
+        ):
+            begin = partial(self._store_intent, intent, change)
+            detour_s = 0.0
+            if change.detour is not None:  # before any circuit moves, and once the epoch is stored
+                begin(operation)
+                detour_s = self.lead_around(change.detour, note)
+            started = time.monotonic()
+            applied = self.apply(plan, begin)
+            journal.note(operation, stage="routes")
+            EmergencyStop(journal.directory, self.lab.name).check_boundary("the hosts' routes")
+            self.install_routes(design)
+            routes_s = time.monotonic() - started
+            intent.advance("applied")
+            modelled = "hosts are modelled: no routes"
+            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
+            note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
+            verified = self.verify(plan, design.routes, further=design.further)
+            findings = counted(len(verified.findings), "finding")
+            journal.prove(operation, is_proven=verified.ok)
+            record_checks(journal, self.lab, design.wiring, verified)
+            intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
+        note(f"verified: {findings} on {counted(verified.circuits, 'circuit')}")
+        return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
+
+    def _store_intent(self, intent: Applying | NotKept, change: Change, operation: str) -> None:
+        """Store the epoch that is to come, and that it waits for a confirmation, before anything is sent."""
+        is_new = intent.epoch is None
+        intent.begin(operation)
+        if change.confirm and is_new and intent.epoch is not None:
+            within_s, back_to = change.confirm
+            Confirmations(self.writable, self.lab.name).request(intent.epoch, back_to, within_s)
+
+    def lead_around(self, detour: Design, note: Note) -> float:
+        """Lead hosts around lost fibres; return how long that took."""
+        began = time.monotonic()
+        self.install_routes(detour)
+        took_s = time.monotonic() - began
+        modelled = self.fleet is None
+        note(
+            "hosts are modelled: no routes"
+            if modelled
+            else f"detours are in force after {took_s * 1e3:.0f} ms"
+        )
+        return took_s
 
     def applying(
         self, design: Design, stated: Stated, epoch: int | None
@@ -258,3 +337,14 @@ class LabSession:
         if self._intents is None:
             return nullcontext(NotKept())
         return self._intents.applying(design.topology, design.wiring, design.name, stated, epoch)
+
+
+def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
+    """Complete an epoch whose own proof did not end by a later one without findings.
+
+    Raises `JournalError`, also where somebody has gone on with it meanwhile, and `OperationRunning`.
+    """
+    IntentLog(journal, lab).complete(intent.epoch)
+    with journal.operation(lab.name, again=intent.operation) as operation:
+        journal.prove(operation, is_proven=True)
+        record_checks(journal, lab, intent.wiring, report)

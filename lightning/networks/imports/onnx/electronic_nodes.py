@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from lightning.errors import UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR
 from lightning.networks.imports.onnx.parts import array_of, attributes_of
-
-if TYPE_CHECKING:
-    from lightning.networks.imports.onnx.tracing import Scope
+from lightning.networks.imports.onnx.scope import Scope, stored
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +54,7 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
     tensors = [scope.tensor(name) for name in names if name]
     made = []
     for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        own = {**attributes, "place": place, "shape": _stored(array.shape)}
+        own = {**attributes, "place": place, "shape": stored(array.shape)}
         made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
     return made
 
@@ -72,10 +70,6 @@ def _check_kinds(node: Any, outputs: Sequence[Array]) -> None:
                 f"node {node.name} ({node.op_type}) gives {array.dtype} and no numbers",
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
-
-
-def _stored(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
 
 
 def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:

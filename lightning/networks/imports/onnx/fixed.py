@@ -17,7 +17,8 @@ from lightning.networks.imports.onnx.order import ordered
 from lightning.networks.imports.onnx.parts import array_of
 from lightning.networks.imports.onnx.recurrent import recurrent_steps
 from lightning.networks.imports.onnx.rewriting import transposed_convolution
-from lightning.networks.imports.onnx.tracing import Scope, Value, constant_of, refused, stored, take
+from lightning.networks.imports.onnx.scope import Scope, Value, stored
+from lightning.networks.imports.onnx.tracing import constant_of, refused, take
 from lightning.networks.imports.simplify import finished
 from lightning.networks.network import Network, Port, Preprocessing
 

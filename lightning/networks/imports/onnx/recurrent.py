@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.networks.imports.onnx.rewriting import Rewriting
-from lightning.networks.imports.onnx.tracing import Scope
+from lightning.networks.imports.onnx.scope import Scope
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.networks.imports.onnx.tracing import MADE, Scope
+from lightning.networks.imports.onnx.scope import MADE, Scope
 from lightning.optional import needed
 
 Array = npt.NDArray[Any]

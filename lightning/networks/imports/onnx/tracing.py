@@ -8,8 +8,7 @@ that move are all allowed. What depends on no input is computed at once. The res
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.electronic import Operation
-from lightning.networks.imports.builder import Builder, Call
+from lightning.networks.imports.builder import Call
 from lightning.networks.imports.onnx.electronic_nodes import attributes_in_words, emit_electronic
 from lightning.networks.imports.onnx.lifting import lifted
 from lightning.networks.imports.onnx.parts import array_of
+from lightning.networks.imports.onnx.scope import Scope, Value, stored
 from lightning.networks.imports.translators.operation_list import VOCABULARY, translate
 
 Array = npt.NDArray[Any]
@@ -33,90 +33,23 @@ UNCHANGED = frozenset(
     "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
 )
 RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
-MADE = "written as other operations"
-"""Marks nodes that stand for one of the file; they are of the opset `MADE_OPSET`."""
-MADE_OPSET = 21
 MOST_IMAGES = 16
 """Images of a fixed batch that a convolution takes as groups."""
 LARGEST_CONSTANT = 1 << 28
 
 
-@dataclass(frozen=True)
-class Value:
-    """A tensor that depends on the inputs."""
-
-    tensor: str
-    """In the builder: without the first axis where that has the length 1."""
-    shape: tuple[int, ...]
-    """As ONNX has it."""
-    kind: str
-
-
-def stored(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape for one sample: the first axis is the one of samples where it has the length 1."""
-    return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
-
-
-@dataclass
-class Scope:
-    """All that is known while a graph is followed."""
-
-    folder: Path
-    opsets: Mapping[str, int]
-    builder: Builder = field(default_factory=lambda: Builder(batched=False))
-    known: dict[str, Array] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    examples: dict[str, Array] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
-    entries: set[str] = field(default_factory=set)
-    """Names of the inputs."""
-    of_file: set[str] = field(default_factory=set)
-    """Names of the tensors that nodes of the file make, those inside branches left out."""
-
-    def opset_of(self, node: Any) -> int:
-        """Return the version of the operations that `node` is one of."""
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        return MADE_OPSET if node.doc_string == MADE else self.opsets.get(domain, 1)
-
-    def is_known(self, name: str) -> bool:
-        """Return whether a tensor is left out or constant."""
-        return not name or name in self.known
-
-    def tensor(self, name: str) -> str:
-        """Return the name of a tensor in the builder; a constant is kept there when it is first asked for."""
-        if not name:
-            return ""
-        if name in self.values:
-            return self.values[name].tensor
-        if name not in self.held:
-            self.held[name] = self.builder.constant(self.known[name], name)
-        return self.held[name]
-
-    def array(self, name: str) -> Array | None:
-        """Return a constant, or the example of a tensor."""
-        if not name:
-            return None
-        return self.known[name] if name in self.known else self.examples[name]
-
-    def alias(self, output: str, source: str) -> None:
-        """Give a tensor a second name."""
-        tables: tuple[dict[str, Any], ...] = (self.known, self.values, self.examples, self.held)
-        for table in tables:
-            if source in table:
-                table[output] = table[source]
-
-    def evaluated(self, node: Any) -> list[Array]:
-        """Return the outputs of `node` for constants and examples. Raises `NetworkError`."""
-        arrays = [self.array(name) for name in node.input]
-        kinds = tuple("" if array is None else array.dtype.name for array in arrays)
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        given = attributes_in_words(node, self.folder)
-        operation = Operation(node.op_type, domain, self.opset_of(node), kinds, given, len(node.output))
-        _check_size(node, _size_before_running(node.op_type, arrays))
-        outputs = operation.run(arrays)
-        for array in outputs:
-            _check_size(node, array.size)
-        return outputs
+def evaluate(scope: Scope, node: Any) -> list[Array]:
+    """Return the outputs of `node` for constants and examples. Raises `NetworkError`."""
+    arrays = [scope.array(name) for name in node.input]
+    kinds = tuple("" if array is None else array.dtype.name for array in arrays)
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    given = attributes_in_words(node, scope.folder)
+    operation = Operation(node.op_type, domain, scope.opset_of(node), kinds, given, len(node.output))
+    _check_size(node, _size_before_running(node.op_type, arrays))
+    outputs = operation.run(arrays)
+    for array in outputs:
+        _check_size(node, array.size)
+    return outputs
 
 
 def _size_before_running(operation: str, arrays: Sequence[Array | None]) -> int:
@@ -162,7 +95,7 @@ def constant_of(node: Any, folder: Path) -> Array:
 def take(scope: Scope, node: Any) -> None:
     """Add one node, which has no graphs inside, to the network."""
     if all(scope.is_known(name) for name in node.input) and node.input:
-        scope.known.update(zip(node.output, scope.evaluated(node), strict=False))
+        scope.known.update(zip(node.output, evaluate(scope, node), strict=False))
         return
     if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
         scope.alias(node.output[0], node.input[0])
@@ -170,7 +103,7 @@ def take(scope: Scope, node: Any) -> None:
             if mask:
                 scope.known[mask] = np.ones(scope.values[node.input[0]].shape, bool)
         return
-    outputs = scope.evaluated(node)
+    outputs = evaluate(scope, node)
     if node.op_type in {"Shape", "Size"} and not node.domain:
         scope.known[node.output[0]] = outputs[0]
         return

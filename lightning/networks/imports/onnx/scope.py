@@ -1,0 +1,83 @@
+"""What is known while the graph of a file is followed: constants, tensors of the network, and their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from lightning.networks.imports.builder import Builder
+
+Array = npt.NDArray[Any]
+
+MADE = "written as other operations"
+"""Marks nodes that stand for one of the file; they are of the opset `MADE_OPSET`."""
+MADE_OPSET = 21
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor that depends on the inputs."""
+
+    tensor: str
+    """In the builder: without the first axis where that has the length 1."""
+    shape: tuple[int, ...]
+    """As ONNX has it."""
+    kind: str
+
+
+def stored(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape for one sample: the first axis is the one of samples where it has the length 1."""
+    return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
+
+
+@dataclass
+class Scope:
+    """All that is known while a graph is followed."""
+
+    folder: Path
+    opsets: Mapping[str, int]
+    builder: Builder = field(default_factory=lambda: Builder(batched=False))
+    known: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    examples: dict[str, Array] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    entries: set[str] = field(default_factory=set)
+    """Names of the inputs."""
+    of_file: set[str] = field(default_factory=set)
+    """Names of the tensors that nodes of the file make, those inside branches left out."""
+
+    def opset_of(self, node: Any) -> int:
+        """Return the version of the operations that `node` is one of."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        return MADE_OPSET if node.doc_string == MADE else self.opsets.get(domain, 1)
+
+    def is_known(self, name: str) -> bool:
+        """Return whether a tensor is left out or constant."""
+        return not name or name in self.known
+
+    def tensor(self, name: str) -> str:
+        """Return the name of a tensor in the builder; a constant is kept there when it is first asked for."""
+        if not name:
+            return ""
+        if name in self.values:
+            return self.values[name].tensor
+        if name not in self.held:
+            self.held[name] = self.builder.constant(self.known[name], name)
+        return self.held[name]
+
+    def array(self, name: str) -> Array | None:
+        """Return a constant, or the example of a tensor."""
+        if not name:
+            return None
+        return self.known[name] if name in self.known else self.examples[name]
+
+    def alias(self, output: str, source: str) -> None:
+        """Give a tensor a second name."""
+        tables: tuple[dict[str, Any], ...] = (self.known, self.values, self.examples, self.held)
+        for table in tables:
+            if source in table:
+                table[output] = table[source]
