@@ -117,5 +117,5 @@ lock: ## resolve the requirements again (torch stays unlocked: see docs/decision
 	$(UV_COMPILE) pyproject.toml --group board --extra qick --extra pynq --output-file requirements/board.lock
 
 clean: ## remove what make made (the results in runs/ stay)
-	rm -rf .tools .venv .venv-host .venv-board .venv-clients .venv-docs build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .tools .venv .venv-host .venv-board .venv-clients .venv-clients-python2 .venv-docs build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache *.egg-info

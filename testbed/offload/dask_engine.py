@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import sys
+import threading
 import traceback
 import uuid
 from collections.abc import Callable, Mapping
@@ -32,8 +34,8 @@ _FETCH_S = 3.0
 """Time to connect to a worker for a result. Dask tries until it is over, also where the worker is gone and refuses;
 then the scheduler is asked, and the stage runs again elsewhere."""
 _RESULT_S = 20.0
-"""Time to fetch a result that is there. One thread of Dask fetches all: a result that never comes would hold up the
-others, and its batch is taken back instead."""
+"""Time to fetch a result that is there. A host that dies while it sends would keep one of Dask's few fetches at a time
+to itself; its batch is taken back instead."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
@@ -139,6 +141,9 @@ class DaskEngine:
         self._shares = Shares(weights or {})
         self._others = others
         self._run: Any = None
+        self._fetches: set[Future[Any]] = set()
+        self._fetching = threading.Lock()
+        self._is_closed = False
 
     @property
     def slots(self) -> int:
@@ -195,8 +200,39 @@ class DaskEngine:
             here.set_exception(WorkerLost(f"the scheduler {self._address} is gone"))
             return here
         here.add_done_callback(lambda asked: there.cancel() if asked.cancelled() else None)
-        there.add_done_callback(lambda done: _hand_over(done, here))
+        there.add_done_callback(lambda done: self._fetch(done, here))
         return here
+
+    def _fetch(self, done: Any, here: Future[Any]) -> None:
+        """Begin to fetch a result, for who waits for it.
+
+        Runs in the one thread that all clients of this process share for callbacks, so it waits for nothing. It waited
+        for the result once, and what was asked of an event loop that had just stopped held up every other engine.
+        """
+        if not here.set_running_or_notify_cancel():
+            return
+        with self._fetching:
+            if self._is_closed or done.cancelled():
+                here.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
+                return
+            fetch = asyncio.run_coroutine_threadsafe(_result_of(done), self._client.loop.asyncio_loop)
+            self._fetches.add(fetch)
+        fetch.add_done_callback(lambda fetch: self._hand_over(fetch, done, here))
+
+    def _hand_over(self, fetch: Future[Any], done: Any, here: Future[Any]) -> None:
+        """Give a result of Dask to who waits for it."""
+        self._fetches.discard(fetch)
+        try:
+            value = fetch.result()
+            if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
+                here.set_exception(value[1])
+            else:
+                here.set_result(value)
+        except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+            is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
+            here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
+        finally:
+            done.release()
 
     def cpu_ns(self) -> int:
         """Return 0: workers are processes of their own."""
@@ -217,7 +253,12 @@ class DaskEngine:
         )
 
     def close(self) -> None:
-        """Disconnect; the workers stay."""
+        """Disconnect; the workers stay. Results that are being fetched count as lost."""
+        with self._fetching:
+            self._is_closed = True
+            fetches = list(self._fetches)
+        for fetch in fetches:  # the event loop ends with the client, and would leave them unfinished
+            fetch.cancel()
         try:
             self._ask(lambda: self._client.unregister_worker_plugin(self._name), None)
         except (KeyError, TimeoutError, ValueError):  # its workers are gone already
@@ -264,21 +305,10 @@ def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
     return Offload(name, parts, sources)
 
 
-def _hand_over(done: Any, here: Future[Any]) -> None:
-    """Give a result of Dask to who waits for it; runs in a thread of Dask's that may wait for the data."""
-    if not here.set_running_or_notify_cancel():
-        return
-    try:
-        value = done.result(timeout=_RESULT_S)
-        if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
-            here.set_exception(value[1])
-        else:
-            here.set_result(value)
-    except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-        is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
-        here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
-    finally:
-        done.release()
+async def _result_of(done: Any) -> Any:
+    """Return a result of Dask; runs in the event loop of its client."""
+    async with asyncio.timeout(_RESULT_S):
+        return await done
 
 
 def _security(tls: Tls | None) -> Any:

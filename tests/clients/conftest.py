@@ -1,4 +1,4 @@
-"""Clients of other people, as processes of `.venv-clients`, and what they are told of a twin."""
+"""Clients of other people, as processes of `.venv-clients` and on Python 2.7, and what they are told of a twin."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from needs import needs
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
+PYTHON2 = ROOT / ".venv-clients-python2" / "bin" / "python"
+WITHOUT = {
+    PYTHON: "needs the clients of other people: `make install-test` makes .venv-clients",
+    PYTHON2: "needs Python 2.7: where it is on the PATH or in pyenv, `make install-test` makes .venv-clients-python2",
+}
 
 
 class Foreign:
     """A client of other people that is told what to do by lines of JSON."""
 
-    def __init__(self, script: str, **opening: Any) -> None:
+    def __init__(self, python: Path, script: str, **opening: Any) -> None:
         self._process = subprocess.Popen(
-            [PYTHON, Path(__file__).parent / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [python, Path(__file__).parent / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.opened = self._tell(opening)
 
@@ -55,13 +60,13 @@ class Foreign:
 @pytest.fixture
 @needs("process", "socket")
 def foreign() -> Iterator[Callable[..., Foreign]]:
-    """Start clients: `foreign("session_of_cloudshell.py", kind="ssh", prompt=">$", **where(url))`."""
-    if not PYTHON.exists():
-        pytest.skip("needs the clients of other people: `make install-test` makes .venv-clients")
+    """Start clients: `foreign(PYTHON, "session_of_cloudshell.py", kind="ssh", prompt=">$", **where(url))`."""
     started: list[Foreign] = []
 
-    def start(script: str, **opening: Any) -> Foreign:
-        started.append(Foreign(script, **opening))
+    def start(python: Path, script: str, **opening: Any) -> Foreign:
+        if not python.exists():
+            pytest.skip(WITHOUT[python])
+        started.append(Foreign(python, script, **opening))
         return started[-1]
 
     yield start
@@ -69,16 +74,18 @@ def foreign() -> Iterator[Callable[..., Foreign]]:
         one.close()
 
 
-@pytest.fixture
-def cloudshell(foreign: Callable[..., Foreign]) -> Callable[..., Foreign]:
-    """Open a session of cloudshell-cli at the address of a twin."""
+@pytest.fixture(
+    params=[pytest.param(PYTHON, id="6.0.0"), pytest.param(PYTHON2, id="3.3.3", marks=pytest.mark.long)]
+)
+def cloudshell(request: pytest.FixtureRequest, foreign: Callable[..., Foreign]) -> Callable[..., Foreign]:
+    """Open a session of cloudshell-cli, current or as the L1 drivers use it, at the address of a twin."""
 
     def open_session(
         kind: str, url: str, prompt: str = "", user: str = "admin", password: str = "admin"
     ) -> Foreign:
         at = urlsplit(url)
         where = {"host": at.hostname, "port": at.port, "user": user, "password": password}
-        client = foreign("session_of_cloudshell.py", kind=kind, prompt=prompt, **where)
+        client = foreign(request.param, "session_of_cloudshell.py", kind=kind, prompt=prompt, **where)
         assert "error" not in client.opened, client.opened
         return client
 

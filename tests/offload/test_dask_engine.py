@@ -29,6 +29,7 @@ skip_without("distributed", reason="needs lightbed[offload]")
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration, Tls
 from testbed.offload.dask_engine import DaskEngine, Shares
+from testbed.offload.engine import WorkerLost
 from testbed.offload.epoch import Order, order_of
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.local_workers import workers_here
@@ -146,6 +147,27 @@ def test_a_broken_sample_names_its_index_at_once(pool, tmp_path):
             epoch_of(engine, runner, "p2", 1.0)
         engine.close()
         assert calls.read_text() == "called "
+
+
+@pytest.mark.long
+def test_a_fetch_that_never_ends_holds_up_no_other_engine(pool, monkeypatch):
+    """Dask has one thread for the callbacks of all clients of a process; a client that closes leaves fetches undone."""
+    first, _ = opened(pool, double)
+    second, _ = opened(pool, double)
+    is_fetching = threading.Event()
+
+    async def fetch_forever(*_arguments, **_options):
+        is_fetching.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(first._client, "_gather", fetch_forever)
+    lost = first.submit("p2", 3, 0)
+    assert is_fetching.wait(30)
+    assert second.submit("p2", 3, 0).result(10) == to_wire(6)
+    first.close()
+    with pytest.raises(WorkerLost):
+        lost.result(5)
+    second.close()
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from tools.installation import environments, system
 from tools.installation.environments import Environment, Installer, digest, locked_version
 from tools.installation.processes import InstallError
 from tools.installation.progress import Line
+from tools.installation.python2 import find_python2
 from tools.installation.uv import Uv, cache_home, can_link
 
 ROOT = Path(__file__).parents[2]
@@ -166,6 +167,7 @@ def test_another_version_of_numpy_remakes_the_hosts_environment(checkout, monkey
 @pytest.mark.parametrize("name", ["clients", "docs"])
 def test_an_environment_of_one_lock_is_made_again_with_another_lock(tmp_path, monkeypatch, name):
     monkeypatch.setattr(Installer, "_install_lock", lambda *_: None)
+    monkeypatch.setattr(environments, "find_python2", lambda _: None)
     lock = tmp_path / "requirements" / f"{name}.lock"
     lock.parent.mkdir()
     (tmp_path / f".venv-{name}").mkdir()
@@ -177,6 +179,46 @@ def test_an_environment_of_one_lock_is_made_again_with_another_lock(tmp_path, mo
         assert (step.key, step.is_done()) == (f".venv-{name}/.locked", False)
         step.act(Line("", io.StringIO(), lambda: 0.0, lambda _: None))
         assert steps()[0].is_done()
+
+
+def python2_of(folder, pip_status=0):
+    """Write a program that says it is a Python 2.7, and whose pip installs or fails."""
+    python = folder / "python2.7"
+    folder.mkdir(parents=True)
+    python.write_text(
+        f'#!/bin/sh\nif [ "$1" = -c ]; then printf %s {python}; else echo no wheel; exit {pip_status}; fi\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.process
+def test_python_2_is_found_on_the_path_and_behind_a_shim_of_pyenv(tmp_path):
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "python2.7").write_text("#!/bin/sh\nexit 127\n")  # as pyenv's, where another Python is chosen
+    (shims / "python2.7").chmod(0o755)
+    environ = {"PATH": str(shims), "HOME": str(tmp_path)}
+    assert find_python2(environ) is None
+    of_pyenv = python2_of(tmp_path / ".pyenv" / "versions" / "2.7.18" / "bin")
+    assert find_python2(environ) == of_pyenv
+    on_path = python2_of(tmp_path / "bin")
+    assert find_python2({**environ, "PATH": str(tmp_path / "bin")}) == on_path
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("pip_status", [0, 1])
+def test_clients_of_python_2_are_made_or_the_line_says_why_not(tmp_path, monkeypatch, pip_status):
+    python = python2_of(tmp_path / "bin", pip_status)
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "clients-python2.lock").write_text("a==1\n")
+    uv = Uv(ROOT, Path("/usr/bin/python3"), {"PATH": str(python.parent)})
+    (step,) = Installer(tmp_path, Path("/usr/bin/python3"), uv).python2_steps()
+    line = Line("", io.StringIO(), lambda: 0.0, lambda _: None)
+    step.act(line)
+    launcher = tmp_path / ".venv-clients-python2" / "bin" / "python"
+    assert (step.is_done(), launcher.exists()) == (pip_status == 0, pip_status == 0)
+    assert ("no wheel" in line.detail) == (pip_status == 1)
 
 
 def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch):

@@ -19,6 +19,7 @@ from pathlib import Path
 from tools.installation.bytecode import compile_folders, compile_packages, import_once, is_written_by_python
 from tools.installation.processes import Done, InstallError, run
 from tools.installation.progress import Line
+from tools.installation.python2 import find_python2, pip_command, write_launcher
 from tools.installation.torch_build import (
     VERSION,
     VISION,
@@ -190,8 +191,35 @@ class Installer:
         return self._locked_alone("docs", "mkdocs, for the documentation")
 
     def clients_steps(self) -> list[Step]:
-        """Return the step that makes the environment of other people's clients, which tests try on twins."""
-        return self._locked_alone("clients", "clients of other people, for the tests")
+        """Return the steps that make the environments of other people's clients, which tests try on twins."""
+        return [
+            *self._locked_alone("clients", "clients of other people, for the tests"),
+            *self.python2_steps(),
+        ]
+
+    def python2_steps(self) -> list[Step]:
+        """Return the step for clients that run on Python 2.7; none where there is no Python 2.7."""
+        python = find_python2(self.uv.environ)
+        if python is None:
+            return []
+        environment = Environment(self.root / ".venv-clients-python2")
+        lock = self.root / "requirements" / "clients-python2.lock"
+        packages = environment.folder / "packages"
+        made = digest((lock.read_bytes(), str(self.root), str(python)))
+
+        def act(line: Line) -> None:
+            shutil.rmtree(environment.folder, ignore_errors=True)
+            done = run(pip_command(python, lock, packages), tick=line.tick)
+            if done.status:
+                reason = (done.last_lines.splitlines() or [f"pip ended with {done.status}"])[-1]
+                line.detail = f"not installed, and its tests are skipped: {reason}"
+                return
+            write_launcher(environment.python, python, packages)
+            environment.stamp(".locked", made)
+
+        title = f"{environment.folder.name}: clients for {python}"
+        key = f"{environment.folder.name}/.locked"
+        return [Step(key, title, lambda: environment.holds(".locked", made), act)]
 
     def _locked_alone(self, name: str, what: str) -> list[Step]:
         """Return the step that makes an environment of what one lock holds, and nothing of ours."""
