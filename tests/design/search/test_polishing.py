@@ -60,14 +60,26 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
 
 
 @pytest.mark.long
-def test_what_is_annealed_uncut_counts_as_it_is_cut(annealer, start):
-    """The run simulates one batch; what it found is timed with the microbatches that the plan has."""
-    cut = start._replace(microbatches=4)
+def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start):
+    """A descent moves operators, so that the links made before it no longer join those that send most."""
+    begun = Timed(annealer.seconds(start), start)
 
-    found = polishing._annealed_uncut(
-        annealer, Timed(annealer.seconds(cut), cut), np.random.default_rng(1), 30_000
-    )
+    found = polishing._in_turns(annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000)
 
-    assert found.candidate.microbatches == 4
-    assert found.seconds == annealer.seconds(found.candidate)
-    assert found.candidate.point != start.point
+    assert found.seconds < begun.seconds
+    again = polishing._in_turns(annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000)
+    assert again.seconds >= found.seconds * (1 - polishing._GAIN)
+
+
+def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
+    """What is not needed is not spent: a longer last run was found to bring next to nothing."""
+    budgets = []
+    run = annealer.run
+
+    def noting(one, chance, budget, *others):
+        budgets.append(budget)
+        return run(one, chance, budget, *others)
+
+    monkeypatch.setattr(annealer, "run", noting)
+    polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
+    assert budgets[-1] <= 20_000 * polishing._LAST
