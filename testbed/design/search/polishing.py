@@ -24,8 +24,6 @@ _BASES = 2
 """Strategies that descents begin from for each number of links for pairs."""
 _RIVALS = 2
 """Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
-_DESCENTS = 3
-"""Descents with many microbatches from the best on each of these."""
 _RUN = 0.12
 """Part of the budget for each run with the descent after it, at most."""
 _GAIN = 3e-3
@@ -86,25 +84,22 @@ def _on_other_links(annealer: Annealer, starts: Sequence[Candidate]) -> Iterable
     return dict.fromkeys([first, *rewired, *others])
 
 
-def _annealed(annealer: Annealer, rival: Timed, chance: np.random.Generator, part: int) -> Iterator[Timed]:
-    """Yield what a run and descents make of it, with as many microbatches, and with many.
-
-    Descents take the first shape that helps, in random order, and end up to a tenth apart on pipelines. So several
-    begin at the same place.
-    """
+def _annealed(
+    annealer: Annealer, rival: Timed, chance: np.random.Generator, part: int
+) -> tuple[Timed, Timed]:
+    """Return what a run and descents make of it, with as many microbatches, and with many."""
     counts = (rival.candidate.microbatches,)
     best = annealer.run(rival.candidate, chance, part // 4, Cooling(), counts)
     few = annealer.on_faster_links(annealer.descend(best.candidate, chance, part // 2))
-    yield few
-    pipelined = few.candidate._replace(microbatches=annealer.nearest_count(_MANY))
-    for _ in range(_DESCENTS):
-        yield annealer.descend(pipelined, chance, part)
+    many = few.candidate._replace(microbatches=annealer.nearest_count(_MANY))
+    pipelined = annealer.gather(Timed(annealer.seconds(many), many))
+    return few, annealer.descend(pipelined.candidate, chance, part)
 
 
 def _in_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int, end: int) -> Timed:
     """Return where neither other links nor another strategy brings more, or where work comes to its `end`."""
     while annealer.work < end:
-        linked = annealer.on_faster_links(best)
+        linked = annealer.on_faster_links(annealer.gather(best))
         better = annealer.descend(linked.candidate, chance, min(part, end - annealer.work))
         if better.seconds > best.seconds * (1 - _GAIN):
             return min(best, better, key=seconds_of)

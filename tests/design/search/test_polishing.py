@@ -4,9 +4,12 @@ import pytest
 from testbed.design.search import polishing
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed
 from testbed.design.search.chains.stop import Stop
+from testbed.design.search.moves import Moves
 from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
+from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import place_sharding
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,24 @@ def test_first_descents_lay_out_whole_groups_alone(annealer, start):
         assert len({(kind.way, kind.replicas, kind.shards) for kind in kinds[2:]}) == 1
         assert end.seconds <= begun
     assert min(end.seconds for end in ends) < 0.9 * begun
+
+
+def test_a_chain_moves_to_the_server_of_another():
+    """All its operators at once: the first one alone would send to those that it left."""
+    layers = [Operator(name, "dense", 1e9, 2e9, 1 << 20, 1 << 10, ways=("data", "place")) for name in "abcd"]
+    workload = Workload(
+        "chains", (*layers, Operator("sum", "dense", 1, 1, 1, 1)), ((0, 1), (2, 3), (1, 4), (3, 4)), 8
+    )
+    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).objective(1)
+
+    def placed(*servers):
+        known = zip(objective.shardings, servers, strict=False)
+        return [shardings.index(place_sharding((server,))) for shardings, server in known]
+
+    start = (*placed(1, 1, 4, 4), objective.start()[4])
+    found = [list(point[:4]) for point in Moves(workload, objective.shardings, 6).gathered(start)]
+    assert placed(4, 4, 4, 4) in found
+    assert placed(1, 1, 1, 1) in found
 
 
 @pytest.mark.long
