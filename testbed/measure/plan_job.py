@@ -25,6 +25,7 @@ from testbed.lab.model import Lab
 from testbed.measure.collectives.over_sets import links_in_order
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.current_topology import check_in_force
+from testbed.node.messages import HEADER
 from testbed.operate.session import Design, LabSession
 
 WARM_UP = 1
@@ -37,8 +38,9 @@ _GRACE_S = 2.0
 class LinkCount:
     """Bytes of one link: as planned, as simulated, as the NIC that sends on it counted, all iterations together.
 
-    `counted_bytes` are those of the NIC without the headers of its packets; `retransmitted_bytes` are those of
-    connections over the link that TCP sent again, once for each link of their way.
+    Planned and simulated are tensors with the header that the job puts before each message. `counted_bytes` are those
+    of the NIC without the headers of its packets; `retransmitted_bytes` are those of connections over the link that
+    TCP sent again, once for each link of their way.
     """
 
     link: str
@@ -46,6 +48,24 @@ class LinkCount:
     simulated_bytes: int
     counted_bytes: int | None
     retransmitted_bytes: int
+
+    @property
+    def difference(self) -> float | None:
+        """Part by which the link carried more or less than planned; None where nothing was counted or planned.
+
+        What TCP sent again passed the link once more only where the first copy was lost behind it, which nobody
+        knows. So any number of these bytes may be among those that were counted.
+
+        >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1030, 50).difference
+        0.0
+        >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1100, 50).difference
+        0.05
+        """
+        if self.counted_bytes is None or not self.planned_bytes:
+            return None
+        once = self.counted_bytes - self.retransmitted_bytes
+        nearest = min(max(self.planned_bytes, once), self.counted_bytes)
+        return (nearest - self.planned_bytes) / self.planned_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +219,10 @@ def _result(
         for when in ("before", "after")
     )
     again = _retransmitted(job, rows)
-    planned, simulated = job.planned_bytes * iterations, job.simulated.link_bytes * iterations
+    framing = job.link_messages * HEADER.size
+    planned, simulated = (
+        (of_tensors + framing) * iterations for of_tensors in (job.planned_bytes, job.simulated.link_bytes)
+    )
     links = tuple(
         LinkCount(
             link=lab.link_label(link),

@@ -92,9 +92,5 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
 
 def worst_payload(links: Iterable[LinkCount]) -> float | None:
     """Return how far the payload of a link is from the plan at most, as a part of it; None where none was counted."""
-    off = [
-        abs((link.counted_bytes - link.retransmitted_bytes) / link.planned_bytes - 1)
-        for link in links
-        if link.counted_bytes is not None and link.planned_bytes
-    ]
+    off = [abs(link.difference) for link in links if link.difference is not None]
     return max(off, default=None)

@@ -17,7 +17,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import host_job
+from testbed.design.evaluation.host_job import host_job, scripts
 from testbed.design.fabrics.job_routes import route_job
 from testbed.design.model import Routes
 from testbed.design.patching.wiring import wire
@@ -103,6 +103,29 @@ def test_links_carry_what_is_planned_and_simulated_and_verify_counts_it(session,
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_payload_is_within_three_parts_in_a_hundred_over_twenty_plans(session, seed):
     check_payload(session, seed)
+
+
+def test_the_header_of_each_message_is_planned():
+    """Of many short messages headers are a part of what links carry; the hosts send each part by its set of routes."""
+    topology, job = find_topology(5, 2), TaskGraphBuilder(5)
+    for target in (1, 1, 1, 2, 2):
+        job.transfer(0, target, 100)
+    graph = job.build()
+    made = host_job(graph, route_job(topology, graph, tries=1), 100.0, factor=1.0)
+    passed = np.zeros(len(topology.edges), dtype=int)
+    for host, part in enumerate(scripts(made)):
+        for target, number, _ in (sent for task in part["tasks"] for sent in task["send"]):
+            passed[list(made.routes.path(host, target, number))] += 1
+    assert made.link_messages.tolist() == passed.tolist()
+    assert passed.max() == 5
+
+
+def test_bytes_that_were_sent_again_may_have_been_lost_before_a_link():
+    """It then carried them once, as planned; only what more or less of them cannot explain is a difference."""
+    link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1000, 50)
+    assert worst_payload([link]) == 0
+    assert worst_payload([replace(link, counted_bytes=1050)]) == 0
+    assert worst_payload([replace(link, counted_bytes=900)]) == pytest.approx(0.1)
 
 
 def test_a_job_needs_a_plan():

@@ -59,6 +59,16 @@ class HostJob:
         )
         return self.routes.link_bytes(sent)
 
+    @property
+    def link_messages(self) -> NDArray[np.int64]:
+        """Messages of an iteration that pass each link of the topology, each part by its own set of routes."""
+        messages = self.simulated.lowered.messages
+        found = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
+        ends = np.stack([messages.source, messages.target, _sets_of(self.simulated)], axis=1)
+        for (source, target, number), count in zip(*np.unique(ends, axis=0, return_counts=True), strict=True):
+            found[list(self.routes.path(source, target, number))] += count
+        return found
+
 
 def host_job(
     graph: TaskGraph,

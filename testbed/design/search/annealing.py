@@ -160,7 +160,7 @@ class Annealer:
         return best
 
     def _best_layout(self, best: Timed, members: Sequence[int]) -> Timed:
-        """Return the fastest with a class in any of its shapes; those that promise most are simulated first."""
+        """Return the fastest with a class in any of its shapes."""
         points = self.moves.layouts(best.candidate.point, members)
         others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
         promised = sorted((self.closed_form_s(other), place) for place, other in enumerate(others))
@@ -170,6 +170,18 @@ class Annealer:
                 if math.isfinite(taken_s):
                     best = Timed(taken_s, others[place])
         return best
+
+    def gather(self, best: Timed) -> Timed:
+        """Return the fastest with a chain on the server of another, each on links made for it.
+
+        On the links of before it is slower: they join the servers that the chain has left.
+        """
+        start, found = best.candidate, [best]
+        for point in dict.fromkeys(self.moves.gathered(start.point)):
+            other = self.relinked(start._replace(point=point), start.finding.matching_degree)
+            if point != start.point and self.fits(other):
+                found.append(Timed(self.seconds(other), other))
+        return min(found, key=seconds_of)
 
     def propose(self, at: Candidate, chance: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
         """Return something near a candidate: another strategy, other links, another number of microbatches."""

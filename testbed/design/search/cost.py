@@ -22,11 +22,14 @@ from numpy.typing import NDArray
 
 from testbed.design.search.paths import Paths
 from testbed.design.search.problem import Problem
-from testbed.design.search.program import Computing, Program, Sending, Summing, Work
+from testbed.design.search.program import Computing, Part, Program, Sending, Summing, Work
 from testbed.design.workloads.iteration.traffic_model import Group
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_GENERATIONS = 8
+"""Blocks that are remembered for each part of a program: rows are kept, so those that go are soon joined again."""
 
 
 class _Rows(NamedTuple):
@@ -42,6 +45,16 @@ class _Rows(NamedTuple):
     messages: int
 
 
+class _Block(NamedTuple):
+    """The rows of a part's works one behind the other; `lengths` are (works, 4), `extra_s` (works,)."""
+
+    numbers: Integers
+    amount: Floats
+    lengths: Integers
+    extra_s: Floats
+    messages: int
+
+
 class Costs:
     """Costs of programs on one topology; what each piece of work puts on its links is remembered."""
 
@@ -53,39 +66,58 @@ class Costs:
         if problem.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
             self._packet_s = 0.0
         self._rows: dict[tuple[Work, int], _Rows] = {}
+        self._blocks: dict[tuple[Part, int], _Block] = {}
 
     def seconds(self, program: Program) -> float:
         """Return the time of an iteration."""
         from testbed.design.search.recurrence import finish_s
 
-        rows = self._rows_of(program)
-        if not rows:
+        blocks = self._blocks_of(program)
+        if not len(program.items):
             return 0.0
-        lengths = np.array([row.lengths for row in rows], dtype=np.int64)
+        lengths = np.concatenate([block.lengths for block in blocks])
         ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
         bounds = np.concatenate([(ends[:, -1] - lengths.sum(axis=1))[:, None], ends], axis=1)
         busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
         last = float(
             finish_s(
-                np.array([(item.stage, item.onward) for item in program.items], dtype=np.int64),
+                program.items,
                 bounds,
-                np.concatenate([row.numbers for row in rows]),
-                np.concatenate([row.amount for row in rows]),
-                np.array([row.extra_s for row in rows]),
+                np.concatenate([block.numbers for block in blocks]),
+                np.concatenate([block.amount for block in blocks]),
+                np.concatenate([block.extra_s for block in blocks]),
                 np.zeros((program.stages, program.nodes)),
                 busy,
             )
         )
         return max(last, float(busy[program.nodes :, 3].max(initial=0.0)))
 
-    def _rows_of(self, program: Program) -> list[_Rows]:
-        """Return rows of all items; each message and each sum takes the set of paths after that of the one before."""
-        found, choice, known, sets = [], 0, self._rows, self._paths.sets
-        for work, _, _ in program.items:
-            rows = known.get((work, choice)) or self._remember(work, choice)
-            found.append(rows)
-            choice = (choice + rows.messages) % sets
+    def _blocks_of(self, program: Program) -> list[_Block]:
+        """Return rows of all parts; each message and each sum takes the set of paths after that of the one before."""
+        found, choice, known, sets = [], 0, self._blocks, self._paths.sets
+        if len(known) > _GENERATIONS * len(program.parts):
+            known.clear()
+        for part in program.parts:
+            block = known.get((part, choice)) or self._block(part, choice)
+            found.append(block)
+            choice = (choice + block.messages) % sets
         return found
+
+    def _block(self, part: Part, choice: int) -> _Block:
+        rows, messages, sets = list[_Rows](), 0, self._paths.sets
+        for work in part.works:
+            key = work, (choice + messages) % sets
+            rows.append(self._rows.get(key) or self._remember(*key))
+            messages += rows[-1].messages
+        block = _Block(
+            np.concatenate([row.numbers for row in rows]),
+            np.concatenate([row.amount for row in rows]),
+            np.array([row.lengths for row in rows], dtype=np.int64),
+            np.array([row.extra_s for row in rows]),
+            messages,
+        )
+        self._blocks[part, choice] = block
+        return block
 
     def _remember(self, work: Work, choice: int) -> _Rows:
         if isinstance(work, Computing):

@@ -41,7 +41,8 @@ class Moves:
         self.classes = _classes(workload, self.free)
         self._classes = [members for members in self.classes if len(members) > 1]
         alone = ([place] for members in self._classes for place in members)
-        self.groups = [*self.classes, *_chains(workload, self.free), *alone]
+        self._chains = _chains(workload, self.free)
+        self.groups = [*self.classes, *self._chains, *alone]
         """Operators that a descent lays out together: classes, chains, and members of classes alone."""
         self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
         """Those of the groups that are not a part of another."""
@@ -132,6 +133,18 @@ class Moves:
                     changes[place] = place_sharding((server,))
                     load[server] += 0 if together else self._outputs[place]
                 yield self._laid(point, changes)
+
+    def gathered(self, point: Point) -> Iterator[Point]:
+        """Yield strategies in which what a chain has on servers of its own moves to a server of another chain.
+
+        No step of single operators leads there, and `layouts` takes the server that sends least.
+        """
+        homes = {place: self._home(place, at) for place, at in enumerate(point)}
+        for chain in self._chains:
+            members = [place for place in chain if homes[place] is not None]
+            others = {homes[place] for other in self._chains if other is not chain for place in other}
+            for server in sorted({home for home in others if home is not None} if members else ()):
+                yield self._laid(point, dict.fromkeys(members, place_sharding((server,))))
 
     def _laid(self, point: Point, shardings: dict[int, Sharding]) -> Point:
         """Return operators laid out so; one that may not be stays as it is."""

@@ -26,8 +26,10 @@ _RIVALS = 2
 """Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
 _RUN = 0.12
 """Part of the budget for each run with the descent after it, at most."""
-_UNCUT = 0.8
-"""Part of what is left at the end for the run without microbatches."""
+_GAIN = 3e-3
+"""Part by which an iteration gets shorter at least for another turn of links and strategy."""
+_LAST = 0.08
+"""Part of the budget for the last run, at most."""
 _REST = 0.4
 """Part of the budget that is left for all that follows the first descents."""
 
@@ -49,11 +51,9 @@ def polish(
         for rival in _best_by_links(found)[:_RIVALS]:
             found.extend(_annealed(annealer, rival, chance, part))
         found.append(annealer.recount(min(found, key=seconds_of), end))
-        found.append(
-            _annealed_uncut(annealer, min(found, key=seconds_of), chance, (end - annealer.work) * _UNCUT)
-        )
-        best = min(found, key=seconds_of).candidate
-        found.append(annealer.run(best, chance, end - annealer.work, Cooling(), (best.microbatches,)))
+        found.append(_in_turns(annealer, min(found, key=seconds_of), chance, part, end))
+        best, rest = min(found, key=seconds_of).candidate, min(end - annealer.work, int(budget * _LAST))
+        found.append(annealer.run(best, chance, rest, Cooling(), (best.microbatches,)))
     return tuple(sorted(found, key=seconds_of))
 
 
@@ -89,19 +89,22 @@ def _annealed(
 ) -> tuple[Timed, Timed]:
     """Return what a run and descents make of it, with as many microbatches, and with many."""
     counts = (rival.candidate.microbatches,)
-    best = annealer.run(rival.candidate, chance, part // 2, Cooling(), counts)
+    best = annealer.run(rival.candidate, chance, part // 4, Cooling(), counts)
     few = annealer.on_faster_links(annealer.descend(best.candidate, chance, part // 2))
-    pipelined = few.candidate._replace(microbatches=annealer.nearest_count(_MANY))
-    return few, annealer.descend(pipelined, chance, part)
+    many = few.candidate._replace(microbatches=annealer.nearest_count(_MANY))
+    pipelined = annealer.gather(Timed(annealer.seconds(many), many))
+    return few, annealer.descend(pipelined.candidate, chance, part)
 
 
-def _annealed_uncut(annealer: Annealer, best: Timed, chance: np.random.Generator, part: float) -> Timed:
-    """Return what a run with as few microbatches as may be makes of it, with as many as it had."""
-    fewest = annealer.nearest_count(1)
-    uncut = best.candidate._replace(microbatches=fewest)
-    found = annealer.run(uncut, chance, int(part), Cooling(), (fewest,)).candidate
-    again = found._replace(microbatches=best.candidate.microbatches)
-    return Timed(annealer.seconds(again), again)
+def _in_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int, end: int) -> Timed:
+    """Return where neither other links nor another strategy brings more, or where work comes to its `end`."""
+    while annealer.work < end:
+        linked = annealer.on_faster_links(annealer.gather(best))
+        better = annealer.descend(linked.candidate, chance, min(part, end - annealer.work))
+        if better.seconds > best.seconds * (1 - _GAIN):
+            return min(best, better, key=seconds_of)
+        best = better
+    return best
 
 
 def _best_by_links(found: Sequence[Timed]) -> list[Timed]:

@@ -79,12 +79,24 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Items of one operator in one pass, with the stages that they have in the first microbatch."""
+
+    works: tuple[Work, ...]
+    stages: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Items in order, over so many stages. Equal work is the same object wherever it occurs."""
+    """Parts in order, over so many stages; `items` are the stage and the onward stage of each of their works.
+
+    Equal work is the same object wherever it occurs, and so are equal parts of equal microbatches.
+    """
 
     nodes: int
     stages: int
-    items: tuple[Item, ...]
+    parts: tuple[Part, ...]
+    items: Integers
 
 
 class _Bucket(NamedTuple):
@@ -113,52 +125,66 @@ class Programs:
         self._rank = {place: rank for rank, place in enumerate(self._order)}
         self._computing = lru_cache(_REMEMBERED)(self._find_computing)
         self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
+        self._forward = lru_cache(_REMEMBERED)(self._find_forward)
+        self._backward = lru_cache(_REMEMBERED)(self._find_backward)
 
     def program(self, shardings: Sequence[Sharding]) -> Program:
         """Return the program of a strategy of these shardings."""
-        items = list(self._forward(shardings))
-        if self._problem.workload.training:
-            items += self._backward(shardings)
-        return Program(self._problem.nodes, 4 * len(self._operators) * len(self._samples), tuple(items))
-
-    def _forward(self, shardings: Sequence[Sharding]) -> Iterator[Item]:
+        parts, shifts = [], []
         for microbatch, samples in enumerate(self._samples):
             for place in self._order:
-                sharding, stage = shardings[place], self._stage(FORWARD, microbatch, place)
-                for producer in self._fed_by[place]:
-                    size = self._problem.workload.edge_bytes((producer, place))
-                    sliced = self._problem.workload.sliced((producer, place))
-                    work = _sending(FORWARD, shardings[producer], sharding, samples, size, sliced)
-                    yield Item(work, self._stage(FORWARD, microbatch, producer), stage)
-                yield from self._pass(FORWARD, place, sharding, samples, stage)
+                feeding = tuple(shardings[producer] for producer in self._fed_by[place])
+                parts.append(self._forward(place, shardings[place], feeding, samples))
+                shifts.append(self._stage(FORWARD, microbatch, 0))
+        if self._problem.workload.training:
+            for microbatch, part in self._backwards(shardings):
+                parts.append(part)
+                shifts.append(self._stage(FORWARD, microbatch, 0))
+        items = np.concatenate([part.stages for part in parts])
+        shift = np.repeat(shifts, [len(part.works) for part in parts])
+        items += np.where(items == _NOWHERE, 0, shift[:, None])
+        return Program(
+            self._problem.nodes, 4 * len(self._operators) * len(self._samples), tuple(parts), items
+        )
 
-    def _backward(self, shardings: Sequence[Sharding]) -> Iterator[Item]:
-        buckets = {bucket.last: bucket for bucket in self._buckets(shardings)}
+    def _find_forward(
+        self, place: int, sharding: Sharding, feeding: Sequence[Sharding], samples: int
+    ) -> Part:
+        """Return what an operator gets from those that feed it, and its forward pass."""
+        items, stage = [], self._stage(FORWARD, 0, place)
+        for producer, producing in zip(self._fed_by[place], feeding, strict=True):
+            size = self._problem.workload.edge_bytes((producer, place))
+            sliced = self._problem.workload.sliced((producer, place))
+            work = _sending(FORWARD, producing, sharding, samples, size, sliced)
+            items.append(Item(work, self._stage(FORWARD, 0, producer), stage))
+        return _part([*items, *self._pass(FORWARD, place, sharding, samples, stage)])
+
+    def _backwards(self, shardings: Sequence[Sharding]) -> Iterator[tuple[int, Part]]:
+        """Yield parts of the backward pass with the microbatch of each."""
+        buckets, last = {bucket.last: bucket for bucket in self._buckets(shardings)}, len(self._samples) - 1
         for microbatch, samples in enumerate(self._samples):
             for place in reversed(self._order):
                 if not self._trainable[place]:
                     continue
-                stage = self._stage(BACKWARD, microbatch, place)
-                yield from self._begin_backward(shardings, place, microbatch, samples)
-                yield from self._pass(BACKWARD, place, shardings[place], samples, stage)
-                if place in buckets and microbatch == len(self._samples) - 1:
-                    bucket = buckets[place]
-                    for size, members in zip(bucket.size_bytes, bucket.groups, strict=True):
-                        if size:
-                            yield Item(_summing((members,), (size,)), stage, _NOWHERE)
+                fed = tuple(shardings[consumer] for consumer in self._feeds[place])
+                later = 0 if fed else last - microbatch  # the forward pass of all, where nothing follows
+                yield microbatch, self._backward(place, shardings[place], fed, samples, later)
+                if place in buckets and microbatch == last:
+                    sums = _sums(buckets[place].groups, buckets[place].size_bytes)
+                    stage = self._stage(BACKWARD, 0, place)
+                    yield microbatch, _part([Item(work, stage, _NOWHERE) for work in sums])
 
-    def _begin_backward(
-        self, shardings: Sequence[Sharding], place: int, microbatch: int, samples: int
-    ) -> Iterator[Item]:
-        """Yield work after the forward pass of a microbatch (of all where nothing follows) and with the gradients."""
-        sharding, workload = shardings[place], self._problem.workload
-        stage = self._stage(BACKWARD, microbatch, place)
-        after = microbatch if self._feeds[place] else len(self._samples) - 1
-        yield Item(_waiting(sharding), self._stage(FORWARD, after, place), stage)
-        for consumer in self._feeds[place]:
+    def _find_backward(
+        self, place: int, sharding: Sharding, fed: Sequence[Sharding], samples: int, later: int
+    ) -> Part:
+        """Return what waits for the forward pass so many microbatches `later`, the gradients, and the backward pass."""
+        workload, stage = self._problem.workload, self._stage(BACKWARD, 0, place)
+        items = [Item(_waiting(sharding), self._stage(FORWARD, later, place), stage)]
+        for consumer, consuming in zip(self._feeds[place], fed, strict=True):
             size, sliced = workload.edge_bytes((place, consumer)), workload.sliced((place, consumer))
-            work = _sending(BACKWARD, sharding, shardings[consumer], samples, size, sliced)
-            yield Item(work, self._stage(BACKWARD, microbatch, consumer), stage)
+            work = _sending(BACKWARD, sharding, consuming, samples, size, sliced)
+            items.append(Item(work, self._stage(BACKWARD, 0, consumer), stage))
+        return _part([*items, *self._pass(BACKWARD, place, sharding, samples, stage)])
 
     def _pass(
         self, direction: int, place: int, sharding: Sharding, samples: int, stage: int
@@ -252,6 +278,15 @@ def _as_sending(resharding: Resharding) -> Sending:
         resharding.size_bytes[there],
         np.unique(resharding.target[~there]),
     )
+
+
+def _part(items: Sequence[Item]) -> Part:
+    stages = np.array([(item.stage, item.onward) for item in items], dtype=np.int64).reshape(-1, 2)
+    return Part(tuple(item.work for item in items), stages)
+
+
+def _sums(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> list[Summing]:
+    return [_summing((members,), (size,)) for size, members in zip(size_bytes, groups, strict=True) if size]
 
 
 @lru_cache(_REMEMBERED)

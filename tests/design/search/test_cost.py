@@ -60,9 +60,10 @@ def test_one_sum_over_all_takes_its_bytes_over_all_rings():
 
 
 def _seconds(problem, strategy):
-    for item in Programs(problem).program(strategy.shardings).items:
-        if isinstance(item.work, Computing):
-            yield item.work.seconds.max()
+    for part in Programs(problem).program(strategy.shardings).parts:
+        for work in part.works:
+            if isinstance(work, Computing):
+                yield work.seconds.max()
 
 
 def test_bytes_between_two_servers_pass_the_links_between_them():
@@ -203,7 +204,7 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
             point = objective.neighbour(point, chance)
         wanted = traffic(workload, objective.strategy(point), problem.cluster)
         pairs, sums = np.zeros((4, 4)), dict.fromkeys(wanted.allreduce, 0)
-        for work, _, _ in objective.program(point).items:
+        for work in (work for part in objective.program(point).parts for work in part.works):
             if isinstance(work, Summing):
                 for members, size_bytes in zip(work.groups, work.size_bytes, strict=True):
                     sums[members] += size_bytes

@@ -4,9 +4,12 @@ import pytest
 from testbed.design.search import polishing
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed
 from testbed.design.search.chains.stop import Stop
+from testbed.design.search.moves import Moves
 from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
+from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import place_sharding
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,24 @@ def test_first_descents_lay_out_whole_groups_alone(annealer, start):
     assert min(end.seconds for end in ends) < 0.9 * begun
 
 
+def test_a_chain_moves_to_the_server_of_another():
+    """All its operators at once: the first one alone would send to those that it left."""
+    layers = [Operator(name, "dense", 1e9, 2e9, 1 << 20, 1 << 10, ways=("data", "place")) for name in "abcd"]
+    workload = Workload(
+        "chains", (*layers, Operator("sum", "dense", 1, 1, 1, 1)), ((0, 1), (2, 3), (1, 4), (3, 4)), 8
+    )
+    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).objective(1)
+
+    def placed(*servers):
+        known = zip(objective.shardings, servers, strict=False)
+        return [shardings.index(place_sharding((server,))) for shardings, server in known]
+
+    start = (*placed(1, 1, 4, 4), objective.start()[4])
+    found = [list(point[:4]) for point in Moves(workload, objective.shardings, 6).gathered(start)]
+    assert placed(4, 4, 4, 4) in found
+    assert placed(1, 1, 1, 1) in found
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("degree", [0, 2])
 def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
@@ -60,14 +81,26 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
 
 
 @pytest.mark.long
-def test_what_is_annealed_uncut_counts_as_it_is_cut(annealer, start):
-    """The run simulates one batch; what it found is timed with the microbatches that the plan has."""
-    cut = start._replace(microbatches=4)
+def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start):
+    """A descent moves operators, so that the links made before it no longer join those that send most."""
+    begun = Timed(annealer.seconds(start), start)
 
-    found = polishing._annealed_uncut(
-        annealer, Timed(annealer.seconds(cut), cut), np.random.default_rng(1), 30_000
-    )
+    found = polishing._in_turns(annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000)
 
-    assert found.candidate.microbatches == 4
-    assert found.seconds == annealer.seconds(found.candidate)
-    assert found.candidate.point != start.point
+    assert found.seconds < begun.seconds
+    again = polishing._in_turns(annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000)
+    assert again.seconds >= found.seconds * (1 - polishing._GAIN)
+
+
+def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
+    """What is not needed is not spent: a longer last run was found to bring next to nothing."""
+    budgets = []
+    run = annealer.run
+
+    def noting(one, chance, budget, *others):
+        budgets.append(budget)
+        return run(one, chance, budget, *others)
+
+    monkeypatch.setattr(annealer, "run", noting)
+    polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
+    assert budgets[-1] <= 20_000 * polishing._LAST
