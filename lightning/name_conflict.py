@@ -23,7 +23,7 @@ THEIRS = ("pytorch", "fabric", "__about__.py", "__version__.py")
 HINT = (
     "Give lightbed an environment of its own; or, if their package is not needed under this name: "
     "pip uninstall -y lightning; pip install pytorch-lightning (imported as pytorch_lightning, which does not"
-    " collide); pip install --force-reinstall --no-deps lightbed"
+    " collide); pip install --force-reinstall --no-deps with the wheel or the checkout of lightbed"
 )
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightbed.errors import with_former_keys
+from lightbed.wording import install_extra
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
 from sim.twins.hosts.netns import KernelFault
@@ -89,7 +90,7 @@ def _parse(text: str) -> Document:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
         raise LabError(
-            f"{error.name} is not installed", hint="pip install 'lightbed[sim]'", code="no_library"
+            f"{error.name} is not installed", hint=install_extra("sim"), code="no_library"
         ) from error
     return parse(text)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
+from lightbed.wording import install_extra
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import lab_status
 
@@ -51,7 +52,7 @@ def check_machine() -> Iterator[Check]:
     )
     for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
         found = importlib.util.find_spec(module) is not None
-        yield Check(f"extra {extra}", found, module, f"pip install 'lightbed[{extra}]'")
+        yield Check(f"extra {extra}", found, module, install_extra(extra))
     root = os.geteuid() == 0
     yield Check(
         "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"

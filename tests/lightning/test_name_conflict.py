@@ -62,7 +62,7 @@ def assert_refused(done):
     reported = done.stderr.strip().splitlines()[-1]
     assert reported.startswith("ImportError: another package named lightning (PyTorch Lightning)")
     assert "pip uninstall -y lightning" in reported
-    assert "--force-reinstall --no-deps lightbed" in reported
+    assert "--force-reinstall --no-deps with the wheel" in reported
 
 
 @pytest.mark.process
