@@ -24,7 +24,7 @@ BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel
 
 def shipped_files() -> set[str]:
     """Return modules and data of the five packages, as the checkout has them."""
-    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".pth")
+    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".pth", ".yaml")
     return {
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -59,6 +59,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
     in_wheel = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert in_wheel == shipped_files() | {START_UP}
     assert "sim/lab/wiring.schema.json" in in_wheel
+    assert "testbed/lab/examples/testbed12.yaml" in in_wheel
     assert {f"{package}/py.typed" for package in PACKAGES} <= in_wheel
 
 

@@ -136,3 +136,15 @@ def test_runs_as_csv_have_the_columns_of_json(testbed, tmp_path):
     assert row == ["" if value is None else str(value) for value in as_json.values()]
     assert testbed("runs", "--csv", "--json").code == 1
     assert testbed("runs", "--runs-dir", tmp_path / "none", "--csv").out.splitlines() == [",".join(header)]
+
+
+def test_example_lab_files_are_written_and_never_replaced(testbed, tmp_path):
+    folder = tmp_path / "labs"
+    written = testbed("sim", "examples", folder, "--json").json["written"]
+    assert {path.name for path in folder.iterdir()} == {path.name for path in (ROOT / "labs").iterdir()}
+    (folder / "testbed12.yaml").write_text("name: mine\n")
+
+    again = testbed("sim", "examples", folder, "--json").json
+
+    assert (again["written"], again["kept"]) == ([], written)
+    assert (folder / "testbed12.yaml").read_text() == "name: mine\n"
