@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from libraries import skip_without
 
-LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "labs" / "testbed12.yaml"
 
 GOLDEN = (  # noqa: SIM905, as people write it
     "A1-B1 A2-L1 A3-F1 A4-H1 B2-C1 B3-G1 B4-I1 C2-D1 C3-H2 C4-J1 D2-E1 D3-I2 "
