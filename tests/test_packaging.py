@@ -5,21 +5,16 @@ from __future__ import annotations
 import configparser
 import importlib.metadata
 import json
-import shutil
-import subprocess
-import sys
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
-from needs import needs
+from wheels import PACKAGES
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 START_UP = "lightbed.pth"
 """Where the look for a foreign `lightning` begins: see docs/decisions/0016."""
-BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel(sys.argv[1]))"
 
 
 def shipped_files() -> set[str]:
@@ -34,19 +29,9 @@ def shipped_files() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-@needs("process")
-def wheel(tmp_path_factory):
-    """Yield a wheel built from a copy of the sources, tests included."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in (*PACKAGES, "tests", "tools"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    built = subprocess.run(
-        [sys.executable, "-c", BUILD, str(target)], cwd=source, capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    with zipfile.ZipFile(next(target.glob("lightbed-*.whl"))) as archive:
+def wheel(built_wheel):
+    """Yield the wheel, opened."""
+    with zipfile.ZipFile(built_wheel) as archive:
         yield archive
 
 

@@ -53,6 +53,7 @@ def blocks_of(text: str) -> Iterator[tuple[str, list[str]]]:
         if is_fence or (not fence and line and not line.startswith("    ")):
             if block:
                 yield prose, block
+                prose = ""
             block = []
             fence ^= is_fence
             prose = prose if is_fence else line
@@ -156,9 +157,19 @@ def reader(tmp_path_factory, built_wheel):
         text=True,
         check=True,
         cwd=folder,
+        env=_environment(),
     )
     assert str(ROOT) not in found.stdout.replace(str(folder), "")
     return folder / "venv" / "bin"
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what tests or a developer set; the token by which leftovers are found stays."""
+    return {
+        name: text
+        for name, text in os.environ.items()
+        if name == "LIGHTBED_TEST_RUN" or not name.startswith(("LIGHTBED_", "PYTHONPATH"))
+    }
 
 
 def _lend(program: Path, folder: Path, python: Path) -> None:
@@ -202,12 +213,18 @@ def script_of(page: str, folder: Path) -> str:
 
 def transcript_of(page: str, folder: Path, programs: Path) -> str:
     """Run the commands of a page in one shell, and return what it printed."""
-    ours = {name: text for name, text in os.environ.items() if not name.startswith(("LIGHTBED_", "PYTHONPATH"))}
+    ours = _environment()
     home = folder.parent / "home"
     home.mkdir(exist_ok=True)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     known = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": cache}
+    known |= {"HOST_ENVIRONMENT": str(ROOT / ".venv-host"), "PAGES": str(folder.parent / ".pages")}
     known |= {"COLUMNS": "110", "NO_COLOR": "1", "PYTHONUTF8": "1", "MPLBACKEND": "agg"}
+    tutorial = folder.parent / ".pages" / "photonic-inference"
+    tutorial.mkdir(parents=True)
+    for step in STEPS["photonic-inference"]:
+        if step.is_file:
+            (tutorial / step.name).write_text(step.text, encoding="utf-8")
     script, log = folder.parent / "script", folder.parent / "log"
     script.write_text(script_of(page, folder.parent))
     with log.open("w") as out:
