@@ -10,6 +10,7 @@ each with its reason.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
-from page_table import LEFT_OUT, PAGES, PROGRAMS, Page
+from page_table import LEFT_OUT, MARK_OF_RUN, PAGES, PROGRAMS, Page
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (ROOT / "docs" / "how-to", ROOT / "docs" / "tutorial")
@@ -91,7 +92,7 @@ def joined(lines: list[str]) -> list[str]:
 
 
 def is_command(line: str) -> bool:
-    return line.split(" ")[0].partition("(")[0] in PROGRAMS
+    return line.split(" ", maxsplit=1)[0].partition("(")[0] in PROGRAMS
 
 
 STEPS = {name: list(steps_of(text)) for name, text in TEXTS.items()}
@@ -127,8 +128,10 @@ def test_a_page_is_in_the_table_or_has_no_commands(page):
         assert reason
         assert any(re.search(pattern, command) for command in commands), f"{page}: nothing fits {pattern}"
     known = PAGES.get(page, Page())
-    for name in (*known.codes, *known.background):
+    for name in (*known.codes, *known.before, *known.after):
         assert name in commands, f"{page}: no command {name}"
+    for name in known.background:
+        assert any(command.startswith(name) for command in commands), f"{page}: no command {name}"
 
 
 # ------------------------------------------------------------------------------ a reader with the wheel
@@ -199,11 +202,13 @@ def script_of(page: str, folder: Path) -> str:
             command = known.replace(step.name)
             lines += known.before.get(step.name, [])
             lines.append(f"echo {shlex.quote('$ ' + command)}")
-            if step.name in known.background:
+            if step.name.startswith(known.background):
                 command = re.sub(r"\s+#.*", "", command)
                 log = f".log-{at}"
                 lines += [f"{command} > {log} 2>&1 < <(sleep 600) &", "SERVER=$!"]
-                lines += [f"for i in $(seq 300); do [ -s {log} ] && break; sleep 0.1; done; sleep 0.3; cat {log}"]
+                lines += [
+                    f"for i in $(seq 300); do [ -s {log} ] && break; sleep 0.1; done; sleep 0.3; cat {log}"
+                ]
                 lines += [f"echo '{MARK}0'"]
             else:
                 lines += [command, f"echo '{MARK}'$?"]
@@ -217,7 +222,11 @@ def transcript_of(page: str, folder: Path, programs: Path) -> str:
     home = folder.parent / "home"
     home.mkdir(exist_ok=True)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    known = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": cache}
+    known = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_CACHE_HOME": cache,
+    }
     known |= {"HOST_ENVIRONMENT": str(ROOT / ".venv-host"), "PAGES": str(folder.parent / ".pages")}
     known |= {"COLUMNS": "110", "NO_COLOR": "1", "PYTHONUTF8": "1", "MPLBACKEND": "agg"}
     tutorial = folder.parent / ".pages" / "photonic-inference"
@@ -248,13 +257,12 @@ def _end(shell: subprocess.Popen[bytes], folder: Path, environment: dict[str, st
     """End what a page started and did not end: programs of its session, and labs."""
     subprocess.run(["pkill", "-TERM", "-s", str(shell.pid)], check=False)
     shell.wait(timeout=30)
-    subprocess.run(
-        ["testbed", "sim", "down", *(path.stem for path in folder.glob("runs/labs/*.yaml"))],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        check=False,
+    listed = subprocess.run(
+        ["testbed", "sim", "status", "--json"], env=environment, cwd=folder, capture_output=True, check=True
     )
+    left = [lab["lab_id"] for lab in json.loads(listed.stdout)["labs"] if lab["lab"].endswith(MARK_OF_RUN)]
+    if left:
+        subprocess.run(["testbed", "sim", "down", *left], cwd=folder, env=environment, check=True)
 
 
 @pytest.mark.long
@@ -274,4 +282,5 @@ def test_the_commands_of_a_page_run_in_an_empty_folder(page, reader, tmp_path):
     ]
     codes = [int(code) for code in re.findall(rf"^{MARK}(\d+)$", printed, re.MULTILINE)]
     found = [(name, code) for (name, _), code in zip(wanted, codes, strict=False)]
+    (folder.parent / "printed").write_text(printed)
     assert found == wanted, printed
