@@ -1,8 +1,8 @@
 """Every command of the how-tos and tutorials runs for whoever has the wheel, its extras and an empty folder.
 
-A page is read from top to bottom. A block of code after a line that ends in "`NAME`:" is a file of that name. In other
-blocks a line that begins with `$ ` is a command, and the lines below it are its output; in blocks without such lines, every line of a block
-whose first word is a program is a command. A page runs in one shell, in the order of the page.
+A block of code after a line that ends in "`NAME`:" is a file of that name. In other blocks a line that begins with
+`$ ` is a command, and the lines below it are its output. A block without such lines, whose first word is a program,
+holds a command a line. All of a page runs in one shell, in the order of the page.
 
 `PAGES` holds what a reader would put in place of names and addresses, and `LEFT_OUT` the commands that cannot run here,
 each with its reason.
@@ -140,18 +140,25 @@ def test_a_page_is_in_the_table_or_has_no_commands(page):
 @pytest.fixture(scope="session")
 @needs("process")
 def reader(tmp_path_factory, built_wheel):
-    """Provide the folder of programs of an environment that holds the wheel, and the libraries of this one beside it."""
+    """Provide the programs of an environment that holds the wheel, beside the libraries of this one."""
     folder = tmp_path_factory.mktemp("reader")
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
     ours = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
     # Path files inside a folder that a path file names are not read: the checkout stays away.
     (ours / "libraries.pth").write_text(f"{LIBRARIES}\n")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
-        + ["--no-warn-script-location", "--ignore-installed", built_wheel],
-        check=True,
-    )
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run([*install, "--no-warn-script-location", "--ignore-installed", built_wheel], check=True)
     for program in PROGRAMS_OF_TESTS.iterdir():
         _lend(program, folder / "venv" / "bin", python)
     found = subprocess.run(
@@ -280,7 +287,7 @@ def test_the_commands_of_a_page_run_in_an_empty_folder(page, reader, tmp_path):
         for step in STEPS[page]
         if not step.is_file and reason_left_out(page, step.name) is None
     ]
-    codes = [int(code) for code in re.findall(rf"^{MARK}(\d+)$", printed, re.MULTILINE)]
+    codes = [int(code) for code in re.findall(rf"{MARK}(\d+)$", printed, re.MULTILINE)]
     found = [(name, code) for (name, _), code in zip(wanted, codes, strict=False)]
     (folder.parent / "printed").write_text(printed)
     assert found == wanted, printed

@@ -33,7 +33,7 @@ qdisc add dev p1 clsact
 filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
 """
 _HOST_PYTHON = (
-    "in a checkout make install; elsewhere name a Python with torch and numpy as `ssh.python` of the lab file"
+    "in a checkout make install; elsewhere name a Python with torch as `ssh.python` of the lab file"
 )
 
 

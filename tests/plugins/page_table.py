@@ -49,8 +49,12 @@ OWN_NET = f"sed -i 's/10[.]99[.]0/{NET}/; s/^name: .*/&{MARK_OF_RUN}/' labs/*.ya
 EXAMPLES = ["testbed sim examples", OWN_NET]
 HOST_PYTHON = 'ln -s "$HOST_ENVIRONMENT" .venv-host'
 UP = ["testbed sim up labs/testbed12.yaml --hosts model --move"]
+SSH_OPTIONS = (
+    "-i ~/.local/state/lightbed/id_ed25519 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+)
 DOWN = ["testbed sim down labs/testbed12.yaml"]
 IN_AN_ENVIRONMENT = "installs from an index; the wheel is built and installed without one"
+_LAB_NAME = re.compile(r"(?<![/\w])(testbed12|bench|shared)(?=/ocs| |$)|(?<=name: )shared", re.MULTILINE)
 
 
 @dataclass
@@ -74,12 +78,7 @@ class Page:
         """Return a text of the page with what the reader has in place of its names and addresses."""
         for shown, meant in {**self.places, "10.99.0.": f"{NET}."}.items():
             text = text.replace(shown, meant)
-        return re.sub(
-            r"(?<![/\w])(testbed12|bench|shared)(?=/ocs| |$)|(?<=^name: )(bench|shared)",
-            rf"\g<0>{MARK_OF_RUN}",
-            text,
-            flags=re.MULTILINE,
-        )
+        return _LAB_NAME.sub(rf"\g<0>{MARK_OF_RUN}", text)
 
 
 TRAINED = [  # the first two steps of the tutorial, which the page begins behind
@@ -209,7 +208,8 @@ PAGES: dict[str, Page] = {
         places={
             "polatis+tl1://192.0.2.7": POLATIS,
             "calient+tl1://192.0.2.8": "calient+tl1://127.0.0.1:47908",
-            "LIGHTBED_OCS_USER=operator LIGHTBED_OCS_PASSWORD=...": "LIGHTBED_OCS_USER=admin LIGHTBED_OCS_PASSWORD=root",
+            "USER=operator": "USER=admin",
+            "PASSWORD=...": "PASSWORD=root",
             "1c77edc4eb171686": f"$(testbed switch {POLATIS} read --json | jq -r .revision)",
         },
         before={
@@ -248,7 +248,7 @@ PAGES: dict[str, Page] = {
         after={"testbed sim examples": [OWN_NET]},
         places={
             "ssh -i ~/.local/state/lightbed/id_ed25519 root@": "ssh -n root@",
-            "ssh ": "ssh -i ~/.local/state/lightbed/id_ed25519 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null ",
+            "ssh ": f"ssh {SSH_OPTIONS} ",
         },
         teardown=DOWN,
     ),
