@@ -65,8 +65,8 @@ class Page:
     """Commands before the first: what the page says that its reader has."""
     places: dict[str, str] = field(default_factory=dict)
     """Texts of the page, and what the reader has in their place."""
-    codes: dict[str, int] = field(default_factory=dict)
-    """Commands that end with another exit code than 0, as the page says or shows."""
+    codes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Commands that end with another exit code than 0, as the page says or shows: that of each time."""
     background: tuple[str, ...] = ()
     """Commands that go on until somebody ends them."""
     before: dict[str, list[str]] = field(default_factory=dict)
@@ -90,25 +90,21 @@ TRAINED = [  # the first two steps of the tutorial, which the page begins behind
 POLATIS = "polatis+tl1://127.0.0.1:47907"
 
 PAGES: dict[str, Page] = {
-    "count-action": Page(codes={"countaction sim broken.ca -P num_DACs=2 -s beats.csv": 1}),
+    "count-action": Page(codes={"countaction sim broken.ca -P num_DACs=2 -s beats.csv": (1,)}),
     "describe-your-lab": Page(setup=[HOST_PYTHON]),
     "first-run": Page(
         setup=[HOST_PYTHON],
         after={
             "testbed sim examples": [OWN_NET],
-            "testbed sim up labs/testbed12.yaml": [
-                "LAB_ID=$(testbed sim status --json | jq -r .labs[-1].lab_id)"
-            ],
         },
         places={"lb7a32b3": "labs/testbed12.yaml"},
-        codes={"testbed plan labs/testbed12.yaml": 2},
-        before={"testbed sim down lb7a32b3": []},
+        codes={"testbed plan labs/testbed12.yaml": (2,), "testbed verify labs/testbed12.yaml": (0, 2)},
     ),
     "install": Page(),
     "map-the-fibres": Page(
         setup=[HOST_PYTHON],
         after={"testbed sim examples": [OWN_NET]},
-        codes={"testbed discover labs/bare.yaml -o labs/wired.yaml": 2},
+        codes={"testbed discover labs/bare.yaml -o labs/wired.yaml": (2,)},
     ),
     "offload-preprocessing": Page(),
     "operate": Page(
@@ -119,8 +115,9 @@ PAGES: dict[str, Page] = {
     "photonic-inference": Page(),
     "photonic-kit": Page(
         codes={
-            'lightning scope 100 50 --device "sim://kit?fault=gone_in_acquisition" --record fault.npz': 1,
-            "lightning scope --device replay://fault.npz": 1,
+            'lightning multiply 100 50 --device "sim://kit?vary=yes&seed=7"': (1, 0),
+            'lightning scope 100 50 --device "sim://kit?fault=gone_in_acquisition" --record fault.npz': (1,),
+            "lightning scope --device replay://fault.npz": (1,),
         },
     ),
     "plan-a-job": Page(
@@ -141,7 +138,6 @@ PAGES: dict[str, Page] = {
     "serve-a-model": Page(
         setup=TRAINED,
         places={"8080": "48080", "udp 9000": "udp 49000", "127.0.0.1:9000": "127.0.0.1:49000"},
-        before={"lightning serve digits.lng --udp 9000": []},
         background=("lightning serve digits.lng --udp 9000",),
     ),
     "share-a-lab": Page(
@@ -181,6 +177,11 @@ PAGES: dict[str, Page] = {
     "test-against-a-lab": Page(),
     "train-with-noise": Page(setup=TRAINED),
     "try-a-client-on-a-twin": Page(
+        codes={
+            "exec 4<>/dev/tcp/127.0.0.1/44885; printf 'ACT-USER::admin:1::root;RTRV-PATCH:::2:;' >&4; timeout 1 cat <&4": (
+                124,
+            )
+        },
         background=("testbed sim switch ",),
         places={
             "polatis --size 16x16": "polatis --size 16x16 --port tl1=44885 --port rest=34237 --port control=41589",
@@ -198,7 +199,7 @@ PAGES: dict[str, Page] = {
         },
     ),
     "use-a-real-switch": Page(
-        codes={"testbed switch polatis+tl1://192.0.2.7 apply --file plan.txt --dry-run": 2},
+        codes={"testbed switch polatis+tl1://192.0.2.7 apply --file plan.txt --dry-run": (2,)},
         setup=[
             "mkdir -p ~/.config/lightbed; touch ~/.config/lightbed/credentials.toml",
             "testbed sim switch polatis --size 16x16 --port tl1=47907 > polatis < <(sleep 600) &",
