@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from lightbed.wording import install_extra
+
 
 def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> NoReturn:
     """Run a program with the words of the command line, and end with its exit code."""
@@ -17,7 +19,7 @@ def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> N
         if missing not in ("typer", "rich"):  # what it lacks later it tells by itself
             raise
         if words != ["--version"]:
-            sys.exit(f"error: {name} needs {missing}. Run: pip install 'lightbed[{extra}]'")
+            sys.exit(f"error: {name} needs {missing}. Hint: {install_extra(extra)}")
         from importlib.metadata import version  # it takes ten milliseconds
 
         sys.stdout.write(f"{name} {version('lightbed')}\n")

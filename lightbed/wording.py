@@ -1,4 +1,4 @@
-"""Numbers and lists in sentences."""
+"""Numbers, lists and hints in sentences."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def list_some(items: Iterable[object], separator: str = ", ") -> str:
     if len(texts) <= SHOWN:
         return text
     return f"{text}{' ' if separator == ', ' else separator}and {len(texts) - SHOWN} more"
+
+
+def install_extra(extra: str) -> str:
+    """Return the hint for a library that an extra of ours brings along.
+
+    It names no command: lightbed is on no package index, so the line depends on where the wheel or the checkout is.
+
+    >>> install_extra("sim")
+    'install the extra [sim] of lightbed'
+    """
+    return f"install the extra [{extra}] of lightbed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
+from lightbed.wording import install_extra
 from lightning.errors import MissingLibrary
 
 EXTRAS = {
@@ -44,5 +45,5 @@ def needed(module: str, purpose: str) -> ModuleType:
         extra = EXTRAS.get(missing, "kit")
         raise MissingLibrary(
             f"{missing} is needed {purpose}, and is not installed",
-            hint=f"Run: pip install 'lightbed[{extra}]'",
+            hint=f"To use it, {install_extra(extra)}.",
         ) from error

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from needs import needs
 
-pytest_plugins = ["databases", "lanes", "leftovers", "times"]
+pytest_plugins = ["databases", "lanes", "leftovers", "times", "wheels"]
 
 # Rewritten tests are kept, also where the environment asks Python to write no bytecode: rewriting them again
 # takes 10 s of processor time in every worker.

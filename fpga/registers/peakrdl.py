@@ -17,6 +17,7 @@ from fpga.hdl.tools import ToolFailed, ToolMissing
 from fpga.registers.model import RegisterMap
 from fpga.registers.text import to_rdl
 from fpga.registers.wrapper import emit_wrapper
+from lightbed.wording import install_extra
 
 _FLATTEN = """\
 import sys
@@ -80,7 +81,7 @@ def _peakrdl() -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
         axi4lite = import_module("peakrdl_regblock.cpuif.axi4lite")
         udps = import_module("peakrdl_regblock.udps")
     except ImportError as error:
-        raise ToolMissing(f"{error.name} is not installed. Hint: pip install 'lightbed[hdl]'.") from error
+        raise ToolMissing(f"{error.name} is not installed. Hint: {install_extra('hdl')}.") from error
     return compiler, regblock, axi4lite, udps
 
 
@@ -105,7 +106,7 @@ def _flatten(table: RegisterMap, folder: Path) -> None:
         timeout=300,
     )
     if "No module named 'pyosys'" in done.stderr:
-        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
+        raise ToolMissing(f"pyosys is not installed. Hint: {install_extra('hdl')}.")
     if done.returncode:
         raise ToolFailed(f"yosys refuses the registers of {name}:\n{(done.stdout + done.stderr)[-2000:]}")
 

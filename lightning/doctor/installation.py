@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from lightbed.wording import install_extra
 from lightning import name_conflict
 from lightning.doctor.finding import Finding, State
 from lightning.doctor.purposes import purposes
@@ -67,7 +68,7 @@ def versions(found: Mapping[str, str], machine: str) -> Iterator[Finding]:
         if library in found:
             yield Finding(library, "ok", found[library])
         else:
-            hint = f"pip install 'lightbed[{extra}]'"
+            hint = install_extra(extra)
             yield Finding(library, state, f"not installed: {lost}", hint)
     if "qick" in found and numbers(found["qick"]) < QICK:
         wanted = ".".join(map(str, QICK))
@@ -102,7 +103,7 @@ def _pynq(found: Mapping[str, str], machine: str) -> Finding:
             "pynq",
             "warning",
             f"{pynq} wants numpy below 2, and numpy is {numpy}",
-            "give PYNQ an environment of its own: pip install 'lightbed[pynq]'",
+            f"give PYNQ an environment of its own: {install_extra('pynq')}",
         )
     return Finding("pynq", "ok", pynq)
 

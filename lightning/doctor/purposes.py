@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
+from lightbed.wording import install_extra
 from lightning.doctor.finding import Finding
 
 
@@ -45,7 +46,7 @@ def finding(extra: str, found: Mapping[str, str]) -> Finding:
     missing = [library for library in purpose.libraries if not found.get(library)]
     if missing:
         lacks = f"{', '.join(missing)} not installed: {purpose.lost}"
-        return Finding(extra, "warning", lacks, f"pip install 'lightbed[{extra}]'")
+        return Finding(extra, "warning", lacks, install_extra(extra))
     return Finding(extra, "ok", ", ".join(f"{each} {found[each]}" for each in purpose.libraries))
 
 

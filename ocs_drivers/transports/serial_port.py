@@ -12,6 +12,7 @@ import os
 import select
 from typing import Any
 
+from lightbed.wording import install_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import lost, refused, silent, wait_for
@@ -95,7 +96,5 @@ def _pyserial() -> Any:
     try:
         import serial
     except ImportError as error:
-        raise Unsupported(
-            "pyserial is not installed", hint="Install it with: pip install 'lightbed[visa]'."
-        ) from error
+        raise Unsupported("pyserial is not installed", hint=f"To use it, {install_extra('visa')}.") from error
     return serial

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from lightbed.wording import install_extra
 from ocs_drivers.errors import AnotherDevice, OcsError, Unsupported
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def asyncssh_module() -> ModuleType:
     try:
         import asyncssh
     except ImportError as error:
-        raise Unsupported(
-            "asyncssh is not installed", hint="Install it with: pip install 'lightbed[ssh]'."
-        ) from error
+        raise Unsupported("asyncssh is not installed", hint=f"To use it, {install_extra('ssh')}.") from error
     return asyncssh
 
 

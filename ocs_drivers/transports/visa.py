@@ -25,6 +25,7 @@ import socket
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lightbed.wording import install_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import (
@@ -49,9 +50,7 @@ def _resource_manager() -> Any:
     try:
         import pyvisa
     except ImportError as error:
-        raise Unsupported(
-            "PyVISA is not installed", hint="Install it with: pip install 'lightbed[visa]'."
-        ) from error
+        raise Unsupported("PyVISA is not installed", hint=f"To use it, {install_extra('visa')}.") from error
     return pyvisa.ResourceManager("@py")
 
 

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lightbed.wording import install_extra
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
 from sim.twins.hosts.netns import KernelFault
@@ -88,7 +89,7 @@ def _parse(text: str) -> Document:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
         raise LabError(
-            f"{error.name} is not installed", hint="pip install 'lightbed[sim]'", code="no_library"
+            f"{error.name} is not installed", hint=install_extra("sim"), code="no_library"
         ) from error
     return parse(text)
 

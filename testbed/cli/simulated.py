@@ -1,4 +1,7 @@
-"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: one switch alone."""
+"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: one switch alone.
+
+`sim examples` writes the lab files that the package brings along.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightbed.children import child_environment, module_command
-from lightbed.output_file import replace_file
+from lightbed.output_file import replace_file, write_output
 from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
@@ -194,6 +197,31 @@ def status(as_json: AsJson = False) -> int:
     else:
         columns = sorted({key for entry in labs for key in entry})
         print_table("Simulated labs", columns, [[entry.get(key, "") for key in columns] for entry in labs])
+    return DONE
+
+
+@app.command()
+def examples(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they go.")] = Path("labs"),
+    as_json: AsJson = False,
+) -> int:
+    """Write the lab files of the examples into a folder. A file that is there already stays as it is."""
+    from importlib.resources import files
+
+    written, kept = [], []
+    folder.mkdir(parents=True, exist_ok=True)
+    shipped = (files("testbed.lab") / "examples").iterdir()
+    for example in sorted(shipped, key=lambda each: each.name):
+        path = folder / example.name
+        if path.exists():
+            kept.append(str(path))
+        else:
+            write_output(path, example.read_bytes())
+            written.append(str(path))
+    if as_json:
+        print_json({"written": written, "kept": kept})
+    else:
+        print_lines([f"written: {path}" for path in written] + [f"already there: {path}" for path in kept])
     return DONE
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
+from lightbed.wording import install_extra
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import lab_status
 
@@ -31,6 +32,9 @@ qdisc add dev p0 parent 1:1 handle 2: htb default 2
 qdisc add dev p1 clsact
 filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
 """
+_HOST_PYTHON = (
+    "in a checkout make install; elsewhere name a Python with torch as `ssh.python` of the lab file"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def check_machine() -> Iterator[Check]:
     )
     for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
         found = importlib.util.find_spec(module) is not None
-        yield Check(f"extra {extra}", found, module, f"pip install 'lightbed[{extra}]'")
+        yield Check(f"extra {extra}", found, module, install_extra(extra))
     root = os.geteuid() == 0
     yield Check(
         "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
@@ -95,15 +99,15 @@ def check_lab(lab: Lab) -> Iterator[Check]:
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
-        started = _check_interpreter(python, "", "make install")
+        started = _check_interpreter(python, "", _HOST_PYTHON)
         if not started.ok:
             yield started
             continue
-        yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", "make install")
+        yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", _HOST_PYTHON)
         yield _check_interpreter(
             python,
             "import importlib.util as u; assert not u.find_spec('testbed'); print('no lightbed, as it should be')",
-            "the hosts' interpreter must not hold lightbed: remove .venv-host, then make install",
+            f"the hosts' interpreter must not hold lightbed: remove it; then {_HOST_PYTHON}",
         )
 
 

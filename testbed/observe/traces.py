@@ -33,7 +33,9 @@ def trace_as_asked() -> None:
     if _asked_for or not any(os.environ.get(name) for name in VARIABLES):
         return
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
-        logger.warning("no traces: %s is set, and the extra lightbed[traces] is not installed", VARIABLES[1])
+        logger.warning(
+            "no traces: %s is set, and the extra [traces] of lightbed is not installed", VARIABLES[1]
+        )
         _asked_for.append(lambda: None)
         return
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

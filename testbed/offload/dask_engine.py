@@ -14,6 +14,7 @@ from dataclasses import fields
 from types import FunctionType, ModuleType
 from typing import Any
 
+from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
@@ -116,9 +117,7 @@ class DaskEngine:
         try:
             from distributed import Client
         except ImportError as error:
-            raise OffloadError(
-                "workers on other machines need Dask: pip install 'lightbed[offload]'"
-            ) from error
+            raise OffloadError(f"workers on other machines need Dask: {install_extra('offload')}") from error
         if address.startswith("tls:") and tls is None:
             raise OffloadError(f"{address} takes connections with certificates only: name them, key `tls`")
         try:

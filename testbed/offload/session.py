@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration
 from testbed.offload.engine import Engine, InProcess
@@ -21,7 +22,7 @@ def profile_script(
     try:
         from testbed.offload.loader import OffloadedLoader
     except ImportError as error:
-        raise OffloadError(f"profiling needs {error.name}: pip install 'lightbed[offload]'") from error
+        raise OffloadError(f"profiling needs {error.name}: {install_extra('offload')}") from error
     script = load_script(name)
     with open_workers(choice, configuration) as engine:
         loader = OffloadedLoader(

@@ -19,9 +19,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 
-NO_EXTRA = "to send or copy a pipeline takes cloudpickle: pip install 'lightbed[offload]'"
+NO_EXTRA = f"to send or copy a pipeline takes cloudpickle: {install_extra('offload')}"
 OURS = "testbed"
 _DEPTH = 12
 

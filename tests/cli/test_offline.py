@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from libraries import skip_without
 
-LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "labs" / "testbed12.yaml"
 
 GOLDEN = (  # noqa: SIM905, as people write it
     "A1-B1 A2-L1 A3-F1 A4-H1 B2-C1 B3-G1 B4-I1 C2-D1 C3-H2 C4-J1 D2-E1 D3-I2 "
@@ -136,3 +137,15 @@ def test_runs_as_csv_have_the_columns_of_json(testbed, tmp_path):
     assert row == ["" if value is None else str(value) for value in as_json.values()]
     assert testbed("runs", "--csv", "--json").code == 1
     assert testbed("runs", "--runs-dir", tmp_path / "none", "--csv").out.splitlines() == [",".join(header)]
+
+
+def test_example_lab_files_are_written_and_never_replaced(testbed, tmp_path):
+    folder = tmp_path / "labs"
+    written = testbed("sim", "examples", folder, "--json").json["written"]
+    assert {path.name for path in folder.iterdir()} == {path.name for path in (ROOT / "labs").iterdir()}
+    (folder / "testbed12.yaml").write_text("name: mine\n")
+
+    again = testbed("sim", "examples", folder, "--json").json
+
+    assert (again["written"], again["kept"]) == ([], written)
+    assert (folder / "testbed12.yaml").read_text() == "name: mine\n"

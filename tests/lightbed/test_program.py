@@ -23,7 +23,7 @@ def run(program, *words):
 def test_without_typer_a_program_says_what_to_install_and_which_version_it_is(program, name, extra):
     done = run(program, "doctor")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: {name} needs typer. Run: pip install 'lightbed[{extra}]'\n"
+    assert done.stderr == f"error: {name} needs typer. Hint: install the extra [{extra}] of lightbed\n"
     done = run(program, "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{name} ")

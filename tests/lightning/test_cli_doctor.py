@@ -62,7 +62,7 @@ def test_a_library_that_is_missing_is_reported_with_its_extra(library, state):
     without = {name: version for name, version in ALL.items() if name != library}
     (found,) = (each for each in installation.versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
-    assert found.hint.startswith("pip install 'lightbed[")
+    assert found.hint.startswith("install the extra [")
 
 
 @pytest.mark.parametrize("extra", ["inference", "serve", "torch", "hdl"])
@@ -71,7 +71,7 @@ def test_what_trained_networks_need_is_reported_by_extra(extra):
     assert purposes.finding(extra, wanted).state == "ok"
     missing = list(wanted)[-1]
     found = purposes.finding(extra, wanted | {missing: ""})
-    assert (found.state, found.hint) == ("warning", f"pip install 'lightbed[{extra}]'")
+    assert (found.state, found.hint) == ("warning", f"install the extra [{extra}] of lightbed")
     assert found.found.startswith(f"{missing} not installed: no ")
 
 

@@ -16,6 +16,7 @@ from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.language.wording import expected_words, syntax_hint
 from fpga.count_action.model import Location
+from lightbed.wording import install_extra
 
 _MAX_WORDS = 50_000
 """Words and signs of a text that are read."""
@@ -67,7 +68,7 @@ def _lark() -> Any:
     try:
         import lark
     except ImportError as error:
-        message = "reading the count-action language needs lark. Run: pip install 'lightbed[fpga]'"
+        message = f"reading the count-action language needs lark. Hint: {install_extra('fpga')}"
         raise ImportError(message) from error
     return lark
 

@@ -161,7 +161,7 @@ def _check_format(document: Any, name: str) -> None:
         made = document["origin"]["toolkit"]
         raise ModelFileError(
             f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
-            hint="Run: pip install --upgrade lightbed",
+            hint="install a newer lightbed",
         )
 
 

@@ -16,6 +16,7 @@ import socket
 import time
 from typing import Any, Protocol
 
+from lightbed.wording import install_extra
 from lightning.errors import AddressError, MissingLibrary
 from lightning.kit.instruments.errors import InstrumentGone, InstrumentSilent, UnreadableReply
 
@@ -91,7 +92,7 @@ def _manager(backend: str) -> Any:
     except ImportError as error:
         raise MissingLibrary(
             "laboratory instruments are reached through PyVISA, which is not installed",
-            hint="Install it with: pip install 'lightbed[kit]'",
+            hint=f"To use it, {install_extra('kit')}.",
         ) from error
     try:
         return pyvisa.ResourceManager(backend)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightbed.output_file import save_figure
+from lightbed.wording import install_extra
 from testbed.design.evaluation.comparison import Row
 from testbed.errors import WorkloadError
 
@@ -15,7 +16,7 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise WorkloadError(f"the plot {path} needs matplotlib: pip install 'lightbed[kit]'") from error
+        raise WorkloadError(f"the plot {path} needs matplotlib: {install_extra('kit')}") from error
     shown = [row for row in rows if not row.failure][::-1]
     figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown)), layout="constrained")
     axes = figure.subplots()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lightbed.output_file import save_figure
+from lightbed.wording import install_extra
 from sim.models.contention.job import PeriodicJob
 from sim.models.contention.simulation import Contention, Floats
 
@@ -106,7 +107,7 @@ def _figure(wide: float, high: float) -> Any:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "drawing needs matplotlib: pip install 'lightbed[testbed]'", name=error.name
+            f"drawing needs matplotlib: {install_extra('testbed')}", name=error.name
         ) from error
     return Figure(figsize=(wide, high), layout="constrained")
 

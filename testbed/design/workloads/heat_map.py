@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightbed.output_file import save_figure
+from lightbed.wording import install_extra
 
 _DECADES = 4
 """Below the largest value; what is smaller has the darkest colour, and nothing at all is white."""
@@ -26,7 +27,7 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         from matplotlib.ticker import MaxNLocator
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "the heat map needs matplotlib: pip install 'lightbed[testbed]'", name=error.name
+            f"the heat map needs matplotlib: {install_extra('testbed')}", name=error.name
         ) from error
     path = Path(path)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 10}):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lightbed.wording import install_extra
 from testbed.errors import ResultsError
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.parquet import row_schema
@@ -87,7 +88,7 @@ def _library() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise ResultsError("SQL over runs needs DuckDB: pip install 'lightbed[results]'") from error
+        raise ResultsError(f"SQL over runs needs DuckDB: {install_extra('results')}") from error
     return duckdb
 
 

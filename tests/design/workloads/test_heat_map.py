@@ -45,5 +45,5 @@ def test_colours_are_where_bytes_are(tmp_path):
 
 def test_without_matplotlib_the_hint_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'lightbed\[testbed\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"install the extra \[testbed\] of lightbed"):
         draw_heat_map(ring(4), tmp_path / "map.png")

@@ -149,7 +149,7 @@ def test_axi_stream_ports_carry_the_beats(built):
 
 def test_without_peakrdl_the_hint_is_given(demo, monkeypatch):
     monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
-    with pytest.raises(ToolMissing, match=r"pip install 'lightbed\[hdl\]'"):
+    with pytest.raises(ToolMissing, match=r"install the extra \[hdl\] of lightbed"):
         build_files(demo)
 
 

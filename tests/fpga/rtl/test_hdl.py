@@ -88,7 +88,10 @@ def test_rows_of_another_shape_are_refused(icarus, rows):
 
 
 def test_a_missing_tool_is_reported_with_its_hint():
-    assert why_missing("no-such-tool") == "no-such-tool is not installed. Hint: pip install 'lightbed[hdl]'."
+    assert (
+        why_missing("no-such-tool")
+        == "no-such-tool is not installed. Hint: install the extra [hdl] of lightbed."
+    )
     with pytest.raises(ToolMissing):
         find_tool("no-such-tool")
 

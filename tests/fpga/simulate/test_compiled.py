@@ -144,7 +144,7 @@ def test_streams_in_a_circle_are_refused():
 def test_without_numba_the_hint_is_given(small, monkeypatch):
     monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.compiled.native", raising=False)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    with pytest.raises(ImportError, match=r"lightbed\[fpga\]"):
+    with pytest.raises(ImportError, match=r"the extra \[fpga\] of lightbed"):
         simulate(small, np.zeros((1, ports_of(small).input_columns), np.uint64))
 
 

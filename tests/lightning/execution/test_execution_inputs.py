@@ -48,7 +48,7 @@ def test_an_unknown_fidelity_names_the_known_ones(random_model):
 
 def test_noise_without_numba_names_what_to_install(random_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(MissingLibrary, match=r"pip install 'lightbed\[kit\]'"):
+    with pytest.raises(MissingLibrary, match=r"install the extra \[kit\] of lightbed"):
         open_executor(random_model(1, (4, 2)), "noisy")
 
 

@@ -179,7 +179,7 @@ def test_without_duckdb_the_extra_is_named(laboratory, monkeypatch):
     from testbed.measure.trends.sql import query_runs
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(ResultsError, match=r"pip install 'lightbed\[results\]'"):
+    with pytest.raises(ResultsError, match=r"install the extra \[results\] of lightbed"):
         query_runs(laboratory.runs_dir, "select 1")
 
 

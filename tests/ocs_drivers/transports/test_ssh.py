@@ -264,5 +264,5 @@ def test_many_transports_share_one_thread_and_leave_nothing(device):
 
 def test_without_asyncssh_there_is_a_hint(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "asyncssh", None)
-    with pytest.raises(Unsupported, match=r"lightbed\[ssh\]"):
+    with pytest.raises(Unsupported, match=r"the extra \[ssh\] of lightbed"):
         SshTransport("ocs", 22, device="cli://ocs", credentials=ACCOUNT)

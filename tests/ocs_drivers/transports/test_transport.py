@@ -142,5 +142,5 @@ def test_without_pyvisa_the_hint_is_named(monkeypatch):
     from ocs_drivers.transports import visa
 
     monkeypatch.setitem(sys.modules, "pyvisa", None)
-    with pytest.raises(Unsupported, match=r"lightbed\[visa\]"):
+    with pytest.raises(Unsupported, match=r"the extra \[visa\] of lightbed"):
         visa.VisaTransport("127.0.0.1", 1, device="test://device").open(1)

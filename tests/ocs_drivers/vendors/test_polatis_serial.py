@@ -280,5 +280,5 @@ def test_an_answer_that_comes_late_on_a_line_without_connections_meets_nobody(tw
 
 def test_without_pyserial_the_hint_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "serial", None)
-    with pytest.raises(Unsupported, match=r"pip install 'lightbed\[visa\]'"):
+    with pytest.raises(Unsupported, match=r"install the extra \[visa\] of lightbed"):
         open_switch(f"polatis+serial:{tmp_path}/port")

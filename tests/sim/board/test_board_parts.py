@@ -100,4 +100,4 @@ def test_without_pynq_the_cure_is_said(datapath, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main([str(tmp_path / "ones.json")])
     assert ended.value.code == 1
-    assert "pip install 'lightbed[pynq]'" in capsys.readouterr().err
+    assert "install the extra [pynq] of lightbed" in capsys.readouterr().err

@@ -186,7 +186,7 @@ def test_twins_share_nothing(loopback):
 def test_without_qick_the_cure_is_told(monkeypatch):
     monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.soc.soc", raising=False)
     monkeypatch.setitem(sys.modules, "qick", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'lightbed\[qick\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"install the extra \[qick\] of lightbed"):
         connect("sim://kit")
 
 

@@ -8,6 +8,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of, targets_of
 from fpga.count_action.simulate.compiled.generator import program_of
 from fpga.count_action.simulate.port_values import check_inputs
+from lightbed.wording import install_extra
 
 
 class Simulator:
@@ -25,7 +26,7 @@ class Simulator:
         try:
             from fpga.count_action.simulate.compiled.native import compiled
         except ImportError as error:
-            raise ImportError("the fast simulator needs numba: pip install 'lightbed[fpga]'") from error
+            raise ImportError(f"the fast simulator needs numba: {install_extra('fpga')}") from error
         self._run = compiled(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
         self._places = {name: place for place, name in enumerate(program.registers)}

@@ -9,6 +9,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
 from lightbed.output_file import save_figure
+from lightbed.wording import install_extra
 
 MAX_WIRES = 32
 MAX_CYCLES = 64
@@ -28,7 +29,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("a plot needs matplotlib: pip install 'lightbed[hdl]'") from error
+        raise ImportError(f"a plot needs matplotlib: {install_extra('hdl')}") from error
     span = slice(first, first + MAX_CYCLES)
     traces = chosen_traces(datapath, inputs[span], outputs[span])
     cycles = max(1, len(inputs[span]))

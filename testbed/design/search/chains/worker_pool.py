@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from lightbed.wording import install_extra
 from testbed.design.search.chains.chain import ChainState, Rules, advance, begin
 from testbed.design.search.chains.objective import Objective, Recipe
 from testbed.design.search.chains.stop import Stop, is_loss
@@ -167,7 +168,7 @@ def _far(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise SearchError("workers on other machines need Dask: pip install 'lightbed[cluster]'") from error
+        raise SearchError(f"workers on other machines need Dask: {install_extra('cluster')}") from error
     host, port = _host_and_port(address)
     try:
         # A client goes on trying behind a failure, and ends the program with a traceback: first see who is there.

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lightbed.wording import install_extra
 from testbed.design.workloads.imports.onnx_flops import (
     ATTENTION,
     CONVOLUTIONS,
@@ -81,7 +82,7 @@ def _onnx() -> ModuleType:
         import onnx.shape_inference
     except ImportError as error:
         raise WorkloadError(
-            f"reading ONNX files needs the package onnx ({error}): pip install 'lightbed[onnx]'"
+            f"reading ONNX files needs the package onnx ({error}): {install_extra('onnx')}"
         ) from error
     module: ModuleType = onnx
     return module

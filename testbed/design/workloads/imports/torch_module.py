@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, NamedTuple
 
+from lightbed.wording import install_extra
 from testbed.design.workloads.imports.formulas import (
     attention_flops,
     convolution_flops,
@@ -81,7 +82,7 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise WorkloadError(
-            f"reading a torch module needs torch ({error}): pip install 'lightbed[collectives]'"
+            f"reading a torch module needs torch ({error}): {install_extra('collectives')}"
         ) from error
     return torch
 

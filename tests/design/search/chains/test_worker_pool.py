@@ -84,7 +84,7 @@ def test_a_scheduler_that_does_not_answer_is_named(little, four, monkeypatch):
 
 def test_without_dask_the_hint_is_reported(little, four, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(SearchError, match=r"pip install 'lightbed\[cluster\]'"):
+    with pytest.raises(SearchError, match=r"install the extra \[cluster\] of lightbed"):
         optimise(little, four, 2, 25, scheduler="tcp://127.0.0.1:9", **SEARCH)
 
 

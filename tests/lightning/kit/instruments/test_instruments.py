@@ -511,7 +511,7 @@ def test_two_threads_get_their_own_answers(kit, bench):
 
 def test_without_pyvisa_the_hint_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyvisa", None)
-    with pytest.raises(MissingLibrary, match=r"pip install 'lightbed\[kit\]'"):
+    with pytest.raises(MissingLibrary, match=r"install the extra \[kit\] of lightbed"):
         open_instrument("TCPIP::127.0.0.1::1::SOCKET", "laser")
 
 
