@@ -1,4 +1,4 @@
-"""What is known while the graph of a file is followed: constants, tensors of the network, and their examples."""
+"""The state of following the graph of a file: constants, tensors of the network, and their examples."""
 
 from __future__ import annotations
 
