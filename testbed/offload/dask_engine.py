@@ -231,7 +231,10 @@ class DaskEngine:
             is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
             here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
         finally:
-            done.release()
+            if (
+                not fetch.cancelled()
+            ):  # else `close` lets go of it; Dask prints errors of a fetch that loses its key
+                done.release()
 
     def cpu_ns(self) -> int:
         """Return 0: workers are processes of their own."""
