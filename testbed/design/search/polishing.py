@@ -2,9 +2,8 @@
 
 On links for pairs other strategies are fast than on rings, and which is better shows at the end alone. So whole groups
 of operators are laid out first, which takes little and hardly depends on chance. From the fastest of these strategies
-descents begin for each number of links, the best of each is annealed and cut into many microbatches, and the best of
-all is annealed with what is left of the budget: first uncut, where a simulation takes least and the order of
-strategies is much the same, then as it is.
+descents begin for each number of links, and the best of each is annealed and cut into many microbatches. Of the best
+of all, links and strategy then take turns: a descent moves operators, and links join those that sent most before it.
 """
 
 from __future__ import annotations
