@@ -93,7 +93,7 @@ def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start
 
 
 def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
-    """A longer last run brings next to nothing."""
+    """A longer last run made plans of four seeds no better on the whole."""
     budgets = []
     run = annealer.run
 
