@@ -274,6 +274,7 @@ def _end(shell: subprocess.Popen[bytes], folder: Path, environment: dict[str, st
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.process
 @pytest.mark.socket
 @pytest.mark.parametrize("page", sorted(PAGES))

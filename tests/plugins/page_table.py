@@ -89,6 +89,10 @@ TRAINED = [  # the first two steps of the tutorial, which the page begins behind
 
 POLATIS = "polatis+tl1://127.0.0.1:47907"
 
+TL1_BY_HAND = (  # `timeout` ends it, and says so
+    "exec 4<>/dev/tcp/127.0.0.1/44885; printf 'ACT-USER::admin:1::root;RTRV-PATCH:::2:;' >&4; timeout 1 cat <&4"
+)
+
 PAGES: dict[str, Page] = {
     "count-action": Page(codes={"countaction sim broken.ca -P num_DACs=2 -s beats.csv": (1,)}),
     "describe-your-lab": Page(setup=[HOST_PYTHON]),
@@ -121,6 +125,7 @@ PAGES: dict[str, Page] = {
         },
     ),
     "plan-a-job": Page(
+        codes={"testbed plan labs/testbed12.yaml --plan dlrm.json": (2,)},
         after={"testbed sim examples": [OWN_NET]},
         places={
             "tcp://10.0.0.1:8786": "tcp://127.0.0.1:48786",
@@ -128,8 +133,8 @@ PAGES: dict[str, Page] = {
             "testbed sim up labs/testbed12.yaml": UP[0],
         },
         background=(
-            "dask scheduler                          # on one of them",
-            "dask worker tcp://10.0.0.1:8786         # on each, in an environment with lightbed",
+            "dask scheduler ",
+            "dask worker ",
         ),
         teardown=DOWN,
     ),
@@ -155,6 +160,7 @@ PAGES: dict[str, Page] = {
         teardown=DOWN,
     ),
     "share-a-lab-through-a-service": Page(
+        codes={"testbed plan labs/testbed12.yaml": (2,)},
         setup=[*EXAMPLES, *UP],
         places={
             "8080": "48081",
@@ -178,9 +184,7 @@ PAGES: dict[str, Page] = {
     "train-with-noise": Page(setup=TRAINED),
     "try-a-client-on-a-twin": Page(
         codes={
-            "exec 4<>/dev/tcp/127.0.0.1/44885; printf 'ACT-USER::admin:1::root;RTRV-PATCH:::2:;' >&4; timeout 1 cat <&4": (
-                124,
-            )
+            TL1_BY_HAND: (124,),
         },
         background=("testbed sim switch ",),
         places={
