@@ -15,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
+from witnesses.mac_hardware import inference, load_rows, loopback_design, run_rows
+
 from fpga.hdl import verilator
 from fpga.photonic_mac import Optics, accuracy, layer_results, quantised
-from fpga.photonic_mac.hardware import inference, load_rows, loopback_design, run_rows
 
 OPTICS = {
     "noise": Optics(noise=True),

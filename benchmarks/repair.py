@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
+from witnesses.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import wire
@@ -24,7 +28,6 @@ from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.measure.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab
 

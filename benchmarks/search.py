@@ -16,13 +16,19 @@ import math
 import os
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
+from witnesses.exhaustive import all_graphs, optimum, simulated_optimum
+from witnesses.instances import INSTANCES as NAMED
 
 from testbed.design.model import Topology
 from testbed.design.plans.planning import default_walk
@@ -32,10 +38,8 @@ from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.chains.objective import Point
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.chains.worker_pool import worker_pool
-from testbed.design.search.exhaustive import all_graphs, optimum, simulated_optimum
 from testbed.design.search.finalists import rank, wirings
 from testbed.design.search.installed import fabric_on, installed, on_quick_routes
-from testbed.design.search.instances import INSTANCES as NAMED
 from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective

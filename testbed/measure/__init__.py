@@ -10,5 +10,5 @@
 | `report` | one run as one HTML file |
 | `second_topology` | a job that the first topology serves badly, and the plan made for it |
 | `current_topology` | measurements on the circuits that are in force |
-| `job` and `job_steps`, `fibre_cut` | whole jobs: patch and measure twice; a fibre that is cut |
+| `job` and `job_steps` | whole jobs: patch and measure twice |
 """

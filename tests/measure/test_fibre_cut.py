@@ -16,6 +16,8 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 skip_without("jsonschema")
 
+from witnesses.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
+
 from testbed.design.model import Nic, RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
@@ -23,7 +25,6 @@ from testbed.errors import CollectiveError
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.measure.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
 from testbed.measure.results.store import RunStore
 from testbed.operate.journal import Journal
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair

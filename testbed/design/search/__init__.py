@@ -16,7 +16,6 @@
 | `installed` | the routes that a candidate is ranked on, and those that its plan gets |
 | `bound` | what no plan can beat |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
-| `exhaustive`, `instances` | all strategies on all topologies, where they can be enumerated; named problems for it |
 
 Importing this needs numpy alone; chains are compiled where numba is installed, and slower without it.
 """

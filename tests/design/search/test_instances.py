@@ -4,10 +4,10 @@ Both are simulated on routes found in the same way.
 """
 
 import pytest
+from witnesses.exhaustive import simulated_optimum
+from witnesses.instances import INSTANCES
 
 from testbed.design.search import optimise
-from testbed.design.search.exhaustive import simulated_optimum
-from testbed.design.search.instances import INSTANCES
 
 QUICK = ("one table",)
 TIE = 1e-3

@@ -1,10 +1,10 @@
 """Lint of the checks, which are written by hand like the blocks."""
 
 import pytest
+from witnesses.lint import VERIBLE_RULES
 
 from fpga.formal.blocks import CHECKS
 from fpga.hdl import find_tool, why_missing
-from fpga.hdl.lint import VERIBLE_RULES
 from fpga.hdl.tools import ToolFailed
 
 WAIVED = ("PROCASSINIT", "WIDTHEXPAND", "UNUSEDSIGNAL", "CMPCONST")

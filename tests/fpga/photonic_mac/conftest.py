@@ -34,8 +34,9 @@ def icarus():
 def verilated():
     """Return the whole datapath with simulated optics: one build for all networks."""
     _needs("verilator", "make", "g++")
+    from witnesses.mac_hardware import loopback_design
+
     from fpga.hdl import verilator
-    from fpga.photonic_mac.hardware import loopback_design
 
     return verilator.build(loopback_design(), optimise="-O1")
 
@@ -44,8 +45,9 @@ class Unit:
     """A block with its parameters as the only thing in a bench; series of inputs in, series of outputs out."""
 
     def __init__(self, icarus, block, parameters, inputs, outputs, clocks, shown_from):
+        from witnesses.mac_hardware import block_design
+
         from fpga.count_action.ports import Port, Ports
-        from fpga.photonic_mac.hardware import block_design
 
         self._icarus = icarus
         self.ports = Ports(*(_placed(Port, widths) for widths in (inputs, outputs)))

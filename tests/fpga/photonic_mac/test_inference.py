@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from witnesses.mac_hardware import PORTS, block_design, inference, load_rows, loopback_design, run_rows
 
 from fpga.count_action.ports import Ports
 from fpga.hdl.tools import BadOutput
 from fpga.photonic_mac import Network, Optics, Timing, cycles_of, layer_results, total_cycles
 from fpga.photonic_mac.cycles import first_lit, measured
-from fpga.photonic_mac.hardware import PORTS, block_design, inference, load_rows, loopback_design, run_rows
 from fpga.photonic_mac.network import noisy_results
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-
-from fpga.photonic_mac.preamble import HIGH, LANES, detect, means, received_stream
+from witnesses.preamble import HIGH, LANES, detect, means, received_stream
 
 RAMP = np.arange(1, 8 * LANES + 1, dtype=np.uint16)
 IDLE_CYCLES = 5

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import fpga
 from fpga.count_action.load import load
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 from fpga.count_action.verilog import core_files, emit
@@ -20,7 +21,7 @@ from fpga.photonic_mac.cycles import Timing, Trace, cycles_of, total_cycles
 from fpga.photonic_mac.network import LANES, Integers, Network, beats_of
 from fpga.photonic_mac.optics import Optics
 
-_FPGA = Path(__file__).resolve().parents[1]
+_FPGA = Path(fpga.__file__).parent
 WEIGHT_WORDS = 16896
 IMAGE_ROWS = 64
 MAX_LAYERS = 4
