@@ -142,7 +142,10 @@ PAGES: dict[str, Page] = {
     "run-a-model-on-hardware": Page(setup=TRAINED, places={"qick://10.0.0.7": "sim://kit"}),
     "serve-a-model": Page(
         setup=TRAINED,
-        places={"8080": "48080", "udp 9000": "udp 49000", "127.0.0.1:9000": "127.0.0.1:49000"},
+        places={
+            **{"8080": "48080", "udp 9000": "udp 49000", "127.0.0.1:9000": "127.0.0.1:49000"},
+            "serve digits.lng": "serve digits.lng --port 48080",
+        },
         background=("lightning serve digits.lng --udp 9000",),
     ),
     "share-a-lab": Page(
