@@ -1,4 +1,4 @@
-"""What a reader puts in place of names and addresses of a page, and the commands that cannot run here."""
+"""Pages of the documentation: their readers' names and addresses, and the commands that cannot run here."""
 
 from __future__ import annotations
 
@@ -142,7 +142,12 @@ PAGES: dict[str, Page] = {
     "run-a-model-on-hardware": Page(setup=TRAINED, places={"qick://10.0.0.7": "sim://kit"}),
     "serve-a-model": Page(
         setup=TRAINED,
-        places={"8080": "48080", "udp 9000": "udp 49000", "127.0.0.1:9000": "127.0.0.1:49000"},
+        places={
+            "8080": "48080",
+            "udp 9000": "udp 49000",
+            "127.0.0.1:9000": "127.0.0.1:49000",
+            "serve digits.lng": "serve digits.lng --port 48080",
+        },
         background=("lightning serve digits.lng --udp 9000",),
     ),
     "share-a-lab": Page(
