@@ -59,7 +59,7 @@ _LAB_NAME = re.compile(r"(?<![/\w])(testbed12|bench|shared)(?=/ocs| |$)|(?<=name
 
 @dataclass
 class Page:
-    """What a reader knows or has beyond the page."""
+    """The knowledge and belongings of a reader beyond the page."""
 
     setup: list[str] = field(default_factory=list)
     """Commands before the first: what the page says that its reader has."""
