@@ -277,7 +277,13 @@ def _end(shell: subprocess.Popen[bytes], folder: Path, environment: dict[str, st
 @pytest.mark.timeout(900)
 @pytest.mark.process
 @pytest.mark.socket
-@pytest.mark.parametrize("page", sorted(PAGES))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[getattr(pytest.mark, name) for name in known.needs])
+        for page, known in sorted(PAGES.items())
+    ],
+)
 def test_the_commands_of_a_page_run_in_an_empty_folder(page, reader, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
