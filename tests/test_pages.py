@@ -5,7 +5,7 @@ A block of code after a line that ends in "`NAME`:" is a file of that name. In o
 holds a command a line. All of a page runs in one shell, in the order of the page.
 
 `PAGES` holds what a reader would put in place of names and addresses, and `LEFT_OUT` the commands that cannot run here,
-each with its reason.
+each with its reason. Pages whose hosts live in namespaces of the kernel need root.
 """
 
 from __future__ import annotations
