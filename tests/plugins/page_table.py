@@ -161,13 +161,11 @@ PAGES: dict[str, Page] = {
         setup=[HOST_PYTHON],
         after={
             "testbed sim examples": [OWN_NET],
-            'testbed lease request labs/testbed12.yaml host:a host:b --ttl 2h --reason "ring of two"': [
+            'testbed lease request labs/testbed12.yaml --ttl 2h --reason "one-way rings"': [
                 "LEASE=$(testbed lease list labs/testbed12.yaml | cut -d ' ' -f 1)"
             ],
         },
-        before={
-            'testbed lease request labs/testbed12.yaml host:a host:b --ttl 2h --reason "ring of two"': UP
-        },
+        before={'testbed lease request labs/testbed12.yaml --ttl 2h --reason "one-way rings"': UP},
         places={"20261124T090000-1f2e3d": "$LEASE"},
         teardown=DOWN,
     ),
