@@ -5,7 +5,7 @@ A block of code after a line that ends in "`NAME`:" is a file of that name. In o
 holds a command a line. All of a page runs in one shell, in the order of the page.
 
 `PAGES` holds what a reader would put in place of names and addresses, and `LEFT_OUT` the commands that cannot run here,
-each with its reason.
+each with its reason. Pages whose hosts live in namespaces of the kernel need root.
 """
 
 from __future__ import annotations
@@ -277,7 +277,13 @@ def _end(shell: subprocess.Popen[bytes], folder: Path, environment: dict[str, st
 @pytest.mark.timeout(900)
 @pytest.mark.process
 @pytest.mark.socket
-@pytest.mark.parametrize("page", sorted(PAGES))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[getattr(pytest.mark, name) for name in known.needs])
+        for page, known in sorted(PAGES.items())
+    ],
+)
 def test_the_commands_of_a_page_run_in_an_empty_folder(page, reader, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()

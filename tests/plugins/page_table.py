@@ -1,4 +1,4 @@
-"""Pages of the documentation: their readers' names and addresses, and the commands that cannot run here."""
+"""Pages that a test reads: real values for names and addresses on them, and the commands that cannot run here."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _LAB_NAME = re.compile(r"(?<![/\w])(testbed12|bench|shared)(?=/ocs| |$)|(?<=name
 
 @dataclass
 class Page:
-    """The knowledge and belongings of a reader beyond the page."""
+    """Knowledge and things that a reader has beyond the page."""
 
     setup: list[str] = field(default_factory=list)
-    """Commands before the first: what the page says that its reader has."""
+    """Commands before the first: they make what the page says that its reader has."""
     places: dict[str, str] = field(default_factory=dict)
     """Texts of the page, and what the reader has in their place."""
     codes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -73,6 +73,8 @@ class Page:
     """Commands that the page's prose asks for before one of its commands."""
     after: dict[str, list[str]] = field(default_factory=dict)
     teardown: list[str] = field(default_factory=list)
+    needs: tuple[str, ...] = ()
+    """Markers of the test of the page, beside those of all pages."""
 
     def replace(self, text: str) -> str:
         """Return a text of the page with what the reader has in place of its names and addresses."""
@@ -94,9 +96,12 @@ TL1_BY_HAND = (  # `timeout` ends it, and says so
 )
 
 PAGES: dict[str, Page] = {
-    "count-action": Page(codes={"countaction sim broken.ca -P num_DACs=2 -s beats.csv": (1,)}),
-    "describe-your-lab": Page(setup=[HOST_PYTHON]),
+    "count-action": Page(
+        needs=("hdl",), codes={"countaction sim broken.ca -P num_DACs=2 -s beats.csv": (1,)}
+    ),
+    "describe-your-lab": Page(needs=("kernel",), setup=[HOST_PYTHON]),
     "first-run": Page(
+        needs=("kernel",),
         setup=[HOST_PYTHON],
         after={
             "testbed sim examples": [OWN_NET],
@@ -106,6 +111,7 @@ PAGES: dict[str, Page] = {
     ),
     "install": Page(),
     "map-the-fibres": Page(
+        needs=("kernel",),
         setup=[HOST_PYTHON],
         after={"testbed sim examples": [OWN_NET]},
         codes={"testbed discover labs/bare.yaml -o labs/wired.yaml": (2,)},
@@ -138,8 +144,8 @@ PAGES: dict[str, Page] = {
         ),
         teardown=DOWN,
     ),
-    "put-a-datapath-on-a-board": Page(),
-    "run-a-model-on-hardware": Page(setup=TRAINED, places={"qick://10.0.0.7": "sim://kit"}),
+    "put-a-datapath-on-a-board": Page(needs=("hdl",)),
+    "run-a-model-on-hardware": Page(needs=("hdl",), setup=TRAINED, places={"qick://10.0.0.7": "sim://kit"}),
     "serve-a-model": Page(
         setup=TRAINED,
         places={
@@ -151,16 +157,15 @@ PAGES: dict[str, Page] = {
         background=("lightning serve digits.lng --udp 9000",),
     ),
     "share-a-lab": Page(
+        needs=("kernel",),
         setup=[HOST_PYTHON],
         after={
             "testbed sim examples": [OWN_NET],
-            'testbed lease request labs/testbed12.yaml host:a host:b --ttl 2h --reason "ring of two"': [
+            'testbed lease request labs/testbed12.yaml --ttl 2h --reason "one-way rings"': [
                 "LEASE=$(testbed lease list labs/testbed12.yaml | cut -d ' ' -f 1)"
             ],
         },
-        before={
-            'testbed lease request labs/testbed12.yaml host:a host:b --ttl 2h --reason "ring of two"': UP
-        },
+        before={'testbed lease request labs/testbed12.yaml --ttl 2h --reason "one-way rings"': UP},
         places={"20261124T090000-1f2e3d": "$LEASE"},
         teardown=DOWN,
     ),
@@ -254,6 +259,7 @@ PAGES: dict[str, Page] = {
         teardown=DOWN,
     ),
     "your-own-programs": Page(
+        needs=("kernel",),
         setup=[HOST_PYTHON],
         after={"testbed sim examples": [OWN_NET]},
         places={
