@@ -181,11 +181,11 @@ def is_installed(module: ModuleType) -> bool:
 
 @cache
 def _folders() -> tuple[str, ...]:
-    """Return the folders of the standard library and of installed packages."""
+    """Return the folders of the standard library and of installed packages, those of other environments, too."""
     folders = [sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple(
-        f"{folder}{sep}" for folder in [*folders, *site.getsitepackages(), site.getusersitepackages()]
-    )
+    others = [each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}]
+    installed = [*folders, *site.getsitepackages(), site.getusersitepackages(), *others]
+    return tuple(f"{folder}{sep}" for folder in installed)
 
 
 def _file(module: ModuleType) -> str:

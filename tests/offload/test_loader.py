@@ -577,14 +577,16 @@ class Trainer:
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Import a module of an installed package, which no copy of a step takes along."""
-    (tmp_path / "trainer_of_a_package.py").write_text(INSTALLED)
-    monkeypatch.syspath_prepend(tmp_path)
-    folders = (*travel._folders(), f"{tmp_path}/")
-    monkeypatch.setattr(travel, "_folders", lambda: folders)
+    """Import a module of a package of another environment, which no copy of a step takes along."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "trainer_of_a_package.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(folder)
+    travel._folders.cache_clear()
     module = importlib.import_module("trainer_of_a_package")
     yield module
     del sys.modules["trainer_of_a_package"]
+    travel._folders.cache_clear()
 
 
 @pytest.mark.parametrize(
