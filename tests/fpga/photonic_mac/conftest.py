@@ -109,7 +109,7 @@ def unit(icarus):
 @needs("hdl")
 def lint():
     _needs("iverilog", "verilator", "verible-verilog-lint")
-    from fpga.hdl import lint
+    from witnesses import lint
 
     return lint
 

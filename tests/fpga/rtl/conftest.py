@@ -73,7 +73,7 @@ def verilator():
 @needs("hdl")
 def lint():
     _needs("iverilog", "verilator", "verible-verilog-lint")
-    from fpga.hdl import lint
+    from witnesses import lint
 
     return lint
 
