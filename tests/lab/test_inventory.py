@@ -130,7 +130,9 @@ def labs(draw) -> Lab:
         for i, name in enumerate(switch_names)
     )
     twin = SwitchTwin(
-        draw(st.integers(1, 65535)),
+        draw(
+            st.integers(1, 65535).filter(lambda port: port not in {5025, 7025})
+        ),  # those of SCPI and control
         7025,
         draw(st.none() | st.floats(0, 9)),
         draw(st.sampled_from(["DARK", "AUTOSAVE"])),
