@@ -24,6 +24,6 @@ def main() -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    from testbed.cli.output import run_app  # typer
+    from testbed.cli.app import run_app  # typer
 
     return run_app(words)

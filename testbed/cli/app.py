@@ -6,9 +6,18 @@ A module is imported only when its command is asked for, and imports at its head
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
 from typing import Any
 
+import typer
+from typer.exceptions import TyperException
+
 from lightbed.command_group import CommandGroup
+from ocs_drivers.errors import OcsError
+from testbed.cli.output import DONE, ERROR, INTERRUPTED, report_error
+from testbed.errors import Interrupted, TestbedError
 
 COMMANDS = {
     "demo": (
@@ -141,3 +150,31 @@ def build_app() -> CommandGroup:
         table=COMMANDS,
         complete=_complete,
     )
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
+    as_json = "--json" in arguments
+    try:
+        if os.environ.get("LIGHTBED_LOG"):
+            from testbed.observe.json_log import log_as_asked
+
+            log_as_asked()
+        if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get(
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+        ):
+            from testbed.observe.traces import trace_as_asked
+
+            trace_as_asked()
+        result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        result = INTERRUPTED
+    except Interrupted as error:
+        report_error(error, as_json=as_json)
+        return INTERRUPTED
+    except (TyperException, OcsError, TestbedError, OSError) as error:
+        report_error(error, as_json=as_json)
+        return ERROR
+    if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
+        print("interrupted; what was built is torn down, what was measured or found is kept", file=sys.stderr)
+    return result if isinstance(result, int) else DONE

@@ -115,7 +115,7 @@ def _environment() -> dict[str, str]:
 
 def _roll_back(words: list[str]) -> str:
     """Go back as a person would; return why that failed, or nothing."""
-    from testbed.cli.output import run_app
+    from testbed.cli.app import run_app
 
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

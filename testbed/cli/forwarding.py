@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from importlib import import_module
 from typing import Any
 
 from typer import Context
@@ -45,7 +44,8 @@ def forwarded(words: str, command: Any) -> None:
         is_anothers = context.invoked_subcommand is not None or bool(given.get("import_file"))
         if not _server.get() or is_anothers:
             return here(**given)
-        remote = import_module("testbed.cli.remote")
-        return int(remote.carry_out(_server.get(), words, given, defaults, context.obj))
+        from testbed.cli.remote import carry_out
+
+        return carry_out(_server.get(), words, given, defaults, context.obj)
 
     command.invoke, command.callback = note, ask

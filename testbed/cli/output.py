@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -15,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.exceptions import TyperException
 
 from lightbed.output_file import STANDARD_OUTPUT
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport
-from testbed.cli.app import build_app
 from testbed.errors import Interrupted, MoveTimedOut, PlanStale, TestbedError
 
 if TYPE_CHECKING:
@@ -205,31 +202,3 @@ def narrate() -> Iterator[PlainNarrator | RichNarrator]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield RichNarrator(progress)
-
-
-def run_app(arguments: Sequence[str]) -> int:
-    """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
-    as_json = "--json" in arguments
-    try:
-        if os.environ.get("LIGHTBED_LOG"):
-            from testbed.observe.json_log import log_as_asked
-
-            log_as_asked()
-        if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get(
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-        ):
-            from testbed.observe.traces import trace_as_asked
-
-            trace_as_asked()
-        result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        result = INTERRUPTED
-    except Interrupted as error:
-        report_error(error, as_json=as_json)
-        return INTERRUPTED
-    except (TyperException, OcsError, TestbedError, OSError) as error:
-        report_error(error, as_json=as_json)
-        return ERROR
-    if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
-        print("interrupted; what was built is torn down, what was measured or found is kept", file=sys.stderr)
-    return result if isinstance(result, int) else DONE

@@ -14,7 +14,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from lightbed.errors import LightbedError
-from testbed.cli.output import DONE, ERROR, print_json, report_error, run_app
+from testbed.cli.app import run_app
+from testbed.cli.output import DONE, ERROR, print_json, report_error
 from testbed.log_context import about
 from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents

@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import pytest
@@ -85,12 +83,11 @@ class LabOfService:
 def served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfService]:
     """Lease a lab of a service, and go back to the epoch that was in force. Skips where that cannot be.
 
-    Raises `pytest.UsageError` without the client, and its errors where the service does not answer or refuses.
+    Raises the errors of the client where the service does not answer or refuses.
     """
-    if find_spec("testbed.client") is None:
-        what = f"--lab-server {options.server}: this release of lightbed has no client of a service"
-        raise pytest.UsageError(f"{what}; name a lab file by --lab")
-    with import_module("testbed.client").connect(options.server) as client:
+    from testbed.client import connect
+
+    with connect(options.server) as client:
         lab, hosts = _chosen(client, options, needs)
         lease = _granted(lab, options.wait_s, test)
         moves = {"hosts": options.hosts, "really_move": options.really_move}

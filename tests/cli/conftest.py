@@ -20,7 +20,7 @@ import pytest
 from needs import needs
 
 from sim.lab.found import find_labs
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.lab.simulated.supervisor import ask
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -39,7 +39,7 @@ def every_help(app):
 def main(package, *words):
     sys.meta_path.insert(0, Recorder())
     room = import_module(package)
-    run_app = getattr(room, "run_app", None) or import_module(f"{package}.output").run_app
+    run_app = getattr(room, "run_app", None) or import_module(f"{package}.app").run_app
     if words == ("--every-help",):
         build_app = getattr(room, "build_app", None) or import_module(f"{package}.app").build_app
         codes = {run_app(each) for each in every_help(build_app())}

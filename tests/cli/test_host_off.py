@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @needs("process", "socket")
 def labs(tmp_path_factory):
     """Provide a directory with `lab.yaml`, four hosts joined to a ring, and `off.yaml`, where d does not answer."""
-    from testbed.cli.output import run_app
+    from testbed.cli.app import run_app
 
     place = tmp_path_factory.mktemp("off")
     lab = load_lab(ROOT / "labs" / "testbed12.yaml")

@@ -12,7 +12,7 @@ from libraries import skip_without
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 
 LAB = str(Path(__file__).parents[2] / "labs" / "testbed12.yaml")
 

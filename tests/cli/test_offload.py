@@ -10,7 +10,7 @@ from libraries import skip_without
 skip_without("typer")
 skip_without("yaml")
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Configuration, read_configuration
 

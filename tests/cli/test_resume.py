@@ -43,7 +43,7 @@ elif at == "routes":
     LabSession.install_routes = die
 elif at == "proof":
     LabSession.verify = die
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 run_app(arguments)
 """
 

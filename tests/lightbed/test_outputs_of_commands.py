@@ -15,7 +15,7 @@ skip_without("matplotlib")
 
 import fpga
 from fpga.cli import run_app as countaction
-from testbed.cli.output import run_app as run_testbed
+from testbed.cli.app import run_app as run_testbed
 
 MODULE = str(Path(fpga.__file__).parent / "library" / "argmax.ca")
 SMALL = ("vgg16", "--nodes", "4", "--set", "batch_per_device=2")

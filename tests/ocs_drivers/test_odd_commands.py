@@ -11,7 +11,7 @@ from libraries import skip_without
 from needs import needs
 from schemes import BANKS, SCHEMES
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 
 skip_without("pyvisa_py")
 skip_without("asyncssh")

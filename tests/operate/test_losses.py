@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan

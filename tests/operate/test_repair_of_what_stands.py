@@ -12,7 +12,7 @@ import pytest
 from libraries import library
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, plan_json, write_plan

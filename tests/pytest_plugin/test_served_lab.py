@@ -79,7 +79,6 @@ def lab(monkeypatch):
     module = ModuleType("testbed.client")
     module.connect = lambda url, token=None: Client()
     monkeypatch.setitem(sys.modules, "testbed.client", module)
-    monkeypatch.setattr(served, "find_spec", lambda name: object())
     monkeypatch.setattr(served, "POLL_S", 0.0)
     return one
 
@@ -168,7 +167,7 @@ def test_maintenance_and_a_dark_lab_skip(lab):
         pass
 
 
-def test_what_cannot_be_is_told(lab, monkeypatch):
+def test_what_cannot_be_is_told(lab):
     with (
         pytest.raises(pytest.UsageError, match="has the labs shared: choose by --lab-name"),
         enter(name="other"),
@@ -178,9 +177,6 @@ def test_what_cannot_be_is_told(lab, monkeypatch):
     with pytest.raises(LeaseDenied, match="not granted within 0 s"), enter(wait_s=0.0):
         pass
     assert ("release", "L1") in lab.diary
-    monkeypatch.setattr(served, "find_spec", lambda name: None)
-    with pytest.raises(pytest.UsageError, match="has no client of a service"), enter():
-        pass
 
 
 def test_a_heartbeat_goes_on_until_it_is_left_whatever_it_meets():

@@ -13,8 +13,8 @@ skip_without("fastapi")
 skip_without("httpx")
 skip_without("sqlalchemy")
 
+from testbed.cli.app import run_app
 from testbed.cli.forwarding import COMMANDS
-from testbed.cli.output import run_app
 from testbed.lab.inventory import load_lab
 from testbed.operate.changes.file import read_change
 from testbed.service.request import command_of

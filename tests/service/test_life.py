@@ -24,7 +24,7 @@ import itertools
 
 import httpx
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.client import ServiceRefused, ServiceUnreachable, connect, connect_async
 from testbed.lab.control import control
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.client import ServiceUnreachable, connect
 
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"

@@ -115,7 +115,7 @@ def test_a_line_goes_on_after_a_removed_end(service, log):
 
 
 def test_the_command_says_whole_or_which_line(service, log, capsys):
-    from testbed.cli.output import run_app
+    from testbed.cli.app import run_app
 
     words = ["audit", "--verify", "--runs-dir", str(service.runs_dir)]
     assert run_app(words) == 0
@@ -126,7 +126,7 @@ def test_the_command_says_whole_or_which_line(service, log, capsys):
 
 
 def test_a_log_whose_end_was_cut_with_its_count_shows_by_a_hash_that_was_kept(service, log, capsys):
-    from testbed.cli.output import run_app
+    from testbed.cli.app import run_app
 
     kept = verify(address_in(service.runs_dir)).newest
     words = ["audit", "--verify", "--expect", kept, "--runs-dir", str(service.runs_dir)]
@@ -152,7 +152,7 @@ def test_tokens_that_are_made_and_revoked_are_in_the_log(service):
 
 
 def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
-    from testbed.cli.output import run_app
+    from testbed.cli.app import run_app
 
     with service.database.transaction() as connection:
         append(connection, Entry(ANONYMOUS, "stop", why="a\n2 2026-11-28 root (admin) stop"))

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.log_context import about
 from testbed.observe.traces import trace_to
 
@@ -102,7 +102,7 @@ def test_blocks_make_no_spans_when_nobody_traces(spans, tmp_path):
 
 @pytest.mark.process
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for(tmp_path):
-    code = "import sys; from testbed.cli.output import run_app; run_app(['history', 'labs/testbed12.yaml'])"
+    code = "import sys; from testbed.cli.app import run_app; run_app(['history', 'labs/testbed12.yaml'])"
     code += "; assert not [one for one in sys.modules if 'opentelemetry' in one or 'traces' in one]"
     environment = {name: text for name, text in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(

@@ -14,7 +14,7 @@ from libraries import skip_without
 skip_without("alembic")
 skip_without("sqlalchemy")
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.errors import StorageError
 from testbed.storage import schema
 from testbed.storage.backup import TOKENS_LEFT_OUT, back_up, restore

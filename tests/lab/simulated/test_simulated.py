@@ -27,7 +27,7 @@ skip_without("pydantic")
 
 import jsonschema
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.errors import LabStartError
 from testbed.lab.checkup import check_lab
 from testbed.lab.control import control

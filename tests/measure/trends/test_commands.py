@@ -11,7 +11,7 @@ skip_without("pyarrow")
 skip_without("sqlalchemy")
 skip_without("typer")
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres

@@ -19,7 +19,7 @@ skip_without("sqlalchemy")
 
 import sqlite3
 
-from testbed.cli.output import run_app
+from testbed.cli.app import run_app
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
