@@ -64,7 +64,8 @@ def _on_each_number_of_links(
     for start in _on_other_links(annealer, starts):
         yield Timed(annealer.seconds(start), start)
         near = start._replace(microbatches=few)
-        coarse.append(annealer.descend(near, chance, part, annealer.moves.largest))
+        rough = annealer.descend(near, chance, part, annealer.moves.largest)
+        coarse.append(_coarse_turns(annealer, rough, chance, part))
         yield coarse[-1]
     coarse.sort(key=seconds_of)
     bases = list({one.candidate.point: one.candidate for one in reversed(coarse)}.values())[-_BASES:]
@@ -74,6 +75,17 @@ def _on_each_number_of_links(
         other = annealer.on_faster_links(min(ends, key=seconds_of))
         yield other
         yield annealer.descend(other.candidate, chance, part)
+
+
+def _coarse_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int) -> Timed:
+    """Return where largest groups go, on links made for what was sent before, as long as this brings something."""
+    while best.candidate.finding.matching_degree:
+        linked = annealer.gather(annealer.on_faster_links(best))
+        better = annealer.descend(linked.candidate, chance, part, annealer.moves.largest)
+        if better.seconds > best.seconds * (1 - _GAIN):
+            return min(best, better, key=seconds_of)
+        best = better
+    return best
 
 
 def _on_other_links(annealer: Annealer, starts: Sequence[Candidate]) -> Iterable[Candidate]:
