@@ -152,6 +152,7 @@ class Moves:
     def gathered(self, point: Point) -> Iterator[Point]:
         """Yield strategies in which what a chain has on servers of its own moves to a server of another chain.
 
+        A server that it leaves empty gets one of a class that is cut while others of it are placed, see `_filled`.
         No step of single operators leads there, and `layouts` takes the server that sends least.
         """
         homes = {place: self._home(place, at) for place, at in enumerate(point)}
@@ -159,7 +160,17 @@ class Moves:
             members = [place for place in chain if homes[place] is not None]
             others = {homes[place] for other in self._chains if other is not chain for place in other}
             for server in sorted({home for home in others if home is not None} if members else ()):
-                yield self._laid(point, dict.fromkeys(members, place_sharding((server,))))
+                yield self._filled(self._laid(point, dict.fromkeys(members, place_sharding((server,)))))
+
+    def _filled(self, point: Point) -> Point:
+        """Return a strategy with one of a class that is cut on each server that sends nothing else."""
+        for members in self._classes:
+            cut = [place for place in members if self._home(place, point[place]) is None]
+            if cut and len(cut) < len(members):
+                free = [server for server, sent in enumerate(self._sent(point, cut)) if not sent]
+                alone = (place_sharding((server,)) for server in free)
+                point = self._laid(point, dict(zip(cut, alone, strict=False)))
+        return point
 
     def _laid(self, point: Point, shardings: dict[int, Sharding]) -> Point:
         """Return operators laid out so; one that may not be stays as it is."""
