@@ -25,7 +25,7 @@ _RUN = 0.12
 """Part of the budget for each run with the descent after it, at most."""
 _GAIN = 3e-3
 """Part by which an iteration gets shorter at least for another turn of links and strategy."""
-_LINKS, _LAST = 0.15, 0.04
+_LINKS, _LAST = 0.25, 0.04
 """Parts of the budget for the last search of links and for the last run, at most."""
 _REST = 0.4
 """Part of the budget that is left for all that follows the first descents."""
