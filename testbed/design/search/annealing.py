@@ -59,6 +59,8 @@ class Cooling:
 
 HOPELESS = 1.15
 """What is so many times slower in closed form than the best by simulation is not simulated."""
+FULLER, SLOWER = 1.03, 1.015
+"""So many times fuller the fullest link, and slower a few microbatches, may get for links to be simulated in full."""
 _CLOSED_WORK = 30
 _MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
 _REMADE, _SWAPPED, _CUT = 0.02, 0.12, 0.15
@@ -183,6 +185,33 @@ class Annealer:
                 found.append(Timed(self.seconds(other), other))
         return min(found, key=seconds_of)
 
+    def rewire(self, best: Timed, few: int, chance: np.random.Generator, budget: int) -> Timed:
+        """Return the same on links that swaps by chance lead to; each is worth more work than the one before it.
+
+        The fullest link may carry little more, then `few` microbatches take little longer, and all be faster.
+        """
+        start, begin = best.candidate, self.work
+        if not self._links(start.finding) or self.problem.nodes > FEW_NODES or not self._pairs(start):
+            return best
+        strategy, bars = self.strategy(start), self._bars(start, few)
+        while self.work < begin + budget:
+            self.closed += 1  # a draw is work: else one whose links are all known would go on for ever
+            others = self._links(best.candidate.finding)
+            other = start._replace(finding=others[int(chance.integers(len(others)))])
+            if self.simulator.fullest_s(strategy, other.finding.topology) > bars[0] * FULLER:
+                continue
+            if math.isinf(self.seconds(other._replace(microbatches=few), bars[1] * SLOWER)):
+                continue
+            taken_s = self.seconds(other, best.seconds * (1 - 1e-9))
+            if math.isfinite(taken_s):
+                best, bars = Timed(taken_s, other), self._bars(other, few)
+        return best
+
+    def _bars(self, at: Candidate, few: int) -> tuple[float, float]:
+        """Return how long the fullest link is full, and what a few microbatches take."""
+        full_s = self.simulator.fullest_s(self.strategy(at), at.finding.topology)
+        return full_s, self.seconds(at._replace(microbatches=few))
+
     def propose(self, at: Candidate, chance: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
         """Return something near a candidate: another strategy, other links, another number of microbatches."""
         drawn = chance.random()
@@ -223,9 +252,9 @@ class Annealer:
         From TopologyFinder's answer, and from the links that it has, edges are swapped one after the other.
         """
         objective, strategy = self.objective(at.microbatches), self.strategy(at)
-        demand = objective.demand(at.point)
-        if self.problem.nodes > FEW_NODES or not demand.pair_bytes:
+        if self.problem.nodes > FEW_NODES or not self._pairs(at):
             return at
+        demand = objective.demand(at.point)
 
         def cost_of(finding: Finding) -> float:
             return self.simulator.fullest_s(strategy, finding.topology)
@@ -237,6 +266,10 @@ class Annealer:
             if start.matching_degree == degree
         ]
         return at._replace(finding=min(ends, key=lambda end: end[1])[0])
+
+    def _pairs(self, at: Candidate) -> bool:
+        """Return whether any bytes pass between pairs."""
+        return bool(self.objective(at.microbatches).demand(at.point).pair_bytes)
 
     def recount(self, best: Timed, end: int) -> Timed:
         """Return the same with as many microbatches as are best, near those that it has; work ends at `end`."""

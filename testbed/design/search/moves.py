@@ -116,10 +116,11 @@ class Moves:
         """Yield strategies with a group laid out in each shape of its first; what is placed is spread or put together.
 
         Spread means that each goes where least is sent from, the first of these servers where several are. A single
-        operator is laid out as its neighbours are, too.
+        operator is laid out as its neighbours are, too, and a group also parted as in `_parted`.
         """
         if len(members) == 1:
             yield from (_changed(point, {members[0]: at}) for at in self._as_beside(point, members[0]))
+        yield from self._parted(point, members)
         for choices in self._shapes[members[0]].values():
             first = self._shardings[members[0]][choices[0]]
             if self._home(members[0], choices[0]) is None:
@@ -134,9 +135,24 @@ class Moves:
                     load[server] += 0 if together else self._outputs[place]
                 yield self._laid(point, changes)
 
+    def _parted(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
+        """Yield strategies with one of a group on each server that sends nothing else, the others in another shape.
+
+        No step of single operators leads there from a group that is cut: each of them alone makes it slower.
+        """
+        free = [server for server, sent in enumerate(self._sent(point, members)) if not sent]
+        alone = [place_sharding((server,)) for server in free]
+        if not 0 < len(free) < len(members) or alone[0] not in self._at[members[0]]:
+            return
+        for choices in self._shapes[members[0]].values():
+            if self._home(members[0], choices[0]) is None:
+                rest = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
+                yield self._laid(point, dict(zip(members, alone, strict=False)) | rest)
+
     def gathered(self, point: Point) -> Iterator[Point]:
         """Yield strategies in which what a chain has on servers of its own moves to a server of another chain.
 
+        A server that it leaves empty gets one of a class that is cut while others of it are placed, see `_filled`.
         No step of single operators leads there, and `layouts` takes the server that sends least.
         """
         homes = {place: self._home(place, at) for place, at in enumerate(point)}
@@ -144,7 +160,17 @@ class Moves:
             members = [place for place in chain if homes[place] is not None]
             others = {homes[place] for other in self._chains if other is not chain for place in other}
             for server in sorted({home for home in others if home is not None} if members else ()):
-                yield self._laid(point, dict.fromkeys(members, place_sharding((server,))))
+                yield self._filled(self._laid(point, dict.fromkeys(members, place_sharding((server,)))))
+
+    def _filled(self, point: Point) -> Point:
+        """Return a strategy with one of a class that is cut on each server that sends nothing else."""
+        for members in self._classes:
+            cut = [place for place in members if self._home(place, point[place]) is None]
+            if cut and len(cut) < len(members):
+                free = [server for server, sent in enumerate(self._sent(point, cut)) if not sent]
+                alone = (place_sharding((server,)) for server in free)
+                point = self._laid(point, dict(zip(cut, alone, strict=False)))
+        return point
 
     def _laid(self, point: Point, shardings: dict[int, Sharding]) -> Point:
         """Return operators laid out so; one that may not be stays as it is."""

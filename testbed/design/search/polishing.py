@@ -19,16 +19,14 @@ _FEW, _MANY = 2, 8
 """Microbatches of the descents: with few simulations are quick, and shapes much the same; many are for pipelines."""
 _DESCENT = 0.1
 """Part of the budget for each of the first descents, at most."""
-_BASES = 2
-"""Strategies that descents begin from for each number of links for pairs."""
 _RIVALS = 2
 """Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
 _RUN = 0.12
 """Part of the budget for each run with the descent after it, at most."""
 _GAIN = 3e-3
 """Part by which an iteration gets shorter at least for another turn of links and strategy."""
-_LAST = 0.08
-"""Part of the budget for the last run, at most."""
+_LINKS, _LAST = 0.25, 0.04
+"""Parts of the budget for the last search of links and for the last run, at most."""
 _REST = 0.4
 """Part of the budget that is left for all that follows the first descents."""
 
@@ -51,6 +49,8 @@ def polish(
             found.extend(_annealed(annealer, rival, chance, part))
         found.append(annealer.recount(min(found, key=seconds_of), end))
         found.append(_in_turns(annealer, min(found, key=seconds_of), chance, part, end))
+        few, rest = annealer.nearest_count(_FEW), min(end - annealer.work, int(budget * _LINKS))
+        found.append(annealer.rewire(min(found, key=seconds_of), few, chance, rest))
         best, rest = min(found, key=seconds_of).candidate, min(end - annealer.work, int(budget * _LAST))
         found.append(annealer.run(best, chance, rest, Cooling(), (best.microbatches,)))
     return tuple(sorted(found, key=seconds_of))
@@ -64,16 +64,38 @@ def _on_each_number_of_links(
     for start in _on_other_links(annealer, starts):
         yield Timed(annealer.seconds(start), start)
         near = start._replace(microbatches=few)
-        coarse.append(annealer.descend(near, chance, part, annealer.moves.largest))
+        rough = annealer.descend(near, chance, part, annealer.moves.largest)
+        coarse.append(_coarse_turns(annealer, rough, chance, part))
         yield coarse[-1]
-    coarse.sort(key=seconds_of)
-    bases = list({one.candidate.point: one.candidate for one in reversed(coarse)}.values())[-_BASES:]
     for degree in dict.fromkeys(one.candidate.finding.matching_degree for one in coarse):
-        ends = [annealer.descend(annealer.relinked(base, degree), chance, part) for base in bases]
+        bases = _bases(annealer, coarse, degree)
+        ends = [annealer.descend(base, chance, part) for base in bases]
         yield from ends
         other = annealer.on_faster_links(min(ends, key=seconds_of))
         yield other
         yield annealer.descend(other.candidate, chance, part)
+
+
+def _bases(annealer: Annealer, coarse: Sequence[Timed], degree: int) -> Iterable[Candidate]:
+    """Return the fastest with so many links for pairs, and the fastest with another number, on so many made for it."""
+    fastest = {
+        one.candidate.finding.matching_degree == degree: one
+        for one in sorted(coarse, reverse=True, key=seconds_of)
+    }
+    own = fastest[True].candidate
+    others = [annealer.relinked(fastest[False].candidate, degree)] if False in fastest else []
+    return dict.fromkeys([own, *others])
+
+
+def _coarse_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int) -> Timed:
+    """Return where largest groups go, on links made for what was sent before, as long as this brings something."""
+    while best.candidate.finding.matching_degree:
+        linked = annealer.gather(annealer.on_faster_links(best))
+        better = annealer.descend(linked.candidate, chance, part, annealer.moves.largest)
+        if better.seconds > best.seconds * (1 - _GAIN):
+            return min(best, better, key=seconds_of)
+        best = better
+    return best
 
 
 def _on_other_links(annealer: Annealer, starts: Sequence[Candidate]) -> Iterable[Candidate]:

@@ -84,10 +84,10 @@ class Simulator:
         """Return how long the fullest link is full, whatever is computed meanwhile: what links are compared by."""
         from testbed.design.routing.balancing import quick_route
 
-        self.work += ROUTING_WORK
         whole = _of_one_batch(strategy)
         if (whole, topology) in self._fullest:
             return self._fullest[whole, topology]
+        self.work += ROUTING_WORK
         key = whole, topology.strides
         if key not in self._demands:  # AllReduces take strides: all else is the same on any links
             self._demands[key] = demand_on(topology, self.graph(whole), self.problem.latency)

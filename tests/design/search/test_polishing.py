@@ -104,3 +104,35 @@ def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
     monkeypatch.setattr(annealer, "run", noting)
     polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
     assert budgets[-1] <= 20_000 * polishing._LAST
+
+
+def _seven_on_six():
+    """Return the strategies of seven equal operators on six servers, and moves between them."""
+    tables = [
+        Operator(name, "dense", 1e9, 2e9, 1 << 20, 1 << 10, ways=("data", "place", "tensor"))
+        for name in "abcdefg"
+    ]
+    workload = Workload(
+        "tables", (*tables, Operator("sum", "dense", 1, 1, 1, 1)), tuple((place, 7) for place in range(7)), 8
+    )
+    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).objective(1)
+    return objective, Moves(workload, objective.shardings, 6)
+
+
+def test_of_a_group_one_is_on_each_free_server_and_the_others_are_cut():
+    objective, moves = _seven_on_six()
+    homes = [
+        [shardings[at].servers for shardings, at in zip(objective.shardings, point, strict=True)][:7]
+        for point in moves.layouts(objective.start(), moves.largest[0])
+    ]
+    assert any(sum(len(servers) == 1 for servers in one) == 6 for one in homes)
+
+
+def test_an_empty_server_gets_one_of_a_class_that_is_cut():
+    objective, moves = _seven_on_six()
+    point = list(objective.start())
+    for place in range(5):
+        point[place] = objective.shardings[place].index(place_sharding((place,)))
+    filled = moves._filled(tuple(point))
+    assert objective.shardings[5][filled[5]] == place_sharding((5,))
+    assert filled[6] == point[6]
