@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 THEIRS = ("pytorch/__init__.py", "fabric/__init__.py", "__about__.py", "__version__.py")
@@ -16,7 +17,7 @@ THEIRS = ("pytorch/__init__.py", "fabric/__init__.py", "__about__.py", "__versio
 HINT = (
     "Give lightbed an environment of its own; or, if their package is not needed under this name: "
     "pip uninstall -y lightning; pip install pytorch-lightning (imported as pytorch_lightning, which does not"
-    " collide)"
+    " collide), and lightbed again: the command `lightning` goes with theirs"
 )
 
 
@@ -33,14 +34,22 @@ def check_installed(file: str) -> None:
 def find_foreign(folders: Iterable[str]) -> str:
     """Return where a foreign `lightning` shows in these folders of the path; empty where it does not."""
     for folder in map(Path, dict.fromkeys(folders)):
-        for record in sorted((*folder.glob("lightning-*.dist-info"), *folder.glob("lightning-*.egg-info"))):
-            return f"{record} tells of it"
-        package = folder / "lightning"
-        for name in THEIRS:
-            if (package / name).exists():
-                return f"{package / name} is not ours"
-        if (package / "__init__.py").exists() and not (package / "name_conflict.py").exists():
-            return f"{package} is another package"
+        with suppress(OSError):  # a folder that may not be read holds nothing that is imported
+            found = _foreign_in(folder)
+            if found:
+                return found
+    return ""
+
+
+def _foreign_in(folder: Path) -> str:
+    for record in sorted((*folder.glob("lightning-*.dist-info"), *folder.glob("lightning-*.egg-info"))):
+        return f"{record} tells of it"
+    package = folder / "lightning"
+    for name in THEIRS:
+        if (package / name).exists():
+            return f"{package / name} is not ours"
+    if (package / "__init__.py").exists() and not (package / "name_conflict.py").exists():
+        return f"{package} is another package"
     return ""
 
 

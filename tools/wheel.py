@@ -19,6 +19,10 @@ class BuildWithSpare(build_py):
         super().run()
         if not self.editable_mode:
             text = Path("lightning/__init__.py").read_text(encoding="utf-8")
+            if FIRST_LINE not in text:
+                raise ValueError(
+                    f"lightning/__init__.py has no line {FIRST_LINE!r}, behind which its copy says its path"
+                )
             self.spare.write_text(text.replace(FIRST_LINE, FIRST_LINE + SPARE, 1), encoding="utf-8")
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:

@@ -1,6 +1,6 @@
 // A network on a simulated photonic multiplier: what a board and the optics do together.
 //
-// Ports and order are those of fpga.photonic_mac.hardware; optics_* are the settings of photonic_core.
+// optics_* are the settings of photonic_core.
 module photonic_loopback (
   input  logic         clk_i,
   input  logic         rst_i,

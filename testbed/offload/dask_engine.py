@@ -37,6 +37,8 @@ then the scheduler is asked, and the stage runs again elsewhere."""
 _RESULT_S = 20.0
 """Time to fetch a result that is there. A host that dies while it sends would keep one of Dask's few fetches at a time
 to itself; its batch is taken back instead."""
+_FETCHES = 4
+"""Results that are fetched at a time."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
@@ -142,6 +144,7 @@ class DaskEngine:
         self._run: Any = None
         self._fetches: set[Future[Any]] = set()
         self._fetching = threading.Lock()
+        self._turns = asyncio.Semaphore(_FETCHES)
         self._is_closed = False
 
     @property
@@ -210,13 +213,24 @@ class DaskEngine:
         """
         if not here.set_running_or_notify_cancel():
             return
+        fetch = None
         with self._fetching:
-            if self._is_closed or done.cancelled():
-                here.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
-                return
-            fetch = asyncio.run_coroutine_threadsafe(_result_of(done), self._client.loop.asyncio_loop)
-            self._fetches.add(fetch)
+            if not self._is_closed and not done.cancelled():
+                result = self._result_of(done)
+                try:
+                    fetch = asyncio.run_coroutine_threadsafe(result, self._client.loop.asyncio_loop)
+                    self._fetches.add(fetch)
+                except RuntimeError:  # the event loop has ended
+                    result.close()
+        if fetch is None:
+            here.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
+            return
         fetch.add_done_callback(lambda fetch: self._hand_over(fetch, done, here))
+
+    async def _result_of(self, done: Any) -> Any:
+        """Return a result of Dask; runs in the event loop of its client, and has its time from its turn on."""
+        async with self._turns, asyncio.timeout(_RESULT_S):
+            return await done
 
     def _hand_over(self, fetch: Future[Any], done: Any, here: Future[Any]) -> None:
         """Give a result of Dask to who waits for it."""
@@ -305,12 +319,6 @@ def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
         pass
 
     return Offload(name, parts, sources)
-
-
-async def _result_of(done: Any) -> Any:
-    """Return a result of Dask; runs in the event loop of its client."""
-    async with asyncio.timeout(_RESULT_S):
-        return await done
 
 
 def _security(tls: Tls | None) -> Any:

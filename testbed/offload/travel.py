@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec
+from itertools import islice
 from os import sep
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -25,6 +26,8 @@ from testbed.errors import OffloadError
 NO_EXTRA = f"to send or copy a pipeline takes cloudpickle: {install_extra('offload')}"
 OURS = "testbed"
 _DEPTH = 12
+_MOST_PARTS = 10_000
+"""Parts of a value among which a model is looked for."""
 
 
 def pack(parts: Mapping[str, Any]) -> bytes:
@@ -252,42 +255,41 @@ class _Guard:
     """Refuses code that stays shared when a step is copied, and reaches what is trained by a name of its module."""
 
     def __init__(self) -> None:
-        self._seen: set[CodeType] = set()
+        self._seen: set[tuple[Any, bool]] = set()
 
     def check(self, found: FunctionType | type) -> None:
         """Raise `OffloadError` when a class, or a function with all that it calls, trains what is no copy.
 
-        Classes are shared, and so are functions of installed packages; other functions are copied with the globals
-        that they name.
+        Classes are shared, and so are functions of installed packages, with all that they name. Other functions are
+        copied with the globals that they name.
         """
-        waiting: list[FunctionType | type] = [found]
+        waiting = [(found, isinstance(found, type) or _is_shared(found))]
         while waiting:
-            each = waiting.pop()
+            each, is_shared = waiting.pop()
             if isinstance(each, FunctionType):
-                waiting += self._check_function(each, each.__qualname__, is_shared=_is_shared(each))
-                continue
-            for attribute in vars(each).values():
-                for method in (attribute, *(getattr(attribute, name, None) for name in ("__func__", "fget"))):
-                    if isinstance(method, FunctionType):
-                        where = f"{each.__qualname__}.{method.__name__}"
-                        waiting += self._check_function(method, where, is_shared=True)
+                waiting += self._check_function(each, each.__qualname__, is_shared=is_shared)
+            elif not _is_library(each.__module__) and (each, True) not in self._seen:
+                self._seen.add((each, True))
+                waiting += [(base, True) for base in each.__bases__]
+                for function in _functions_of(each):
+                    where = f"{each.__qualname__}.{function.__name__}"
+                    waiting += self._check_function(function, where, is_shared=True)
 
     def _check_function(
         self, function: FunctionType, where: str, *, is_shared: bool
-    ) -> list[FunctionType | type]:
-        """Check one function; return the shared functions and classes that it names."""
-        if function.__code__ in self._seen or _is_library(function.__module__):
+    ) -> list[tuple[FunctionType | type, bool]]:
+        """Check one function; return the functions and classes that it names and that no copy takes along."""
+        key = function.__code__, is_shared
+        if key in self._seen or (_is_library(function.__module__) and not function.__closure__):
             return []
-        self._seen.add(function.__code__)
+        self._seen.add(key)
         names = _names(function.__code__)
         values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
         values |= _closure_of(function)
         shared = dict(values) if is_shared else {}
         for module in [each for each in values.values() if isinstance(each, ModuleType)]:
             if is_installed(module) and not _is_library(module.__name__):
-                inner = {name: vars(module)[name] for name in names & vars(module).keys()}
-                shared |= inner
-                values |= inner
+                shared |= {name: vars(module)[name] for name in names & vars(module).keys()}
         for name, value in shared.items():
             if _reaches_trained(value):
                 raise OffloadError(
@@ -295,9 +297,21 @@ class _Guard:
                     " train it; keep it as an attribute, or give a step that is made for it:"
                     " tune(other_step, copy=False)"
                 )
-        return [
-            each for each in values.values() if isinstance(each, FunctionType | type) and _is_shared(each)
-        ]
+        named = [each for each in values.values() if isinstance(each, FunctionType | type)]
+        kept = [each for each in named if isinstance(each, type) or _is_shared(each)]
+        inside = [each for each in shared.values() if isinstance(each, FunctionType | type)]
+        return [(each, True) for each in (*kept, *inside)]
+
+
+def _functions_of(kind: type) -> Iterator[FunctionType]:
+    """Yield the functions that a class holds, those inside properties and partial applications, too."""
+    for attribute in vars(kind).values():
+        inner = (
+            getattr(attribute, name, None) for name in ("__func__", "fget", "fset", "func", "__wrapped__")
+        )
+        for function in (attribute, *inner):
+            if isinstance(function, FunctionType):
+                yield function
 
 
 def _closure_of(function: FunctionType) -> dict[str, Any]:
@@ -336,13 +350,16 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
         return bool(value.requires_grad)
     if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
         return True
-    if isinstance(value, Mapping):
+    if type(value) is dict:
         inner: Iterable[Any] = value.values()
-    elif isinstance(value, list | tuple | set | frozenset):
+    elif type(value) in (list, tuple, set, frozenset):
         inner = value
-    else:
-        inner = getattr(value, "__dict__", {}).values()
-    return any(_reaches_trained(each, depth - 1) for each in list(inner))
+    else:  # attributes as they are stored: nothing of the user's runs
+        try:
+            inner = object.__getattribute__(value, "__dict__").values()
+        except (AttributeError, TypeError):
+            return False
+    return any(_reaches_trained(each, depth - 1) for each in islice(list(inner), _MOST_PARTS))
 
 
 def _names(code: CodeType) -> set[str]:

@@ -11,6 +11,8 @@ from testbed.errors import StorageError
 from testbed.storage.schema import REVISION, metadata
 
 _VERSION = "alembic_version"
+FIRST = "1001"
+"""The revision that all others follow."""
 
 
 def is_up_to_date(connection: sa.Connection, name: str) -> bool:
@@ -23,11 +25,14 @@ def bring_up_to_date(connection: sa.Connection, name: str) -> None:
     found = _revision_of(connection, name)
     if found == REVISION:
         return  # another process was faster
-    if found is None:
+    if found is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
         metadata.create_all(connection)
         connection.exec_driver_sql(f"create table {_VERSION} (version_num varchar(32) primary key not null)")
         connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name
         return
+    if found is None or found < FIRST:
+        what = f"{name} was written by a version of lightbed from before its first release"
+        raise StorageError(f"{what}; choose another --runs-dir or --database")
     migrate(connection)
 
 

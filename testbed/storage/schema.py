@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0001"
+REVISION = "1001"
 """Newest revision of the schema."""
 
 metadata = sa.MetaData()

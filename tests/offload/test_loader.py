@@ -540,6 +540,34 @@ def test_a_model_that_a_class_takes_from_its_module_is_refused(monkeypatch):
     loader.close()
 
 
+def train_global(batch):
+    global_model(batch)  # noqa: F821 - set below
+
+
+class CallsAFunction:
+    def __call__(self, batch):
+        train_global(batch)
+
+
+class IsDecorated:
+    @torch.enable_grad()
+    def __call__(self, batch):
+        global_model(batch)  # noqa: F821 - set below
+
+
+class Inherits(CallsAFunction):
+    pass
+
+
+@pytest.mark.parametrize("kind", [CallsAFunction, IsDecorated, Inherits])
+def test_a_model_that_a_class_reaches_through_others_is_refused(monkeypatch, kind):
+    monkeypatch.setitem(globals(), "global_model", torch.nn.Linear(1, 1))
+    loader = loader_of()
+    with pytest.raises(OffloadError, match=r"takes `global_model` from its module"):
+        loader.tune(kind(), SHORT)
+    loader.close()
+
+
 INSTALLED = """
 import torch
 

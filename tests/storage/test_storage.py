@@ -27,9 +27,10 @@ from testbed.storage.file_system import NETWORK, check_is_local, type_of
 from testbed.storage.looking import read_rows
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.reasons import hint_for
+from testbed.storage.revision import FIRST
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
-"""A file of revision 0001: a run, two operations, an epoch, a discovery, a loss."""
+"""A file of the first revision: a run, two operations, an epoch, a discovery, a loss."""
 OPERATION = {"id": "op1", "lab": "lab", "owner": "me", "started": "now", "state": "running"}
 
 
@@ -179,7 +180,7 @@ def test_revisions_stand_in_one_line_up_to_that_of_the_code():
     config.set_main_option("script_location", "testbed.storage:migrations")
     script = ScriptDirectory.from_config(config)
     assert script.get_heads() == [schema.REVISION]
-    assert len(list(script.walk_revisions())) == int(schema.REVISION)
+    assert [each.revision for each in script.walk_revisions()][-1] == FIRST
 
 
 @pytest.fixture
@@ -225,9 +226,22 @@ def test_a_file_is_left_as_it_is_by_looking(kept):
     assert kept.read_bytes() == was
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
+@pytest.mark.parametrize("revision", ["0004", None])
+def test_a_file_from_before_the_first_release_is_refused(kept, revision):
     with contextlib.closing(sqlite3.connect(kept)) as connection, connection:
-        connection.execute("update alembic_version set version_num = '0000'")
+        if revision:
+            connection.execute("update alembic_version set version_num = ?", (revision,))
+        else:
+            connection.execute("drop table alembic_version")
+    with pytest.raises(StorageError, match="from before its first release; choose another"):
+        Database(kept).prepare()
+    assert counted(kept) == COUNTS
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
+    monkeypatch.setattr("testbed.storage.revision.FIRST", "1000")
+    with contextlib.closing(sqlite3.connect(kept)) as connection, connection:
+        connection.execute("update alembic_version set version_num = '1000'")
     monkeypatch.setattr(
         "testbed.storage.revision.migrate",
         lambda connection: connection.exec_driver_sql("create table x (y)") and 1 / 0,
@@ -235,7 +249,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         Database(kept).prepare()
     assert read_rows(kept, "select name from sqlite_master where name = 'x'") == []
-    assert read_rows(kept, "select version_num from alembic_version") == [{"version_num": "0000"}]
+    assert read_rows(kept, "select version_num from alembic_version") == [{"version_num": "1000"}]
     assert counted(kept) == COUNTS
 
 

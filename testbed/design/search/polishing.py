@@ -92,7 +92,7 @@ def _coarse_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, 
     while best.candidate.finding.matching_degree:
         linked = annealer.gather(annealer.on_faster_links(best))
         better = annealer.descend(linked.candidate, chance, part, annealer.moves.largest)
-        if better.seconds > best.seconds * (1 - _GAIN):
+        if better.seconds >= best.seconds * (1 - _GAIN):
             return min(best, better, key=seconds_of)
         best = better
     return best
@@ -122,7 +122,7 @@ def _in_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part
     while annealer.work < end:
         linked = annealer.on_faster_links(annealer.gather(best))
         better = annealer.descend(linked.candidate, chance, min(part, end - annealer.work))
-        if better.seconds > best.seconds * (1 - _GAIN):
+        if better.seconds >= best.seconds * (1 - _GAIN):
             return min(best, better, key=seconds_of)
         best = better
     return best

@@ -5,7 +5,7 @@ A later revision leads from it to the schema of its day; `metadata` is that of t
 
 from __future__ import annotations
 
-revision = "0001"
+revision = "1001"
 down_revision = None
 
 
