@@ -279,20 +279,6 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
     assert unfinished_operations(runs, testbed12) == ()
 
 
-def test_a_journal_of_an_earlier_release_gets_the_table(journal, testbed12, runs):
-    journal.path.unlink()
-    with sqlite3.connect(journal.path) as connection:
-        connection.execute(
-            "create table operations (id text primary key, lab, owner, started, finished, state)"
-        )
-    connection.close()
-    assert stored_intents(runs, testbed12.name) == ()
-    with journal_in(runs) as again:
-        switch_less = LabSession(testbed12, {}, None, again)
-        assert switch_less.store_intent(design_for(testbed12), Stated("--method geometric"), "none") == 1
-    assert the_only(runs, testbed12).stated.words == "--method geometric"
-
-
 @pytest.mark.parametrize("runs_dir", ["absent", "lab.yaml/runs", "empty"])
 def test_where_nothing_is_stored_nothing_is_made(tmp_path, runs_dir):
     (tmp_path / "lab.yaml").touch()
