@@ -45,7 +45,7 @@ def name_clash(path: Sequence[str]) -> Finding:
         return Finding("name", "bad", f"another package named lightning: {foreign}", name_conflict.HINT)
     loss = name_conflict.find_loss(name_conflict.__file__)
     if loss:
-        hint = "nothing needs it but type checkers; installing lightbed again brings it back"
+        hint = "a copy is used in its place; install lightbed again for the command `lightning` and for type checkers"
         return Finding("name", "warning", f"{loss} went with another package named lightning", hint)
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 

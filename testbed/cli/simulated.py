@@ -208,20 +208,20 @@ def examples(
     """Write the lab files of the examples into a folder. A file that is there already stays as it is."""
     from importlib.resources import files
 
-    written, kept = [], []
+    new, old = [], []
     folder.mkdir(parents=True, exist_ok=True)
     shipped = (files("testbed.lab") / "examples").iterdir()
     for example in sorted(shipped, key=lambda each: each.name):
         path = folder / example.name
         if path.exists():
-            kept.append(str(path))
+            old.append(str(path))
         else:
             write_output(path, example.read_bytes())
-            written.append(str(path))
+            new.append(str(path))
     if as_json:
-        print_json({"written": written, "kept": kept})
+        print_json({"written": new, "kept": old})
     else:
-        print_lines([f"written: {path}" for path in written] + [f"already there: {path}" for path in kept])
+        print_lines([f"written: {path}" for path in new] + [f"already there: {path}" for path in old])
     return DONE
 
 

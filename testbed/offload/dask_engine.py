@@ -245,9 +245,8 @@ class DaskEngine:
             is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
             here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
         finally:
-            if (
-                not fetch.cancelled()
-            ):  # else `close` lets go of it; Dask prints errors of a fetch that loses its key
+            # Of a fetch that `close` ends the client lets go: Dask prints an error of one that loses its key before.
+            if not fetch.cancelled():
                 done.release()
 
     def cpu_ns(self) -> int:

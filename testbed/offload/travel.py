@@ -359,7 +359,7 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
             inner = object.__getattribute__(value, "__dict__").values()
         except (AttributeError, TypeError):
             return False
-    return any(_reaches_trained(each, depth - 1) for each in islice(list(inner), _MOST_PARTS))
+    return any(_reaches_trained(each, depth - 1) for each in list(islice(inner, _MOST_PARTS)))
 
 
 def _names(code: CodeType) -> set[str]:

@@ -67,6 +67,7 @@ __all__ = [
 ]
 
 DEFAULT = Stated()
+_MODELLED = "hosts are modelled: no routes"
 Note = Callable[[str], None]
 
 
@@ -298,8 +299,7 @@ class LabSession:
             self.install_routes(design)
             routes_s = time.monotonic() - started
             intent.advance("applied")
-            modelled = "hosts are modelled: no routes"
-            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else modelled
+            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further=design.further)
             findings = counted(len(verified.findings), "finding")
@@ -322,12 +322,7 @@ class LabSession:
         began = time.monotonic()
         self.install_routes(detour)
         took_s = time.monotonic() - began
-        modelled = self.fleet is None
-        note(
-            "hosts are modelled: no routes"
-            if modelled
-            else f"detours are in force after {took_s * 1e3:.0f} ms"
-        )
+        note(f"detours are in force after {took_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
         return took_s
 
     def applying(

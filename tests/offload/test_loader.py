@@ -637,7 +637,7 @@ def test_a_model_that_an_installed_package_takes_from_its_module_is_refused(inst
 
 def test_constants_of_an_installed_package_are_no_obstacle(installed):
     loader = loader_of()
-    loader.tune(installed.harmless, SHORT)
+    assert loader.tune(installed.harmless, SHORT).metrics.workers == 2
     loader.close()
 
 

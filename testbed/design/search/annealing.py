@@ -179,7 +179,7 @@ class Annealer:
         On the links of before it is slower: they join the servers that the chain has left.
         """
         start, found = best.candidate, [best]
-        for point in dict.fromkeys(self.moves.gathered(start.point)):
+        for point in dict.fromkeys(self.moves.gather_chains(start.point)):
             other = self.relinked(start._replace(point=point), start.finding.matching_degree)
             if point != start.point and self.fits(other):
                 found.append(Timed(self.seconds(other), other))

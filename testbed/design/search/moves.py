@@ -116,11 +116,11 @@ class Moves:
         """Yield strategies with a group laid out in each shape of its first; what is placed is spread or put together.
 
         Spread means that each goes where least is sent from, the first of these servers where several are. A single
-        operator is laid out as its neighbours are, too, and a group also parted as in `_parted`.
+        operator is laid out as its neighbours are, too, and a group also parted as in `_part_group`.
         """
         if len(members) == 1:
             yield from (_changed(point, {members[0]: at}) for at in self._as_beside(point, members[0]))
-        yield from self._parted(point, members)
+        yield from self._part_group(point, members)
         for choices in self._shapes[members[0]].values():
             first = self._shardings[members[0]][choices[0]]
             if self._home(members[0], choices[0]) is None:
@@ -135,7 +135,7 @@ class Moves:
                     load[server] += 0 if together else self._outputs[place]
                 yield self._laid(point, changes)
 
-    def _parted(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
+    def _part_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with one of a group on each server that sends nothing else, the others in another shape.
 
         No step of single operators leads there from a group that is cut: each of them alone makes it slower.
@@ -149,10 +149,10 @@ class Moves:
                 rest = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
                 yield self._laid(point, dict(zip(members, alone, strict=False)) | rest)
 
-    def gathered(self, point: Point) -> Iterator[Point]:
+    def gather_chains(self, point: Point) -> Iterator[Point]:
         """Yield strategies in which what a chain has on servers of its own moves to a server of another chain.
 
-        A server that it leaves empty gets one of a class that is cut while others of it are placed, see `_filled`.
+        A server that it leaves empty gets one of a class that is cut while others of it are placed.
         No step of single operators leads there, and `layouts` takes the server that sends least.
         """
         homes = {place: self._home(place, at) for place, at in enumerate(point)}
@@ -160,9 +160,11 @@ class Moves:
             members = [place for place in chain if homes[place] is not None]
             others = {homes[place] for other in self._chains if other is not chain for place in other}
             for server in sorted({home for home in others if home is not None} if members else ()):
-                yield self._filled(self._laid(point, dict.fromkeys(members, place_sharding((server,)))))
+                yield self._fill_free_servers(
+                    self._laid(point, dict.fromkeys(members, place_sharding((server,))))
+                )
 
-    def _filled(self, point: Point) -> Point:
+    def _fill_free_servers(self, point: Point) -> Point:
         """Return a strategy with one of a class that is cut on each server that sends nothing else."""
         for members in self._classes:
             cut = [place for place in members if self._home(place, point[place]) is None]

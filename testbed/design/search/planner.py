@@ -123,9 +123,9 @@ def optimise(
 
     `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
     `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
-    `finalists` are simulated, also with edges swapped, and the best of these on topologies with every possible
-    number of links for pairs. `alpha` is how unwilling chains are to take a longer iteration, per ms or, with
-    `alpha_per="permille"`, per thousandth of what the start takes.
+    `finalists` are simulated, at most three where the best is polished, also with edges swapped, and the best of all on
+    topologies with every possible number of links for pairs. `alpha` is how unwilling chains are to take a longer
+    iteration, per ms or, with `alpha_per="permille"`, per thousandth of what the start takes.
     What was found is then polished by simulation, see `polishing`, for `polish_work` tasks and messages a step; the
     number of `microbatches` is searched, too, unless it is not 1.
     Times are those on the routes that a plan holds; without `plan_routes`, on routes found quickly.

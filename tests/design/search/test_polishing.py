@@ -65,7 +65,7 @@ def test_a_chain_moves_to_the_server_of_another():
         return [shardings.index(place_sharding((server,))) for shardings, server in known]
 
     start = (*placed(1, 1, 4, 4), objective.start()[4])
-    found = [list(point[:4]) for point in Moves(workload, objective.shardings, 6).gathered(start)]
+    found = [list(point[:4]) for point in Moves(workload, objective.shardings, 6).gather_chains(start)]
     assert placed(4, 4, 4, 4) in found
     assert placed(1, 1, 1, 1) in found
 
@@ -133,6 +133,6 @@ def test_an_empty_server_gets_one_of_a_class_that_is_cut():
     point = list(objective.start())
     for place in range(5):
         point[place] = objective.shardings[place].index(place_sharding((place,)))
-    filled = moves._filled(tuple(point))
+    filled = moves._fill_free_servers(tuple(point))
     assert objective.shardings[5][filled[5]] == place_sharding((5,))
     assert filled[6] == point[6]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lightning.errors import UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR
 from lightning.networks.imports.onnx.parts import array_of, attributes_of
-from lightning.networks.imports.onnx.scope import Scope, stored
+from lightning.networks.imports.onnx.scope import Scope, sample_shape
 
 Array = npt.NDArray[Any]
 
@@ -54,7 +54,7 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
     tensors = [scope.tensor(name) for name in names if name]
     made = []
     for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        own = {**attributes, "place": place, "shape": stored(array.shape)}
+        own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
         made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
     return made
 

@@ -17,7 +17,7 @@ from lightning.networks.imports.onnx.order import ordered
 from lightning.networks.imports.onnx.parts import array_of
 from lightning.networks.imports.onnx.recurrent import recurrent_steps
 from lightning.networks.imports.onnx.rewriting import transposed_convolution
-from lightning.networks.imports.onnx.scope import Scope, Value, stored
+from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.onnx.tracing import constant_of, refused, take
 from lightning.networks.imports.simplify import finished
 from lightning.networks.network import Network, Port, Preprocessing
@@ -109,7 +109,7 @@ def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]
         scope.examples[port.name] = example_of(port)
     if len(ports) == 1:
         port = ports[0]
-        tensor = scope.builder.input(port.name, stored(port.shape))
+        tensor = scope.builder.input(port.name, sample_shape(port.shape))
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         return tensor, ports
     entry = scope.builder.input(PACKED_INPUT, (sum(port.size for port in ports),))
@@ -117,7 +117,7 @@ def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]
     for port in ports:
         span = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
         part = scope.builder.emit("Slice", [entry], f"{port.name}/part", span)
-        tensor = scope.builder.reshape(part, stored(port.shape), f"{port.name}/shaped")
+        tensor = scope.builder.reshape(part, sample_shape(port.shape), f"{port.name}/shaped")
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         start += port.size
     return entry, ports

@@ -29,7 +29,7 @@ class Value:
     kind: str
 
 
-def stored(shape: Sequence[int]) -> tuple[int, ...]:
+def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the shape for one sample: the first axis is the one of samples where it has the length 1."""
     return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
 

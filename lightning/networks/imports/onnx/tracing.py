@@ -21,7 +21,7 @@ from lightning.networks.imports.builder import Call
 from lightning.networks.imports.onnx.electronic_nodes import attributes_in_words, emit_electronic
 from lightning.networks.imports.onnx.lifting import lifted
 from lightning.networks.imports.onnx.parts import array_of
-from lightning.networks.imports.onnx.scope import Scope, Value, stored
+from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.translators.operation_list import VOCABULARY, translate
 
 Array = npt.NDArray[Any]
@@ -122,7 +122,7 @@ def _translated(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     )
     if node.op_type in RESHAPES and not node.domain and len(node.output) == 1:
         source = scope.values[node.input[0]].tensor
-        return [scope.builder.reshape(source, stored(outputs[0].shape), _name(node))]
+        return [scope.builder.reshape(source, sample_shape(outputs[0].shape), _name(node))]
     if node.op_type == "Cast" and floats:
         return [scope.values[node.input[0]].tensor]
     used = [array for name, array in zip(node.output, outputs, strict=True) if name]
@@ -203,7 +203,7 @@ def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> li
     if found is None:
         return None
     return [
-        builder.reshape(tensor, stored(array.shape), f"{_name(node)}/first")
+        builder.reshape(tensor, sample_shape(array.shape), f"{_name(node)}/first")
         for tensor, array in zip(found, outputs, strict=True)
     ]
 

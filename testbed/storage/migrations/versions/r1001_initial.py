@@ -1,7 +1,4 @@
-"""The schema that `schema.metadata` makes: a new database begins with it, and each later revision changes one before.
-
-A later revision leads from it to the schema of its day; `metadata` is that of today.
-"""
+"""The first schema. New databases are made from `schema.metadata`, that of today; later revisions follow this one."""
 
 from __future__ import annotations
 
