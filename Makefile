@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install install-test run docs check test test-static test-times test-fast test-changed test-board test-full test-long planted codec-coverage coverage fuzz lock clean
+.PHONY: help install install-test run docs check test test-static test-parallel test-kernel test-times test-fast test-changed test-board test-long planted codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -62,8 +62,8 @@ check: install ## static checks: format, lint, types, import arrows
 
 test: install-test ## static checks, all tests but the long ones, and what each lane cost
 	@$(TIMES) clear
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-static test-board
-	@$(MAKE) --no-print-directory codec-coverage test-full && code=0 || code=$$?; $(TIMES) lanes; exit $$code
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-kernel test-static test-board codec-coverage test-parallel \
+		&& code=0 || code=$$?; $(TIMES) lanes; exit $$code
 
 test-static: install
 	@$(TIMES) run static $(MAKE) --no-print-directory check
@@ -83,10 +83,11 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 	@tools/install board
 	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) --lane board -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
-# Tests on kernel hosts wait for half of their time, hence four workers.
-# Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
-test-full: install-test ## all tests but the long ones, those of the codecs and those of boards
+test-parallel: install-test
 	$(LANE) parallel $(PARALLEL) -m "not (kernel or codec or board or long)"
+
+# Tests on kernel hosts wait for most of their time, hence four workers, and other lanes beside them.
+test-kernel: install-test
 	$(LANE) kernel -n 4 $(BY_FILE) -m "kernel and not long" $(KERNEL_FILES)
 
 test-long: install-test planted ## second witnesses, more examples, larger labs, and planted faults
@@ -100,6 +101,7 @@ coverage: install-test ## which lines and branches the whole suite takes
 planted: install-test ## plant faults, each in a copy, and see that the named tests find them
 	$(PYTEST) -q -n 2 -m "long or not long" tests/planted
 
+# Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 codec-coverage: export COVERAGE_FILE := .coverage-codecs
 codec-coverage: install-test ## the tests of the codecs alone, which take every branch of every codec
 	$(PYTEST) -q $(PARALLEL) --lane codecs --cov=ocs_drivers --cov-report= -m codec $(CODEC_FOLDERS)

@@ -101,11 +101,16 @@ def run_lane(lane: str, command: list[str]) -> int:
         "ended_s": time.time(),
         "processor_s": spent_s,
     }
-    TIMES.parent.mkdir(exist_ok=True)
-    with TIMES.with_suffix(".lock").open("w") as lock:  # lanes may run beside one another
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        TIMES.write_text(json.dumps(read_lanes() | {lane: entry}))
+    _record(lane, entry)
     return code
+
+
+def _record(lane: str, entry: dict[str, Any]) -> None:
+    TIMES.parent.mkdir(exist_ok=True)
+    with TIMES.with_suffix(".lock").open("w") as lock:  # lanes run beside one another
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lanes = read_lanes(TIMES)
+        TIMES.write_text(json.dumps(lanes | {lane: lanes.get(lane, {}) | entry}))
 
 
 def run_tests(lane: str, options: list[str]) -> int:
@@ -122,9 +127,7 @@ def run_tests(lane: str, options: list[str]) -> int:
     print("A second try, alone:", *failed, sep="\n  ", flush=True)
     code = subprocess.run([*pytest, *failed], check=False).returncode
     if code == 0:
-        lanes = read_lanes(TIMES)
-        lanes[lane]["flaky"] = failed
-        TIMES.write_text(json.dumps(lanes))
+        _record(lane, {"flaky": failed})
     return code
 
 
