@@ -12,13 +12,21 @@ from typer import core
 from typer.core import TyperCommand, TyperGroup
 
 Table = Mapping[str, tuple[str, str]]
-"""Name of a command -> the module whose `register(app)` adds it, and its line in the group's help."""
+"""Name of a command -> the module that has it, and its line in the group's help."""
+Register = Callable[[typer.Typer, str, str], None]
+"""Adds the command of a name and a module to an application."""
+
+
+def register_module(app: typer.Typer, _name: str, module: str) -> None:
+    """Add the commands of a module by its own `register(app)`."""
+    import_module(module).register(app)
 
 
 class CommandGroup(TyperGroup):
     """The commands of a table. `--help` lists the lines of the table and imports no command.
 
-    `complete` is called with each command that is imported, to add options to it.
+    `register` adds a command from its line of the table. `complete` is called with each command that is imported, to
+    add options to it.
     """
 
     def __init__(
@@ -28,10 +36,11 @@ class CommandGroup(TyperGroup):
         help: str,  # noqa: A002  typer's name
         package: str,
         table: Table,
+        register: Register = register_module,
         complete: Callable[[Any], None] = lambda _command: None,
     ) -> None:
         super().__init__(name=name, help=help, params=_options_of_programs(name))
-        self.commands: Any = _Imported(package, table, complete)
+        self.commands: Any = _Imported(package, table, register, complete)
         self._lines = {command: line for command, (_, line) in table.items()}
         _convert_when_needed(self)
 
@@ -96,8 +105,11 @@ def _options_of_programs(program: str) -> list[Any]:
 class _Imported(Mapping[str, Any]):
     """Commands by name; asking for one imports its module."""
 
-    def __init__(self, package: str, table: Table, complete: Callable[[Any], None]) -> None:
+    def __init__(
+        self, package: str, table: Table, register: Register, complete: Callable[[Any], None]
+    ) -> None:
         self._package = package
+        self._register = register
         self._complete = complete
         self._table = table
 
@@ -113,7 +125,7 @@ class _Imported(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         app = typer.Typer(add_completion=False)
         app.callback()(lambda: None)  # with a single command typer would leave out its name
-        import_module(f"{self._package}.{self._table[name][0]}").register(app)
+        self._register(app, name, f"{self._package}.{self._table[name][0]}")
         group: Any = typer.main.get_command(app)
         command = group.commands[name]
         self._complete(command)

@@ -1,6 +1,7 @@
 """Errors of the testbed, sorted by who must act.
 
     TestbedError
+    ├── UsageError            options that exclude each other, or a value that cannot be read (user)
     ├── LabFileError          the lab file is wrong: file, line, hint                  (user)
     ├── TopologyError         no such topology, or it cannot be wired                  (user)
     │   └── DemandError       demands that no topology can be found for                (user)
@@ -53,6 +54,13 @@ class TestbedError(LightbedError):
 
     __test__ = False  # not a pytest class
     code = "testbed.error"
+
+
+class UsageError(TestbedError):
+    """Options that exclude each other, or a value that cannot be read. The message names the option."""
+
+    code = "usage"
+    who: ClassVar[Who] = "user"
 
 
 class LabFileError(TestbedError):

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import CHANGES, DONE
 
 
 def register(app: typer.Typer) -> None:

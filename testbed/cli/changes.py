@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lightbed.wording import counted
-from testbed.cli.designs import MeantDesign, design_to_apply
 from testbed.cli.options import NOTHING_NAMED, Named
-from testbed.cli.output import narrate
+from testbed.commands.progress import narrate
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import find_running
@@ -30,6 +29,7 @@ from testbed.operate.changes.file import (
 )
 from testbed.operate.changes.forecast import Forecast
 from testbed.operate.changes.observed import Observed, observed_by
+from testbed.operate.choice import MeantDesign, design_to_apply
 from testbed.operate.intent import Intent, in_force, stored_intents
 from testbed.operate.model import LabPlan
 from testbed.operate.session import LabSession, design_of_intent

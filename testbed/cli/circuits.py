@@ -16,12 +16,13 @@ from testbed.cli.completion import lab_files
 from testbed.cli.headings import about as _about
 from testbed.cli.headings import heading as _heading
 from testbed.cli.intervals import ConfirmWithin
-from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_answer, print_lines, tell
+from testbed.cli.output import finding_lines, print_answer, print_lines, tell
+from testbed.commands.documents import CHANGES, DONE, ERROR
 
 if TYPE_CHECKING:
-    from testbed.cli.designs import MeantDesign
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
+    from testbed.operate.choice import MeantDesign
     from testbed.operate.journal import Journal
     from testbed.operate.model import VerifyReport
     from testbed.operate.session import BringUpReport, LabSession
@@ -76,10 +77,10 @@ def plan(
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished."""
     from testbed.cli.changes import PlannedChange
-    from testbed.cli.designs import meant_design
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
+    from testbed.operate.choice import meant_design
     from testbed.operate.plan import describe, plan_json
 
     lab = load_lab(lab_file)
@@ -124,8 +125,8 @@ def apply(
     """Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant."""
     from testbed.cli.changes import AskedChange, shown_progress
     from testbed.cli.confirmation import Confirmed
-    from testbed.cli.designs import meant_design, what_apply_does
     from testbed.operate.apply import check_permission
+    from testbed.operate.choice import meant_design, what_apply_does
     from testbed.operate.engine.consent import interruptible
 
     asked = AskedChange.of(lab_file, named, runs_dir, change, expect, take_over=take_over)
@@ -184,9 +185,9 @@ def verify(
     as_json: options.AsJson = False,
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
-    from testbed.cli.designs import running_design
     from testbed.cli.job import link_lines, links_since_job
     from testbed.operate.apply import check_permission
+    from testbed.operate.choice import running_design
     from testbed.operate.model import LinkFinding
     from testbed.operate.narrow import narrow as narrowed
     from testbed.operate.part_checks import note_checks
@@ -290,9 +291,9 @@ def path(
     as_json: options.AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ."""
-    from testbed.cli.designs import meant_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
+    from testbed.operate.choice import meant_design
     from testbed.operate.path import node_named
 
     lab_file, source, target = _ends(context, words, lab_file)

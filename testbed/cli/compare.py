@@ -9,7 +9,8 @@ import typer
 
 from lightbed.wording import counted
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import print_json, print_lines, print_table
+from testbed.commands.documents import DONE
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
+from testbed.cli.output import print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import DONE
+from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab

@@ -9,8 +9,10 @@ import typer
 
 from lightbed.wording import counted
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, narrate, print_answer
+from testbed.cli.output import print_answer
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import CHANGES, DONE
+from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab

@@ -11,13 +11,14 @@ import typer
 from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.intervals import at_intervals, parse_interval
-from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer
+from testbed.cli.output import finding_lines, print_answer
+from testbed.commands.documents import CHANGES, DONE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from testbed.cli.designs import MeantDesign
     from testbed.lab.simulated.lifecycle import HostsChoice
+    from testbed.operate.choice import MeantDesign
     from testbed.operate.drift.report import DriftReport
 
 
@@ -75,8 +76,8 @@ def _read_once(
     lab_file: Path, named: options.Named, hosts: HostsChoice, runs_dir: Path, since_s: float | None
 ) -> tuple[MeantDesign, DriftReport]:
     """Open the lab, read it once and close it: nobody is kept from it between two readings."""
-    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.operate.choice import running_design
     from testbed.operate.drift.history import history_in
     from testbed.operate.drift.report import read_drift
     from testbed.operate.plan import circuits_of

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import DONE, print_json, print_lines, print_table, tell
+from testbed.cli.output import print_json, print_lines, print_table, tell
+from testbed.commands.documents import DONE
 
 AsShell = Annotated[bool, typer.Option("--shell", help="Only the variables, as lines for a shell.")]
 
@@ -26,8 +27,8 @@ def env(
     as_json: options.AsJson = False,
 ) -> int:
     """Print variables, host file and order of ranks with which your own programs use the optical links."""
-    from testbed.cli.designs import running_design
     from testbed.lab.hosts.environment import program_environment
+    from testbed.operate.choice import running_design
 
     meant = running_design(lab_file, named, runs_dir)
     found = program_environment(meant.lab, meant.design.topology)

@@ -10,15 +10,15 @@ from typer import Context
 
 COMMANDS = frozenset(
     {
-        *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback", "confirm"),
-        *("history", "journal", "env", "nccl", "job", "maintenance", "stop"),
-        *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit", "doctor"),
+        *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback"),
+        *("env", "nccl", "job", "maintenance", "stop"),
+        *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
         *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),
         *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
         *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }
 )
-"""Commands that a service carries out. Those that need no lab work here as ever."""
+"""Commands that a service carries out, beside those whose declaration has a role."""
 _server: ContextVar[str] = ContextVar("server", default="")
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from lightbed.wording import counted
 
 if TYPE_CHECKING:
-    from testbed.cli.designs import MeantDesign
     from testbed.lab.simulated.lifecycle import HostsChoice
+    from testbed.operate.choice import MeantDesign
 
 
 def heading(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:

@@ -11,11 +11,12 @@ import typer
 
 from lightbed.wording import counted
 from testbed.cli import options
-from testbed.cli.output import DONE, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import DONE
 
 if TYPE_CHECKING:
-    from testbed.cli.designs import MeantDesign
     from testbed.measure.plan_job import LinkCount, PlanRun
+    from testbed.operate.choice import MeantDesign
     from testbed.operate.session import LabSession
 
 Iterations = Annotated[
@@ -51,11 +52,11 @@ def job(
     as_json: options.AsJson = False,
 ) -> int:
     """Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction."""
-    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.measure.plan_job import run_plan
     from testbed.measure.plan_job_record import PHASE, to_json
     from testbed.measure.results.store import RunStore
+    from testbed.operate.choice import running_design
     from testbed.operate.session import open_lab
 
     meant = running_design(lab_file, named, runs_dir)

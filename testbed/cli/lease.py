@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import DONE, print_answer
+from testbed.cli.output import print_answer
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import DONE
 
 if TYPE_CHECKING:
     from testbed.leases.model import Lease

@@ -9,7 +9,8 @@ import typer
 
 from testbed.cli.completion import lab_files
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import DONE, print_json
+from testbed.cli.output import print_json
+from testbed.commands.documents import DONE
 
 
 def register(app: typer.Typer) -> None:

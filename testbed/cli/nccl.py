@@ -12,17 +12,19 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
+from testbed.cli.output import print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
+from testbed.commands.documents import DONE, ERROR
+from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
 
 if TYPE_CHECKING:
-    from testbed.cli.designs import MeantDesign
     from testbed.lab.model import Lab
     from testbed.measure.current_topology import NcclTestsResult
     from testbed.measure.model import CollectiveResult
     from testbed.measure.nccl.table import NcclTable
     from testbed.measure.results.run import Run
+    from testbed.operate.choice import MeantDesign
     from testbed.operate.session import Design, LabSession
 
 MeasuredLab = Annotated[
@@ -63,10 +65,10 @@ def nccl(
     as_json: options.AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.measure.current_topology import measure_current
     from testbed.measure.nccl.reading import import_nccl
+    from testbed.operate.choice import running_design
 
     if import_file is not None and lab_file is None:
         return _show_table(import_nccl(import_file), as_json=as_json)

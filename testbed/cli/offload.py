@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import DONE, narrate, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import DONE
+from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
     from testbed.offload.store import Profile

@@ -11,7 +11,9 @@ import typer
 from lightbed.wording import counted
 from testbed.cli import options, workload_options
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, INTERRUPTED, narrate, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import DONE, INTERRUPTED
+from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:

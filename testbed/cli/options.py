@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from testbed.cli import completion
 from testbed.design.topology.strides import Method as StrideMethod
-from testbed.errors import IntentError, PlanFileError, TopologyError
-
-if TYPE_CHECKING:
-    from testbed.design.topology.circulants import AllReduceDemand
+from testbed.operate.named_topology import NamedTopology
 
 LabFile = Annotated[
     Path,
@@ -106,49 +102,18 @@ Deadline = Annotated[
 DEFAULT_RUNS = Path("runs")
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Options that name a topology; of several commands, so that each says them in one word."""
-
-    simplex: bool = False
-    method: StrideMethod | None = None
-    demand: tuple[str, ...] = ()
-    plan_file: Path | None = None
-    epoch: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        simplex: Simplex = False,
-        method: NamedMethod = None,
-        demand: Groups = None,
-        plan_file: PlanFile = None,
-        epoch: Epoch = None,
-    ) -> Named:
-        """Return the options of a command. Raises `PlanFileError` and `IntentError` for two that exclude each other."""
-        named = cls(simplex, method, tuple(demand or ()), plan_file, epoch)
-        drawn = simplex or demand or method
-        if plan_file and drawn:
-            raise PlanFileError(
-                f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
-            )
-        if epoch and (drawn or plan_file):
-            raise IntentError(
-                f"--epoch {epoch} says which topology is meant: leave out --simplex, --method, --demand and --plan"
-            )
-        return named
-
-    @property
-    def words(self) -> str:
-        """The options as they are written; empty when there are none."""
-        words = ["--simplex"] if self.simplex else []
-        words += [f"--method {self.method}"] if self.method else []
-        words += [f"--demand {one}" for one in self.demand]
-        words += [f"--plan {self.plan_file}"] if self.plan_file else []
-        return " ".join(words)
+Named = NamedTopology
+NOTHING_NAMED = NamedTopology()
 
 
-NOTHING_NAMED = Named()
+def _named(
+    simplex: Simplex = False,
+    method: NamedMethod = None,
+    demand: Groups = None,
+    plan_file: PlanFile = None,
+    epoch: Epoch = None,
+) -> NamedTopology:
+    return NamedTopology(simplex, method, tuple(demand or ()), plan_file, epoch)
 
 
 Command = Callable[..., int]
@@ -175,20 +140,5 @@ def grouped(parameter: str, group: Callable[..., Any]) -> Callable[[Command], Co
     return decorate
 
 
-names_topology = grouped("named", Named.of)
-"""Of a command whose parameter `named` is given by the options of `Named.of`."""
-
-
-def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:
-    """Return `["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
-    from testbed.design.topology.circulants import AllReduceDemand
-
-    demands = []
-    for text in texts or ():
-        group, _, size = text.partition(":")
-        try:
-            demands.append(AllReduceDemand(group=int(group), size_bytes=int(float(size))))
-        except (ValueError, OverflowError) as error:
-            message = f"--demand {text!r} is not NODES:BYTES; write for example --demand 4:4e9"
-            raise TopologyError(message) from error
-    return tuple(demands)
+names_topology = grouped("named", _named)
+"""Of a command whose parameter `named` is given by the options of `_named`."""

@@ -9,32 +9,22 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from typer.exceptions import TyperException
 
 from lightbed.output_file import STANDARD_OUTPUT
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport
+from testbed.commands.place import Place
 from testbed.errors import Interrupted, MoveTimedOut, PlanStale, TestbedError
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
-    from testbed.design.evaluation.compilation import Part
-
-DONE = 0
-ERROR = 1
-CHANGES = 2
-INTERRUPTED = 130
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document on one line of standard output."""
-    print(json.dumps(document, default=str), flush=True)
+def print_json(document: Any, stream: TextIO | None = None) -> None:
+    """Print one JSON document on one line of standard output, or of another stream."""
+    print(json.dumps(document, default=str), file=stream or sys.stdout, flush=True)
 
 
 def tell(text: str) -> None:
@@ -66,20 +56,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table for people. Numbers are aligned to the right when every cell of a column is one."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(header_style="bold")
-    for index, column in enumerate(columns):
-        numeric = all(_is_number(row[index]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(f"{cell:,.1f}" if isinstance(cell, float) else str(cell) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160
-    console.print(title, style="italic", highlight=False, soft_wrap=True)
-    console.print(table)
+    Place().say_table(title, columns, rows)
 
 
 def finding_lines(findings: Iterable[Mapping[str, str]]) -> Iterator[str]:
@@ -88,14 +65,6 @@ def finding_lines(findings: Iterable[Mapping[str, str]]) -> Iterator[str]:
         yield f"{finding['kind']}: {finding['subject']}: {finding['detail']}"
         if finding["hint"] not in finding["detail"]:
             yield f"    {finding['hint']}"
-
-
-def _is_number(cell: object) -> bool:
-    try:
-        float(str(cell))
-    except ValueError:
-        return False
-    return True
 
 
 def describe_error(error: Exception) -> dict[str, Any]:
@@ -135,70 +104,3 @@ def report_error(error: Exception, *, as_json: bool) -> None:
         print_json({"error": described})
     else:
         print(f"error: {described['message']}", file=sys.stderr)
-
-
-def note_compilation(*parts: Part) -> None:
-    """Say on standard error that the simulator is compiled first, where these parts have not been on this machine."""
-    from testbed.design.evaluation.compilation import is_compiled
-
-    if not is_compiled(*parts):
-        print(
-            "compiling the simulator for this machine, once: about half a minute", file=sys.stderr, flush=True
-        )
-
-
-@dataclass
-class PlainNarrator:
-    """Progress as plain lines, for logs and pipes. Of steps that say the same, the first and the last get a line."""
-
-    _said: str = ""
-
-    def phase(self, title: str) -> None:
-        """Note that a new part of the job begins."""
-        self._said = ""
-        print(f"== {title}", file=sys.stderr, flush=True)
-
-    def note(self, text: str) -> None:
-        """Note that something worth knowing happened."""
-        print(f"   {text}", file=sys.stderr, flush=True)
-
-    def tick(self, done: int, total: int, text: str) -> None:
-        """Note that one of many like steps is done."""
-        if text != self._said or done >= total:
-            print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
-        self._said = text
-
-
-class RichNarrator:
-    """Progress as a live bar, for terminals."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None)
-
-    def phase(self, title: str) -> None:
-        """Note that a new part of the job begins."""
-        self._progress.console.print(f"[bold]{title}[/bold]")
-        self._progress.reset(self._task, total=None, description=title)
-
-    def note(self, text: str) -> None:
-        """Note that something worth knowing happened."""
-        self._progress.console.print(f"  {text}", highlight=False)
-
-    def tick(self, done: int, total: int, text: str) -> None:
-        """Note that one of many like steps is done."""
-        self._progress.update(self._task, completed=done, total=total, description=text)
-
-
-@contextmanager
-def narrate() -> Iterator[PlainNarrator | RichNarrator]:
-    """Provide the narrator that fits where standard error goes."""
-    if not sys.stderr.isatty():
-        yield PlainNarrator()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield RichNarrator(progress)

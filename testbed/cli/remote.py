@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from lightbed.output_file import write_output
 from testbed.cli.intervals import at_intervals
-from testbed.cli.output import CHANGES, DONE, ERROR, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import CHANGES, DONE, ERROR
 
 if TYPE_CHECKING:
     from testbed.cli.switch_device import Wanted

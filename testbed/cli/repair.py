@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, ERROR, finding_lines, print_json, print_lines, tell
+from testbed.cli.output import finding_lines, print_json, print_lines, tell
+from testbed.commands.documents import CHANGES, DONE, ERROR
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from testbed.cli.designs import MeantDesign
     from testbed.lab.model import Lab
     from testbed.measure.results.store import RunStore
+    from testbed.operate.choice import MeantDesign
     from testbed.operate.journal import Journal
     from testbed.operate.loss import Sight
     from testbed.operate.repair import LabRepair, Repaired, RoutesFor
@@ -46,9 +47,9 @@ def repair(
     as_json: options.AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished."""
-    from testbed.cli.designs import running_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
+    from testbed.operate.choice import running_design
     from testbed.operate.session import open_lab
 
     meant = running_design(lab_file, named, runs_dir, before_repair=True)

@@ -11,16 +11,10 @@ import typer
 
 from lightbed.output_file import write_output
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory, grouped
-from testbed.cli.output import (
-    DONE,
-    PlainNarrator,
-    RichNarrator,
-    narrate,
-    note_compilation,
-    print_json,
-    print_table,
-)
+from testbed.cli.output import print_json, print_table
 from testbed.cli.sharing_on_hosts import NO_HOSTS, SharingOnHosts
+from testbed.commands.documents import DONE
+from testbed.commands.progress import PlainNarrator, RichNarrator, narrate, note_compilation
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:

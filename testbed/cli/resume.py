@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, print_answer, print_lines, tell
+from testbed.cli.output import print_answer, print_lines, tell
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import CHANGES, DONE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,8 +76,8 @@ def _resume(lab: Lab, left: Unfinished, hosts: HostsChoice, runs_dir: Path, *, a
 
 def _resume_detours(lab: Lab, left: Unfinished, hosts: HostsChoice, runs_dir: Path, note: Note) -> Resumed:
     from testbed.cli.circuits import session_of
-    from testbed.cli.designs import meant_design
     from testbed.cli.repair import plan_repair
+    from testbed.operate.choice import meant_design
     from testbed.operate.engine.consent import interruptible
     from testbed.operate.recovery.detours import resume_detours
 

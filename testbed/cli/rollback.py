@@ -1,4 +1,4 @@
-"""`testbed rollback|confirm`: back to an earlier verified epoch, or keep the one that waits for a confirmation."""
+"""`testbed rollback`: back to an earlier verified epoch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, finding_lines, print_answer, print_lines, tell
+from testbed.cli.output import finding_lines, print_answer, print_lines, tell
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import CHANGES, DONE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command("rollback")(rollback)
-    app.command("confirm")(confirm)
 
 
 def rollback(
@@ -76,22 +76,3 @@ def _told(
     if not worked:
         said = "the rollback did not work: its proof found what follows"
     return with_unfinished(document, [said, *finding_lines(findings)], runs_dir, lab)
-
-
-def confirm(
-    lab_file: options.LabFile,
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
-    as_json: options.AsJson = False,
-) -> int:
-    """Keep what `apply --confirm-within` has applied; without it the lab goes back."""
-    from testbed.lab.inventory import load_lab
-    from testbed.operate.confirmation import Confirmations
-    from testbed.operate.journal import journal_in
-
-    lab = load_lab(lab_file)
-    with journal_in(runs_dir) as journal:
-        kept = Confirmations(journal, lab.name).confirm()
-    document = {"lab": lab.name, "epoch": kept.epoch, "confirmed": True, "back_to": kept.back_to}
-    lines = [f"epoch {kept.epoch} of lab '{lab.name}' is kept"]
-    print_answer(*with_unfinished(document, lines, runs_dir, lab), as_json=as_json)
-    return DONE

@@ -10,7 +10,8 @@ import typer
 
 from lightbed.wording import counted
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import CHANGES, DONE, print_answer, print_csv, print_json, print_lines, print_table
+from testbed.cli.output import print_answer, print_csv, print_json, print_lines, print_table
+from testbed.commands.documents import CHANGES, DONE
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import RunSummary

@@ -11,8 +11,10 @@ import typer
 
 from testbed.cli import options, schedule_run
 from testbed.cli.completion import lab_files
-from testbed.cli.output import DONE, note_compilation, print_json, print_lines, print_table
+from testbed.cli.output import print_json, print_lines, print_table
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import DONE
+from testbed.commands.progress import note_compilation
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule, Scheduler

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.cli.options import ReallyMove
-from testbed.cli.output import narrate, print_table
+from testbed.cli.output import print_table
+from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
     from testbed.design.sharing.cassini.schedule import Schedule as CassiniSchedule
@@ -182,11 +183,11 @@ def lab_in_hand(
     Then it has those hosts alone that jobs run on, and a topology of theirs. Raises what opening a lab raises, and
     `VerifyFailed` when the topology is not in force.
     """
-    from testbed.cli.designs import running_design
     from testbed.cli.options import NOTHING_NAMED
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import hosts_of, lab_status, start_lab
     from testbed.measure.current_topology import check_in_force
+    from testbed.operate.choice import running_design
     from testbed.operate.design import design_for
     from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import DONE, print_answer, tell
+from testbed.cli.output import print_answer, tell
+from testbed.commands.documents import DONE
 
 Labs = Annotated[
     list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab that is shared (repeatable).")

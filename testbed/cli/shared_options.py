@@ -76,7 +76,8 @@ def add_shared_options(command: Any) -> None:
     for words, each in {command.name: command, **named}.items():
         there = {param.name for param in each.params}
         wanted = [option for param, option in _COMPANIONS.items() if param in there and option not in there]
-        if words in COMMANDS:
+        declared = getattr(each.callback, "declared", None)
+        if words in COMMANDS or (declared is not None and declared.role is not None):
             forwarded(words, each)
             wanted.append("server")
         if wanted:

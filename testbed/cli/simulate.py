@@ -9,7 +9,8 @@ import typer
 
 from lightbed.wording import counted
 from testbed.cli import options, workload_options
-from testbed.cli.output import DONE, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import DONE
 from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
 
 if TYPE_CHECKING:

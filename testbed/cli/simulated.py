@@ -16,7 +16,8 @@ from lightbed.children import child_environment, module_command
 from lightbed.output_file import replace_file, write_output
 from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import print_json, print_lines, print_table
+from testbed.commands.documents import DONE
 
 if TYPE_CHECKING:
     from testbed.lab.simulated.fibre_draw import DrawnFibres

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from testbed.cli import options
-from testbed.cli.output import CHANGES, DONE, print_answer
+from testbed.cli.output import print_answer
 from testbed.cli.unfinished import with_unfinished
+from testbed.commands.documents import CHANGES, DONE
 
 
 def register(app: typer.Typer) -> None:

@@ -9,7 +9,8 @@ import typer
 
 from lightbed.wording import counted
 from testbed.cli import options
-from testbed.cli.output import DONE, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import DONE
 
 if TYPE_CHECKING:
     from testbed.storage.backup import BackupReport

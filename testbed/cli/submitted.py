@@ -15,7 +15,8 @@ from pathlib import Path
 
 from lightbed.errors import LightbedError
 from testbed.cli.app import run_app
-from testbed.cli.output import DONE, ERROR, print_json, report_error
+from testbed.cli.output import print_json, report_error
+from testbed.commands.documents import DONE, ERROR
 from testbed.log_context import about
 from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents

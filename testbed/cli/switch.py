@@ -22,10 +22,11 @@ from ocs_drivers.families import FAMILIES
 from ocs_drivers.model import PortInfo, Power
 from testbed.cli import completion
 from testbed.cli.options import AsJson
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import print_json, print_lines, print_table
 from testbed.cli.switch_changes import apply, connect, disconnect, home, shutter
 from testbed.cli.switch_device import LOOK_TIMEOUT_S, Wanted, about, heading, opened, seconds
 from testbed.cli.switch_ports import PortNames
+from testbed.commands.documents import DONE
 
 _HELP = "One optical switch or patch panel by its address, without a lab file."
 

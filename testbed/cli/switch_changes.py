@@ -16,9 +16,10 @@ from ocs_drivers.errors import Conflict, PortBusy, Unsupported
 from ocs_drivers.model import ApplyReport, Snapshot
 from testbed.cli import completion
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import CHANGES, DONE, describe_report, print_json, print_lines
+from testbed.cli.output import describe_report, print_json, print_lines
 from testbed.cli.switch_device import about, heading, is_simulated, opened, writing
 from testbed.cli.switch_ports import PortNames, pairs_in_file
+from testbed.commands.documents import CHANGES, DONE
 from testbed.errors import RefusedToMove
 
 Yes = Annotated[bool, typer.Option("--yes", help="Move a real switch without asking.")]

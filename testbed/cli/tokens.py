@@ -13,7 +13,8 @@ import typer
 
 from testbed.cli import options
 from testbed.cli.intervals import parse_interval
-from testbed.cli.output import DONE, print_answer
+from testbed.cli.output import print_answer
+from testbed.commands.documents import DONE
 
 if TYPE_CHECKING:
     from testbed.service.tokens import Token, TokenStore

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from lightbed.wording import counted
-from testbed.cli.options import AsJson, Groups, Method, Simplex, parse_demands
-from testbed.cli.output import DONE, print_json, print_lines
+from testbed.cli.options import AsJson, Groups, Method, Simplex
+from testbed.cli.output import print_json, print_lines
+from testbed.commands.documents import DONE
 
 
 def register(app: typer.Typer) -> None:
@@ -28,9 +29,10 @@ def topology(
     """Find a topology for so many hosts of so many NICs."""
     from testbed.design.patching.wiring import patch_list, wire
     from testbed.design.topology.circulants import as_json as topology_json
-    from testbed.design.topology.circulants import find_topology
+    from testbed.design.topology.circulants import find_topology, parse_demands
 
-    found = find_topology(nodes, degree, simplex=simplex, method=method, demands=parse_demands(demand))
+    demands = parse_demands(demand or ())
+    found = find_topology(nodes, degree, simplex=simplex, method=method, demands=demands)
     document = topology_json(found)
     if as_json:
         print_json(document)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.output import note_compilation
+from testbed.commands.progress import note_compilation
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part

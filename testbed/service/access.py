@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from testbed.commands.declare import Role
 from testbed.service.errors import NotAllowed
 
-Role = Literal["viewer", "operator", "developer", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "developer", "admin")
 """Roles, each of which may do all that those before it may."""
 

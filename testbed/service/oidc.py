@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from testbed.service.access import ROLES, Identity, Role
+from testbed.commands.declare import Role
+from testbed.service.access import ROLES, Identity
 from testbed.service.errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 LEEWAY_S = 30.0

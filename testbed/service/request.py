@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from testbed.service.access import Role
+from testbed.commands.declare import Lane, Role
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
 
 Hosts = Literal["auto", "kernel", "model"]
-Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
-"""Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text without control characters."""
 Interval = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args
 
 from pydantic import Field, TypeAdapter
 
+from testbed.commands.declare import Lane, Role
+from testbed.commands.table import declared_commands
 from testbed.design.topology.strides import Method
-from testbed.service.access import Role
-from testbed.service.request import Hosts, Interval, Lane, Line, Request, Whole, command_of
+from testbed.service.declared import model_of
+from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
 from testbed.service.requests_of_results import (
     AuditLines,
-    Doctor,
     Metrics,
     Report,
     ResultList,
@@ -191,32 +192,6 @@ class Rollback(_WithHosts, _Moving):
     positional: ClassVar[tuple[str, ...]] = ("epoch",)
 
 
-class Confirm(Request):
-    """`testbed confirm`: keep what was applied."""
-
-    lane: ClassVar[Lane] = "prompt"
-    command: Literal["confirm"]
-
-
-class History(Request):
-    """`testbed history`: the epochs of the lab."""
-
-    lane: ClassVar[Lane] = "reading"
-    role: ClassVar[Role] = "viewer"
-    command: Literal["history"]
-
-
-class Journal(Request):
-    """`testbed journal`: the operations of the lab."""
-
-    lane: ClassVar[Lane] = "reading"
-    role: ClassVar[Role] = "viewer"
-    command: Literal["journal"]
-    operation: Line | None = None
-    last: Whole | None = None
-    positional: ClassVar[tuple[str, ...]] = ("operation",)
-
-
 class LeaseList(Request):
     """`testbed lease list`: the leases of the lab."""
 
@@ -285,15 +260,21 @@ class Maintenance(Request):
 
 
 _OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | Repair | Resume | Rollback
-_OfEpochs = Confirm | History | Journal | Environment | Measure | PlanJob
+_OfEpochs = Environment | Measure | PlanJob
 _OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
-_OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines | Doctor
+_OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
 _OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
 _Any = _OfLab | _OfEpochs | _OfLeases | _OfResults | _OfSwitches
-AnyRequest = Annotated[_Any, Field(discriminator="command")]
-REQUESTS: tuple[type[Request], ...] = get_args(_Any)
+REQUESTS: tuple[type[Request], ...] = (
+    *get_args(_Any),
+    *(model_of(words, command) for words, command in declared_commands() if command.role is not None),
+)
 """All commands that can be asked for."""
+if TYPE_CHECKING:
+    AnyRequest: TypeAlias = Request
+else:
+    AnyRequest = Annotated[Union[REQUESTS], Field(discriminator="command")]  # noqa: UP007  of a tuple
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.service.access import Role
-from testbed.service.request import Lane, Line, Request, Whole
+from testbed.commands.declare import Lane, Role
+from testbed.service.request import Line, Request, Whole
 
 Statement = Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")]
 
@@ -95,12 +95,3 @@ class AuditLines(_Stored):
     verify: bool = False
     expect: Line = ""
     last: Whole | None = None
-
-
-class Doctor(Request):
-    """`testbed doctor`: can the machine of the service run a lab."""
-
-    role: ClassVar[Role] = "developer"
-    command: Literal["doctor"]
-    lab: Line = ""
-    has_runs_dir: ClassVar[bool] = False

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from testbed.commands.declare import Role
 from testbed.service import changing, documents, looking
-from testbed.service.access import Role
 
 Handler = Callable[..., Any]
 

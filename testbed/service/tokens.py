@@ -16,7 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from testbed.service.access import SCOPES, Identity, Role
+from testbed.commands.declare import Role
+from testbed.service.access import SCOPES, Identity
 from testbed.service.audit import Entry, append
 from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.database import Database

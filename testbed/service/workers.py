@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lightbed.children import child_environment, module_command
-from testbed.service.request import Lane
+from testbed.commands.declare import Lane
 from testbed.service.requests import LANES
 from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running

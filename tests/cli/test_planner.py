@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.cli.output import PlainNarrator
+from testbed.commands.progress import PlainNarrator
 from testbed.design.plans.file import read_plan
 from testbed.errors import TopologyError
 

@@ -221,3 +221,16 @@ def _fill(search: _Search, spare: int, taken: Sequence[int]) -> list[int]:
         count = min(spare - len(strides), len(pool))
         strides += search.select(count, pool, (*taken, *strides))
     return strides
+
+
+def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
+    """Return demands written as `["12:1e9", "4:4e9"]`, nodes and bytes. Raises `TopologyError` that shows the form."""
+    demands = []
+    for text in texts:
+        group, _, size = text.partition(":")
+        try:
+            demands.append(AllReduceDemand(group=int(group), size_bytes=int(float(size))))
+        except (ValueError, OverflowError) as error:
+            message = f"--demand {text!r} is not NODES:BYTES; write for example --demand 4:4e9"
+            raise TopologyError(message) from error
+    return tuple(demands)

@@ -50,16 +50,3 @@ def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
             "made": sorted(map(list, after - before)),
             "removed": sorted(map(list, before - after)),
         }
-
-
-def history_lines(epochs: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the same for people, one line an epoch."""
-    for one in epochs:
-        made = sum(len(change.get("made", ())) for change in one["changes"])
-        removed = sum(len(change.get("removed", ())) for change in one["changes"])
-        hosts = sum(change["change"] == "routes" for change in one["changes"])
-        what = f"+{made} -{removed} circuits" + (f", {hosts} hosts" if hosts else "")
-        when = one["at"][:16].replace("T", " ")
-        who = f" by {one['who']}" if one["who"] else ""
-        begun = f"epoch {one['id']}: {one['state']}, {when} UTC{who}"
-        yield f"{begun}, {one['kind']} {one['operation']}: {one['why']}; {what}"

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.cli.options import Named, parse_demands
+from testbed.design.topology.circulants import parse_demands
 from testbed.design.topology.strides import Method
 from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.intent import Intent, Stated, in_force, stored_intents
+from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
 from testbed.operate.unfinished import Unfinished, unfinished_or_why_not
 
@@ -128,13 +129,15 @@ class MeantDesign:
         return parse_plan(json.loads(self.stated.plan_text), self.stated.words)
 
 
-def meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool = False) -> MeantDesign:
+def meant_design(
+    lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
+) -> MeantDesign:
     """Return the design of `_meant_design`, with the operations that were left unfinished. Raises the same."""
     meant = _meant_design(lab, named, runs_dir, before_repair=before_repair)
     return replace(meant, left=unfinished_or_why_not(runs_dir, lab))
 
 
-def _meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool) -> MeantDesign:
+def _meant_design(lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool) -> MeantDesign:
     """Return the design that the options name; without options the stored one, and without any the default.
 
     `before_repair`: of a lab that was repaired, the topology that the repair replaced.
@@ -160,13 +163,13 @@ def _meant_design(lab: Lab, named: Named, runs_dir: Path, *, before_repair: bool
 
 
 def running_design(
-    lab_file: Path, named: Named, runs_dir: Path, *, before_repair: bool = False
+    lab_file: Path, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> MeantDesign:
     """Return the same for the lab of a file as it runs. Raises also `LabFileError`."""
     return meant_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
 
 
-def design_to_apply(lab_file: Path, named: Named, runs_dir: Path) -> MeantDesign:
+def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> MeantDesign:
     """Return the design that is to be applied: what is named, else the stored one, else the default.
 
     Raises what `meant_design` raises; `JournalError` also where something is named.
@@ -179,10 +182,10 @@ def design_to_apply(lab_file: Path, named: Named, runs_dir: Path) -> MeantDesign
     return meant_design(lab, named, runs_dir)
 
 
-def what_apply_does(meant: MeantDesign, named: Named, runs_dir: Path) -> list[str]:
+def what_apply_does(meant: MeantDesign, named: NamedTopology, runs_dir: Path) -> list[str]:
     """Return which epoch is installed again where nothing is named, and which one goes when a design is applied."""
     current = _current(stored_intents(runs_dir, meant.lab.name), meant.lab)
-    if meant.intent and named == Named():
+    if meant.intent and named == NamedTopology():
         another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
         return [f"installs {meant.intent.describe()} again, since nothing is named; {another}"]
     if current is None or _is_same(current, meant.lab, meant.design):
@@ -190,11 +193,11 @@ def what_apply_does(meant: MeantDesign, named: Named, runs_dir: Path) -> list[st
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
 
 
-def stated_design(lab: Lab, named: Named) -> tuple[Lab, Design, Stated]:
+def stated_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     """Return the design of options or of a plan file, the hosts that it is for, and what is stored of it."""
     if named.plan_file is None:
         method: Method = named.method or "geometric"
-        demands = parse_demands(list(named.demand))
+        demands = parse_demands(named.demand)
         design = design_for(lab, simplex=named.simplex, method=method, demands=demands)
         return lab, design, Stated(named.words)
     from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for

@@ -1,0 +1,160 @@
+"""Commands of the table as commands of typer: parameters made from a declaration, and the call that runs it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from testbed.cli import completion
+from testbed.cli.intervals import at_intervals
+from testbed.cli.output import print_csv, print_json
+from testbed.commands.declare import REQUIRED, Command, Field, Text, carry_out, fields_of
+from testbed.commands.documents import Document, TableDocument
+from testbed.commands.place import DEFAULT_RUNS, Place
+from testbed.commands.table import COMMANDS, command_of
+from testbed.errors import UsageError
+
+_LAB_HELP = {"lab": "Lab file (YAML), e.g. labs/testbed12.yaml.", "lab if any": "Also check this lab file."}
+_RUNS_DIR = Annotated[
+    Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
+]
+_AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+Callback = Callable[..., int]
+
+
+def add_command(app: typer.Typer, name: str) -> None:
+    """Add a command of the table, or a group with its commands.
+
+    A declaration under the name of a group runs where no command of the group is named.
+    """
+    declared = command_of(name)
+    names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
+    if declared is not None and not names:
+        app.command(name, help=COMMANDS[name][1])(make_callback(declared))
+        return
+    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None)
+    if declared is not None:
+        group.callback(invoke_without_command=True)(_unless_named(make_callback(declared)))
+    for one in names:
+        command = command_of(f"{name} {one}")
+        assert command is not None, f"{name} {one} is not declared"
+        group.command(one, help=COMMANDS[f"{name} {one}"][1])(make_callback(command))
+    app.add_typer(group, name=name)
+
+
+def make_callback(declared: type[Command[Any]]) -> Callback:
+    """Return a function with a parameter for each option, which runs the command here and prints its document.
+
+    A command with a field `every`, in seconds, is run again until it is interrupted.
+    """
+
+    def callback(**given: Any) -> int:
+        as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
+        runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
+        if as_json and as_csv:
+            raise typer.BadParameter("give --csv or --json, not both")
+        several = {each.name for each in fields_of(declared) if each.has_several}
+        options = {name: tuple(value or ()) if name in several else value for name, value in given.items()}
+        command = declared(**options)
+
+        def run_once() -> int:
+            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv)
+            document: Document = carry_out(command, place)
+            if as_json:
+                print_json(document.to_json(), place.stream)
+            elif isinstance(document, TableDocument) and as_csv:
+                print_csv(*document.to_table())
+            return document.exit_code
+
+        return at_intervals(getattr(command, "every", None), run_once, as_json=as_json)
+
+    vars(callback).update(declared=declared, __signature__=inspect.Signature(list(_parameters(declared))))
+    return callback
+
+
+def _unless_named(callback: Callback) -> Callback:
+    """Return the callback of a group: it runs where no command of the group is named, whose options come after it."""
+
+    def of_group(context: typer.Context, **given: Any) -> int:
+        if context.invoked_subcommand is None:
+            return callback(**given)
+        for param in context.command.params:
+            source = context.get_parameter_source(str(param.name))
+            if source is not None and source.name == "COMMANDLINE":
+                raise typer.BadParameter(
+                    f"write options behind the command: {context.command_path} {context.invoked_subcommand} ..."
+                )
+        return 0
+
+    signature = inspect.signature(callback)
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *signature.parameters.values()]
+    vars(of_group).update(vars(callback), __signature__=signature.replace(parameters=parameters))
+    return of_group
+
+
+def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    fields = fields_of(declared)
+    lab = list(_lab_parameter(declared))
+    arguments = [_parameter(each) for each in fields if each.option.is_argument]
+    yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
+    yield from (_parameter(each) for each in fields if not each.option.is_argument)
+    if declared.has_runs_dir:
+        yield _keyword("runs_dir", _RUNS_DIR, DEFAULT_RUNS)
+    yield _keyword("as_json", _AS_JSON, False)
+
+
+def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    if declared.needs not in _LAB_HELP:
+        return
+    is_needed = declared.needs == "lab"
+    argument = typer.Argument(
+        metavar="LAB" if is_needed else "[LAB]",
+        help=_LAB_HELP[declared.needs],
+        autocompletion=completion.lab_files,
+    )
+    kind: Any = Path if is_needed else Path | None
+    yield _keyword("lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None)
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    option = field.option
+    more: dict[str, Any] = {
+        "metavar": option.metavar,
+        "help": option.help,
+        "min": option.least,
+        "max": option.most,
+        "parser": _parser(option.text) if option.text else None,
+        "autocompletion": getattr(completion, option.complete) if option.complete else None,
+        "show_default": option.show_default,
+        "envvar": option.envvar or None,
+    }
+    parameter: Any = typer.Argument(**more) if option.is_argument else typer.Option(*field.words, **more)
+    kind: Any = list[field.kind.__args__[0]] if field.has_several else field.kind  # type: ignore[name-defined]
+    default = inspect.Parameter.empty if field.default is REQUIRED else field.default
+    if field.has_several and default == ():
+        kind, default = kind | None, None
+    elif field.is_optional:
+        kind = kind | None
+    return _keyword(field.name, Annotated[kind, parameter], default)
+
+
+def _parser(text: Text) -> Callable[[str], Any]:
+    """Return the parser of an option: typer adds the name of the option to what is wrong with its value."""
+
+    def parse(given: str) -> Any:
+        try:
+            return text.parse(given)
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return parse
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -1,0 +1,197 @@
+"""Declarations of commands: options, needs, who may ask a service for it, and the document.
+
+A command is a frozen dataclass. Each field is an option, its annotation says all that a face needs to know:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Journal(Command[JournalDocument]):
+        lane = "reading"
+        role = "viewer"
+        operation: Annotated[str | None, argument("Only this operation.", "[OPERATION]")] = None
+        last: Annotated[int | None, option("Only the newest N operations.", metavar="N", least=1)] = None
+
+        def run(self, at: Place) -> JournalDocument: ...
+
+A field that reads a file, writes one or works only on the user's own machine says so: a service never opens a path
+that a request names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from lightbed.output_file import STANDARD_OUTPUT
+from testbed.commands.documents import Document
+
+if TYPE_CHECKING:
+    from testbed.commands.place import Place
+
+Needs = Literal["lab", "lab if any", "nothing"]
+Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
+"""Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
+Role = Literal["viewer", "operator", "developer", "admin"]
+D_co = TypeVar("D_co", bound=Document, covariant=True)
+REQUIRED: Any = dataclasses.MISSING
+"""Default of an option that must be given."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A value that is written as text: how to read it, how a request writes it, and the pattern of such texts."""
+
+    parse: Callable[[str], Any]
+    write: Callable[[Any], str]
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option or a positional argument of a command, for every face.
+
+    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number.
+    `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
+    is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests.
+    """
+
+    help: str
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    text: Text | None = None
+    complete: str = ""
+    show_default: bool = True
+    envvar: str = ""
+    is_argument: bool = False
+    reads: bool = False
+    writes: str = ""
+    is_local: bool = False
+
+
+def option(text: str, *names: str, **more: Any) -> Option:
+    """Return an option `--field-name VALUE`, or of these names."""
+    return Option(help=text, names=names, **more)
+
+
+def argument(text: str, metavar: str, **more: Any) -> Option:
+    """Return a positional argument."""
+    return Option(help=text, metavar=metavar, is_argument=True, **more)
+
+
+def reads(text: str, *names: str, **more: Any) -> Option:
+    """Return an option that names a file to read."""
+    return Option(help=text, names=names, metavar="FILE", reads=True, **more)
+
+
+def writes(file: str, text: str, *names: str, **more: Any) -> Option:
+    """Return an option that names a file to write; `file` is its name among those of a service's run."""
+    return Option(help=text, names=names, metavar="FILE", writes=file, **more)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a command: its name, its type without `None`, and what its option says."""
+
+    name: str
+    kind: Any
+    default: Any
+    option: Option
+    is_optional: bool
+    """None is a value."""
+
+    @property
+    def has_several(self) -> bool:
+        """Return whether it takes several values."""
+        return get_origin(self.kind) is tuple
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return its names on the command line."""
+        return self.option.names or (f"--{self.name.replace('_', '-')}",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(ABC, Generic[D_co]):
+    """A command: the fields of a subclass are its options.
+
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last. `role` is the lowest that may ask a
+    service for it, with a token of the scope `scope`; None for a command that runs on the user's machine alone.
+    `readers` may see what came of it.
+    """
+
+    needs: ClassVar[Needs] = "lab"
+    has_runs_dir: ClassVar[bool] = True
+    lane: ClassVar[Lane] = "looking"
+    role: ClassVar[Role | None] = "operator"
+    scope: ClassVar[str] = "runs:write"
+    readers: ClassVar[Role] = "viewer"
+    is_lab_last: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise an error of `testbed.errors` for options that exclude each other."""
+
+    @abstractmethod
+    def run(self, at: Place) -> D_co:
+        """Do it, say lines for people to `at`, and return the document."""
+
+
+@cache
+def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
+    """Return the fields of a command in the order of its options. Raises `TypeError` for a field without an option.
+
+    A path that is neither read nor written nor local is refused, too: a request would name a file of the service.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    fields = []
+    for each in dataclasses.fields(command):
+        annotation = hints[each.name]
+        options = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Option)]
+        if get_origin(annotation) is not Annotated or len(options) != 1:
+            raise TypeError(f"{command.__name__}.{each.name} has no option")
+        kind = annotation.__origin__
+        is_optional = get_origin(kind) is UnionType and NoneType in get_args(kind)
+        if is_optional:
+            (kind,) = [one for one in get_args(kind) if one is not NoneType]
+        if kind is Path and not (options[0].reads or options[0].writes or options[0].is_local):
+            raise TypeError(
+                f"{command.__name__}.{each.name} is a path: say whether it is read, written or local"
+            )
+        fields.append(Field(each.name, kind, each.default, options[0], is_optional))
+    return tuple(fields)
+
+
+def takes_lease(command: type[Command[Any]]) -> bool:
+    """Return whether a command moves light under a lease: a lab by its name, a switch by `--yes`."""
+    return any(each.name in ("really_move", "yes") for each in fields_of(command))
+
+
+def carry_out(command: Command[D_co], place: Place) -> D_co:
+    """Run a command and return its document. Raises what the command raises.
+
+    Lines go to standard error where the command writes its file to standard output.
+    """
+    files = [getattr(command, each.name) for each in fields_of(type(command)) if each.option.writes]
+    if STANDARD_OUTPUT in map(str, files):
+        place.stream = sys.stderr
+    return command.run(place)

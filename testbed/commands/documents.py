@@ -1,0 +1,99 @@
+"""Documents, the answers of commands: frozen dataclasses, which know their JSON and their exit code.
+
+Field names are the keys of the JSON. A field may say otherwise in its metadata:
+
+    source: str = field(metadata=key("from"))
+    notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+DONE, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
+
+OMIT_NONE: Mapping[str, Any] = {"omit_none": True}
+"""Metadata of a field that is left out where it is None."""
+
+
+def key(name: str) -> Mapping[str, Any]:
+    """Return the metadata of a field with another key than its name."""
+    return {"key": name}
+
+
+class Document:
+    """Base of the answers of commands: subclasses are frozen dataclasses of plain values and other such records."""
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command, from the document alone: what a service answers has the same."""
+        return DONE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document as JSON has it."""
+        return dict(_items(self))
+
+
+class TableDocument(Document):
+    """A document that `--csv` prints."""
+
+    def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """Return the columns and the rows."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedOperation:
+    """An operation that ended before all of its work was done: what is known of it, and what to do."""
+
+    operation: str
+    detail: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that is not as planned: its kind, the thing that has it, and what to do."""
+
+    kind: str
+    subject: str
+    detail: str
+    hint: str
+    parts: tuple[str, ...] = ()
+
+
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield findings as lines for people: what is wrong, and what to do unless the detail says so already."""
+    for finding in findings:
+        yield f"{finding.kind}: {finding.subject}: {finding.detail}"
+        if finding.hint not in finding.detail:
+            yield f"    {finding.hint}"
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of a document as JSON has it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dict(_items(value))
+    if isinstance(value, Mapping):
+        return {str(name): as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
+
+
+def _items(record: Any) -> Iterator[tuple[str, Any]]:
+    for each in dataclasses.fields(record):
+        value = getattr(record, each.name)
+        if value is not None or not each.metadata.get("omit_none"):
+            yield each.metadata.get("key", each.name), as_json(value)

@@ -1,0 +1,95 @@
+"""Options that several commands share, as bases of their declarations."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from testbed.commands.declare import Command, Text, option, reads
+from testbed.design.topology.strides import Method
+from testbed.errors import UsageError
+from testbed.operate.named_topology import NamedTopology
+
+HostsChoice = Literal["auto", "kernel", "model"]
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_interval(text: str) -> float:
+    """Return the seconds of an interval such as `30s`, `5m`, `1h`, `2d`. Raises `UsageError`.
+
+    >>> parse_interval("5m")
+    300.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if not match or not float(match[1]):
+        raise UsageError(f"{text!r} is not an interval: write for example 30s, 5m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+INTERVAL = Text(parse_interval, lambda seconds: f"{max(1, round(seconds))}s", r"^\d{1,6}[smhd]$")
+"""Seconds, written as `30s`, `5m`, `1h` or `2d`."""
+
+TAKE_OVER = option("Circuits of other hosts that light the plan's hosts may be removed.", "--take-over")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamesTopology(Command[Any]):
+    """Options that name a topology; without any the stored one is meant."""
+
+    simplex: Annotated[bool, option("One-way links: every ring is one direction only.", "--simplex")] = False
+    method: Annotated[
+        Method | None,
+        option("How ring strides are chosen: 'geometric', unless --plan or --epoch says more."),
+    ] = None
+    demand: Annotated[
+        tuple[str, ...],
+        option(
+            "AllReduce demand: groups of NODES nodes move BYTES each (repeatable).", metavar="NODES:BYTES"
+        ),
+    ] = ()
+    plan_file: Annotated[
+        Path | None, reads("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
+    ] = None
+    epoch: Annotated[
+        int | None, option("Topology that was applied to the lab as this epoch.", metavar="N", least=1)
+    ] = None
+
+    @property
+    def named(self) -> NamedTopology:
+        """The topology that the options name. Raises `PlanFileError` and `IntentError`."""
+        return NamedTopology(self.simplex, self.method, self.demand, self.plan_file, self.epoch)
+
+    def validate(self) -> None:
+        """Raise `PlanFileError` and `IntentError` for names that exclude each other."""
+        super().validate()
+        self.named  # noqa: B018  it checks itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsksHosts(Command[Any]):
+    """Option of commands that ask hosts."""
+
+    hosts: Annotated[
+        HostsChoice, option("Simulated hosts: kernel namespaces (needs root) or a flow model of them.")
+    ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintsTable(Command[Any]):
+    """Option of commands whose document is a `TableDocument`."""
+
+    as_csv: Annotated[bool, option("A header and one line a row, with the columns of --json.", "--csv")] = (
+        False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moves(Command[Any]):
+    """Options of commands that move light in a lab: they need the name of a real one, and a lease."""
+
+    lane = "moving"
+    really_move: Annotated[
+        str | None, option("Name of the lab; needed to move a real one.", metavar="NAME")
+    ] = None

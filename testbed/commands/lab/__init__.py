@@ -1,0 +1,1 @@
+"""Commands about a lab: its circuits, hosts and epochs."""

@@ -1,0 +1,52 @@
+"""`testbed doctor`: can this machine run a lab, and if not, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.commands.declare import Command
+from testbed.commands.documents import DONE, ERROR, Document
+from testbed.commands.place import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One fact about the machine: what was looked for, and the hint where it is not well."""
+
+    name: str
+    ok: bool
+    found: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorDocument(Document):
+    """The checks of a machine, and whether all of them are well."""
+
+    ok: bool
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something must be repaired."""
+        return DONE if self.ok else ERROR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor(Command[DoctorDocument]):
+    """`testbed doctor`."""
+
+    needs = "lab if any"
+    role = "developer"
+    has_runs_dir = False
+
+    def run(self, at: Place) -> DoctorDocument:
+        """Check the machine, and the lab file if there is one."""
+        from testbed.lab.checkup import check_lab, check_machine
+
+        facts = [*check_machine(), *(check_lab(at.lab) if at.lab_file else ())]
+        checks = tuple(Check(name=one.name, ok=one.ok, found=one.found, hint=one.hint) for one in facts)
+        for check in checks:
+            hint = "" if check.ok else f"\n      {check.hint}"
+            at.say(f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}")
+        return DoctorDocument(ok=all(check.ok for check in checks), checks=checks)

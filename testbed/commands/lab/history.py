@@ -1,0 +1,186 @@
+"""`testbed history|journal`: what was applied to a lab, and every operation with its steps. No device is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import Command, argument, option
+from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.operate.recovery.records import OperationRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Changes of an epoch on one device: `circuits`, as pairs of input and output, or the `routes` of a host."""
+
+    device: str
+    change: str
+    made: tuple[tuple[int, int], ...] | None = field(default=None, metadata=OMIT_NONE)
+    removed: tuple[tuple[int, int], ...] | None = field(default=None, metadata=OMIT_NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """A topology that was applied to a lab: when, by whom, why, and what that changed."""
+
+    id: int
+    operation: str
+    kind: str
+    state: str
+    verified: bool
+    at: str
+    who: str
+    why: str
+    changes: tuple[Change, ...]
+
+    def line(self) -> str:
+        """Return the epoch for people."""
+        made = sum(len(one.made or ()) for one in self.changes)
+        removed = sum(len(one.removed or ()) for one in self.changes)
+        hosts = sum(one.change == "routes" for one in self.changes)
+        what = f"+{made} -{removed} circuits" + (f", {hosts} hosts" if hosts else "")
+        by = f" by {self.who}" if self.who else ""
+        when = self.at[:16].replace("T", " ")
+        cause = f"{self.kind} {self.operation}: {self.why}"
+        return f"epoch {self.id}: {self.state}, {when} UTC{by}, {cause}; {what}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochList(Document):
+    """The epochs of a lab, the newest first."""
+
+    lab: str
+    epochs: tuple[Epoch, ...]
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of an operation, as the journal holds it."""
+
+    device: str
+    ordinal: int
+    change: str
+    state: str
+    reason: str
+    address: str
+    kind: str
+    before: str
+    after: str
+    intent_at: str | None
+    outcome: str | None
+    outcome_at: str | None
+    read_back: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """An operation of a lab, with its steps by device."""
+
+    id: str
+    kind: str
+    state: str
+    who: str
+    why: str
+    stage: str
+    reason: str
+    owner: str
+    started: str
+    finished: str | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationList(Document):
+    """The operations of a lab, the oldest first."""
+
+    lab: str
+    operations: tuple[Operation, ...]
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class History(Command[EpochList]):
+    """`testbed history`."""
+
+    lane = "reading"
+    role = "viewer"
+
+    def run(self, at: Place) -> EpochList:
+        """List the epochs. Raises `JournalError`."""
+        from testbed.operate.recovery.history import history_of
+
+        epochs = tuple(
+            Epoch(**row, changes=tuple(Change(**change) for change in changes))
+            for row in history_of(at.runs_dir, at.lab.name)
+            for changes in [row.pop("changes")]
+        )
+        at.say(*(epoch.line() for epoch in epochs))
+        unfinished = at.say_unfinished()
+        if not (epochs or unfinished):
+            at.say(_say_empty(f"no epoch of lab '{at.lab.name}'", at.runs_dir))
+        return EpochList(lab=at.lab.name, epochs=epochs, unfinished=unfinished)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal(Command[OperationList]):
+    """`testbed journal`."""
+
+    lane = "reading"
+    role = "viewer"
+    operation: Annotated[str | None, argument("Only this operation.", "[OPERATION]")] = None
+    last: Annotated[int | None, option("Only the newest N operations.", metavar="N", least=1)] = None
+
+    def run(self, at: Place) -> OperationList:
+        """List the operations. Raises `NoSuchOperation` and `JournalError`."""
+        from testbed.operate.recovery.records import operations_of
+        from testbed.operation_errors import NoSuchOperation
+
+        records = operations_of(at.runs_dir, at.lab.name)
+        if self.operation is not None:
+            records = tuple(one for one in records if one.id == self.operation)
+            if not records:
+                raise NoSuchOperation(
+                    f"lab '{at.lab.name}' has no operation {self.operation} in {at.runs_dir}"
+                )
+        records = records[-self.last :] if self.last else records
+        at.say(*(line for record in records for line in _operation_lines(record)))
+        unfinished = at.say_unfinished()
+        if not (records or unfinished):
+            at.say(_say_empty(f"no operation of lab '{at.lab.name}'", at.runs_dir))
+        operations = tuple(
+            Operation(**row, steps=tuple(Step(**step) for step in steps))
+            for row in (record.json() for record in records)
+            for steps in [row.pop("steps")]
+        )
+        return OperationList(lab=at.lab.name, operations=operations, unfinished=unfinished)
+
+
+def _say_empty(what: str, runs_dir: Path) -> str:
+    """Return the line for an empty answer; without any database also what to do about it."""
+    from testbed.storage.address import address_in
+
+    address = address_in(runs_dir)
+    if not isinstance(address, Path) or address.exists():
+        return f"{what} is stored in {runs_dir}"
+    return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
+
+
+def _operation_lines(record: OperationRecord) -> Iterator[str]:
+    row = record.json()
+    by = f" by {row['who']}" if row["who"] else ""
+    why = f": {row['why']}" if row["why"] else ""
+    started = row["started"][:19].replace("T", " ")
+    yield f"{record.id} {record.kind}, {record.state}, {started} UTC{by}{why}"
+    for step in record.steps:
+        reason = step.row.get("reason") or ""
+        moved = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
+        what = f"{moved} circuits" if moved else step.change
+        outcome = f"{step.state}: {reason}" if reason else step.state
+        yield f"    {step.device} {step.ordinal} {step.row['kind']} ({what}): {outcome}"

@@ -1,0 +1,81 @@
+"""Progress of commands on standard error: plain lines for logs, a live bar for terminals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from testbed.design.evaluation.compilation import Part
+
+
+def note_compilation(*parts: Part) -> None:
+    """Say on standard error that the simulator is compiled first, where these parts have not been on this machine."""
+    from testbed.design.evaluation.compilation import is_compiled
+
+    if not is_compiled(*parts):
+        print(
+            "compiling the simulator for this machine, once: about half a minute", file=sys.stderr, flush=True
+        )
+
+
+@dataclass
+class PlainNarrator:
+    """Progress as plain lines, for logs and pipes. Of steps that say the same, the first and the last get a line."""
+
+    _said: str = ""
+
+    def phase(self, title: str) -> None:
+        """Note that a new part of the job begins."""
+        self._said = ""
+        print(f"== {title}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Note that something worth knowing happened."""
+        print(f"   {text}", file=sys.stderr, flush=True)
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """Note that one of many like steps is done."""
+        if text != self._said or done >= total:
+            print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
+        self._said = text
+
+
+class RichNarrator:
+    """Progress as a live bar, for terminals."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def phase(self, title: str) -> None:
+        """Note that a new part of the job begins."""
+        self._progress.console.print(f"[bold]{title}[/bold]")
+        self._progress.reset(self._task, total=None, description=title)
+
+    def note(self, text: str) -> None:
+        """Note that something worth knowing happened."""
+        self._progress.console.print(f"  {text}", highlight=False)
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """Note that one of many like steps is done."""
+        self._progress.update(self._task, completed=done, total=total, description=text)
+
+
+@contextmanager
+def narrate() -> Iterator[PlainNarrator | RichNarrator]:
+    """Provide the narrator that fits where standard error goes."""
+    if not sys.stderr.isatty():
+        yield PlainNarrator()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield RichNarrator(progress)

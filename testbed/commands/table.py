@@ -1,0 +1,149 @@
+"""The commands of `testbed`: where each is declared, and its line in `testbed --help`.
+
+`room.module:Class` is a declaration of this package; a module alone is one of `testbed.cli`, which registers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from testbed.commands.declare import Command
+
+COMMANDS = {
+    "demo": (
+        "demo",
+        "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
+    ),
+    "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
+    "plan": (
+        "circuits",
+        "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
+    ),
+    "apply": (
+        "circuits",
+        "Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant.",
+    ),
+    "verify": (
+        "circuits",
+        "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
+    ),
+    "path": (
+        "circuits",
+        "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
+    ),
+    "discover": (
+        "discover",
+        "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
+    ),
+    "repair": (
+        "repair",
+        "Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished.",
+    ),
+    "resume": (
+        "resume",
+        "Go on with an operation that ended too early. Exit code 2 when it stops as unknown, or is not proven.",
+    ),
+    "rollback": (
+        "rollback",
+        "Go back to an earlier verified epoch, by default the one before the current. Exit code 2 when not proven.",
+    ),
+    "confirm": (
+        "lab.rollback:Confirm",
+        "Keep what `apply --confirm-within` has applied; without it the lab goes back.",
+    ),
+    "stop": (
+        "stop",
+        "Stop a lab: nothing more is sent to any device, whoever asks. Exit code 2 while a step is under way.",
+    ),
+    "history": (
+        "lab.history:History",
+        "List the epochs of a lab: what was applied, by whom, why, and what it changed.",
+    ),
+    "journal": (
+        "lab.history:Journal",
+        "Show the operations of a lab and the state of every step, as the journal holds them.",
+    ),
+    "env": (
+        "environment",
+        "Print variables, host file and order of ranks with which your own programs use the optical links.",
+    ),
+    "drift": (
+        "drift",
+        "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
+    ),
+    "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "job": (
+        "job",
+        "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
+    ),
+    "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
+    "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
+    "compare": (
+        "compare",
+        "Simulate one iteration of a workload on several fabrics and compare time and cost.",
+    ),
+    "schedule": (
+        "schedule",
+        "Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it.",
+    ),
+    "reproduce": (
+        "reproduce",
+        "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
+    ),
+    "offload": (
+        "offload",
+        "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
+    ),
+    "runs": ("runs", "List the runs of a results directory, the newest first."),
+    "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
+    "metrics": (
+        "metrics",
+        "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
+    ),
+    "lease": ("lease", "Leases of parts of a lab."),
+    "maintenance": (
+        "lease",
+        "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
+    ),
+    "serve": (
+        "serve",
+        "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped.",
+    ),
+    "token": ("tokens", "Tokens of the service: who may do what, on which labs, until when."),
+    "audit": (
+        "audit",
+        "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
+    ),
+    "backup": (
+        "storage",
+        "Write the database and the directories of runs to one file; other commands may go on.",
+    ),
+    "restore": (
+        "storage",
+        "Put a backup back, into a file or onto a server. Leases that it holds are ended.",
+    ),
+    "doctor": (
+        "lab.doctor:Doctor",
+        "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
+    ),
+    "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
+    "sim": ("simulated", "Simulated labs: start, stop, list."),
+}
+
+
+@cache
+def command_of(words: str) -> type[Command[Any]] | None:
+    """Return the declaration of a command; None for a group, and for a command that is not declared yet."""
+    module, _, name = COMMANDS[words][0].partition(":")
+    return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
+
+
+def declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
+    """Yield the words of each command that is declared, and its declaration."""
+    for words in COMMANDS:
+        declared = command_of(words)
+        if declared is not None:
+            yield words, declared

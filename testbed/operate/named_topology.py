@@ -1,0 +1,44 @@
+"""A topology as somebody names it: by strides, demands, a plan file, or the number of an epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.design.topology.strides import Method
+from testbed.errors import IntentError, PlanFileError
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTopology:
+    """What names a topology; nothing given means the stored one.
+
+    Raises `PlanFileError` and `IntentError` for two that exclude each other.
+    """
+
+    simplex: bool = False
+    method: Method | None = None
+    demand: tuple[str, ...] = ()
+    plan_file: Path | None = None
+    epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        has_drawn = self.simplex or self.demand or self.method
+        if self.plan_file and has_drawn:
+            raise PlanFileError(
+                f"--plan {self.plan_file} says which topology is meant: leave out --simplex, --method and --demand"
+            )
+        if self.epoch and (has_drawn or self.plan_file):
+            raise IntentError(
+                f"--epoch {self.epoch} says which topology is meant: leave out --simplex, --method, --demand and "
+                "--plan"
+            )
+
+    @property
+    def words(self) -> str:
+        """The options as they are written; empty when there are none."""
+        words = ["--simplex"] if self.simplex else []
+        words += [f"--method {self.method}"] if self.method else []
+        words += [f"--demand {one}" for one in self.demand]
+        words += [f"--plan {self.plan_file}"] if self.plan_file else []
+        return " ".join(words)
