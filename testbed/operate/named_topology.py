@@ -11,7 +11,7 @@ from testbed.errors import IntentError, PlanFileError
 
 @dataclass(frozen=True, slots=True)
 class NamedTopology:
-    """What names a topology; nothing given means the stored one.
+    """Name of a topology; an empty one means the stored topology.
 
     Raises `PlanFileError` and `IntentError` for two that exclude each other.
     """
