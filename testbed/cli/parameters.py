@@ -154,7 +154,8 @@ def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[st
         metavars = " ".join(
             str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument
         )
-        raise typer.BadParameter(f"write `{context.command_path} [LAB] {metavars}`")
+        usage = f"write `{context.command_path} [LAB] {metavars}`"
+        raise typer.BadParameter(f"{usage}; without LAB, --lab names the lab file")
     source = context.get_parameter_source("lab_file")
     labs = words[: -len(names)]
     if labs and source is not None and source.name == "COMMANDLINE":
