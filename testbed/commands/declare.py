@@ -185,6 +185,13 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
+@cache
+def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
+    """Return the types of the documents with which a command may answer."""
+    answer = get_type_hints(command.run)["return"]
+    return get_args(answer) if isinstance(answer, UnionType) else (answer,)
+
+
 def carry_out(command: Command[D_co], place: Place) -> D_co:
     """Run a command and return its document. Raises what the command raises.
 

@@ -136,8 +136,8 @@ COMMANDS = {
 
 @cache
 def command_of(words: str) -> type[Command[Any]] | None:
-    """Return the declaration of a command; None for a group, and for a command that is not declared yet."""
-    module, _, name = COMMANDS[words][0].partition(":")
+    """Return the declaration of a command; None for a group, and for what is not declared yet."""
+    module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 
 
