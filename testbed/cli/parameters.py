@@ -54,7 +54,10 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
     """
 
     def callback(**given: Any) -> int:
-        as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
+        as_json = given.pop("as_json")
+        lab_file = (
+            given.pop("lab_file") if declared.needs != "nothing" else None
+        )  # else an option like others
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")

@@ -17,7 +17,7 @@ COMMANDS = {
         "demo",
         "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
     ),
-    "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
+    "topology": ("design.topology:Topology", "Find a topology for so many hosts of so many NICs."),
     "plan": (
         "circuits",
         "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
@@ -79,10 +79,16 @@ COMMANDS = {
         "job",
         "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
     ),
-    "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
-    "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
+    "optimise": (
+        "design.optimise:Optimise",
+        "Find a strategy and a topology for a workload, and write them down as a plan.",
+    ),
+    "simulate": (
+        "design.simulate:Simulate",
+        "Simulate one iteration of a workload or a task graph on a fabric.",
+    ),
     "compare": (
-        "compare",
+        "design.compare:Compare",
         "Simulate one iteration of a workload on several fabrics and compare time and cost.",
     ),
     "schedule": (
