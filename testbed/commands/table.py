@@ -92,11 +92,11 @@ COMMANDS = {
         "Simulate one iteration of a workload on several fabrics and compare time and cost.",
     ),
     "schedule": (
-        "schedule",
+        "design.schedule:Schedule",
         "Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it.",
     ),
     "reproduce": (
-        "reproduce",
+        "design.reproduce:Reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "offload": (
