@@ -185,7 +185,7 @@ def verify(
     as_json: options.AsJson = False,
 ) -> int:
     """Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs."""
-    from testbed.cli.job import link_lines, links_since_job
+    from testbed.measure.plan_job_record import link_lines, links_since_job
     from testbed.operate.apply import check_permission
     from testbed.operate.choice import running_design
     from testbed.operate.model import LinkFinding

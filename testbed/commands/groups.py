@@ -35,6 +35,8 @@ SIMPLEX = option("One-way links: every ring is one direction only.", "--simplex"
 DEMAND = option(
     "AllReduce demand: groups of NODES nodes move BYTES each (repeatable).", metavar="NODES:BYTES"
 )
+DEADLINE = option("Hosts end a measurement then.", "--deadline", metavar="SECONDS", least=1, most=86400)
+SIZES = option("Message sizes, doubling: 1KiB:8MiB.", metavar="MIN:MAX")
 TAKE_OVER = option("Circuits of other hosts that light the plan's hosts may be removed.", "--take-over")
 
 

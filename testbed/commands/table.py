@@ -74,9 +74,12 @@ COMMANDS = {
         "drift",
         "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
-    "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "nccl": (
+        "measure.nccl:Measure",
+        "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests.",
+    ),
     "job": (
-        "job",
+        "measure.job:PlanJob",
         "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
     ),
     "optimise": (

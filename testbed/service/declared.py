@@ -20,7 +20,7 @@ def model_of(words: str, command: type[Command[Any]]) -> type[Request]:
     fields: dict[str, Any] = {
         each.name: _field(each) for each in fields_of(command) if not each.option.is_local
     }
-    further: dict[str, Any] = {} if command.needs == "lab" else {"lab": (Line, "")}
+    further: dict[str, Any] = {} if command.needs in ("lab", "lab unless local") else {"lab": (Line, "")}
     if takes_lease(command):
         further["lease"] = (Line, "")
     sentence = f"`testbed {words}`: {COMMANDS[words][1]}"

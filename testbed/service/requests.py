@@ -33,8 +33,6 @@ from testbed.service.requests_of_switches import (
     SwitchShutter,
 )
 
-Deadline = Annotated[float, Field(ge=1, le=86400)]
-
 
 class _Named(Request):
     """Options that name a topology."""
@@ -95,39 +93,6 @@ class Environment(_Named):
     command: Literal["env"]
     as_shell: bool = False
     options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan", "as_shell": "--shell"}
-
-
-class Measure(_Named, _WithHosts):
-    """`testbed nccl`: measure AllReduce on the circuits that stand."""
-
-    lane: ClassVar[Lane] = "moving"
-    command: Literal["nccl"]
-    program: Literal["auto", "gloo", "nccl", "nccl-tests"] = "auto"
-    interfaces: Line = ""
-    sizes: Line = ""
-    deadline_s: Deadline | None = None
-    options: ClassVar[Mapping[str, str]] = {
-        "plan_file": "--plan",
-        "program": "--with",
-        "interfaces": "--nccl-interfaces",
-        "deadline_s": "--deadline",
-    }
-
-
-class PlanJob(_Named, _WithHosts):
-    """`testbed job`: run the plan in force as a job."""
-
-    lane: ClassVar[Lane] = "moving"
-    command: Literal["job"]
-    iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
-    lasts_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
-    factor: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    deadline_s: Deadline | None = None
-    options: ClassVar[Mapping[str, str]] = {
-        "plan_file": "--plan",
-        "lasts_s": "--lasts",
-        "deadline_s": "--deadline",
-    }
 
 
 class Verify(_Named, _WithHosts):
@@ -260,12 +225,11 @@ class Maintenance(Request):
 
 
 _OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | Repair | Resume | Rollback
-_OfEpochs = Environment | Measure | PlanJob
 _OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
 _OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
 _OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
-_Any = _OfLab | _OfEpochs | _OfLeases | _OfResults | _OfSwitches
+_Any = _OfLab | Environment | _OfLeases | _OfResults | _OfSwitches
 REQUESTS: tuple[type[Request], ...] = (
     *get_args(_Any),
     *(model_of(words, command) for words, command in declared_commands() if command.role is not None),
