@@ -44,7 +44,9 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "lab by option", "nothing"]
+Needs = Literal["lab", "lab if any", "lab by option", "lab unless local", "nothing"]
+"""A lab `by option` may be named by `--lab`, too; one `unless local` may be left out where a local option says what to
+do instead: a service needs it."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -134,13 +136,14 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; "lab by option" is a lab that may be
-    named by `--lab`, too. `role` is the lowest that may ask a
-    service for it, with a token of the scope `scope`; None for a command that runs on the user's machine alone.
-    `readers` may see what came of it. `variants` are flags that make a request of their own, each with its lane.
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. `role` is the
+    lowest that may ask a service for it, with a token of the scope `scope`; None for a command that runs on the
+    user's machine alone. `readers` may see what came of it. `variants` are flags that make a request of their own,
+    each with its lane.
     """
 
     needs: ClassVar[Needs] = "lab"
+    lab_help: ClassVar[str] = "Lab file (YAML), e.g. labs/testbed12.yaml."
     has_runs_dir: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"
     role: ClassVar[Role | None] = "operator"

@@ -63,6 +63,26 @@ def links_since(job: JobOnRecord, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ..
     return tuple(_since(link, job.before, now) for link in job.links)
 
 
+def links_since_job(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[LinkCount, ...]:
+    """Return what the links have carried since the plan last ran as a job; none where it did not."""
+    if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
+        return ()
+    from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
+
+    job = last_job(RunStore(runs_dir), meant.lab.name, meant.intent.epoch)
+    return links_since(job, session.fleet, meant.lab) if job else ()
+
+
+def link_lines(links: Sequence[LinkCount]) -> list[str]:
+    """Return how the payload of links agrees with the plan, in a sentence; none without links that were counted."""
+    worst = worst_payload(links)
+    if worst is None:
+        return []
+    again = sum(link.retransmitted_bytes for link in links)
+    links_text = counted(len(links), "link")
+    return [f"payload of {links_text} within {worst * 100:.1f} % of the plan, {again} bytes sent again"]
+
+
 def _since(
     link: LinkCount, before: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]]
 ) -> LinkCount:

@@ -39,7 +39,7 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
         and each.name not in command.variants
     ]
     fields: dict[str, Any] = {each.name: _field(each) for each in given}
-    if command.needs not in ("lab", "lab by option"):
+    if command.needs in ("lab if any", "nothing"):
         fields["lab"] = (Line, "")
     if {"really_move", "yes"} & set(fields):  # it moves light: a lab by its name, a switch by `--yes`
         fields["lease"] = (Line, "")

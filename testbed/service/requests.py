@@ -33,8 +33,6 @@ from testbed.service.requests_of_switches import (
     SwitchShutter,
 )
 
-Deadline = Annotated[float, Field(ge=1, le=86400)]
-
 
 class _Named(Request):
     """Options that name a topology."""
@@ -60,39 +58,6 @@ class _Moving(Request):
     lane: ClassVar[Lane] = "moving"
     lease: Line = ""
     really_move: Line | None = None
-
-
-class Measure(_Named, _WithHosts):
-    """`testbed nccl`: measure AllReduce on the circuits that stand."""
-
-    lane: ClassVar[Lane] = "moving"
-    command: Literal["nccl"]
-    program: Literal["auto", "gloo", "nccl", "nccl-tests"] = "auto"
-    interfaces: Line = ""
-    sizes: Line = ""
-    deadline_s: Deadline | None = None
-    options: ClassVar[Mapping[str, str]] = {
-        "plan_file": "--plan",
-        "program": "--with",
-        "interfaces": "--nccl-interfaces",
-        "deadline_s": "--deadline",
-    }
-
-
-class PlanJob(_Named, _WithHosts):
-    """`testbed job`: run the plan in force as a job."""
-
-    lane: ClassVar[Lane] = "moving"
-    command: Literal["job"]
-    iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
-    lasts_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
-    factor: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    deadline_s: Deadline | None = None
-    options: ClassVar[Mapping[str, str]] = {
-        "plan_file": "--plan",
-        "lasts_s": "--lasts",
-        "deadline_s": "--deadline",
-    }
 
 
 class Discover(_Moving):
@@ -172,7 +137,7 @@ class Maintenance(Request):
     is_lab_last: ClassVar[bool] = True
 
 
-_OfLab = Discover | Measure | PlanJob
+_OfLab = Discover
 _OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
 _OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
