@@ -11,9 +11,8 @@ from typer import Context
 COMMANDS = frozenset(
     {
         *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback"),
-        *("env", "nccl", "job", "maintenance", "stop"),
+        *("env", "nccl", "job"),
         *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
-        *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),
         *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
         *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }

@@ -123,12 +123,12 @@ def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 
 
 def _parameter(field: Field) -> inspect.Parameter:
-    option = field.option
+    option, is_number = field.option, field.kind in (int, float)
     more: dict[str, Any] = {
         "metavar": option.metavar,
         "help": option.help,
-        "min": option.least,
-        "max": option.most,
+        "min": option.least if is_number else None,
+        "max": option.most if is_number else None,
         "parser": _parser(option.text) if option.text else None,
         "autocompletion": getattr(completion, option.complete) if option.complete else None,
         "show_default": option.show_default,

@@ -66,7 +66,8 @@ class Text:
 class Option:
     """An option or a positional argument of a command, for every face.
 
-    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number.
+    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
+    length of a text in a request, which has one line unless `has_lines`.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests.
     """
@@ -84,14 +85,15 @@ class Option:
     reads: bool = False
     writes: str = ""
     is_local: bool = False
+    has_lines: bool = False
 
 
-def option(text: str, *names: str, **more: Any) -> Option:
+def option(text: str, /, *names: str, **more: Any) -> Option:
     """Return an option `--field-name VALUE`, or of these names."""
     return Option(help=text, names=names, **more)
 
 
-def argument(text: str, metavar: str, **more: Any) -> Option:
+def argument(text: str, /, metavar: str, **more: Any) -> Option:
     """Return a positional argument."""
     return Option(help=text, metavar=metavar, is_argument=True, **more)
 
@@ -134,7 +136,7 @@ class Command(ABC, Generic[D_co]):
 
     `needs` says whether LAB is an argument, first or, with `is_lab_last`, last. `role` is the lowest that may ask a
     service for it, with a token of the scope `scope`; None for a command that runs on the user's machine alone.
-    `readers` may see what came of it.
+    `readers` may see what came of it. One that `has_own_route` in the service is no run there.
     """
 
     needs: ClassVar[Needs] = "lab"
@@ -144,6 +146,7 @@ class Command(ABC, Generic[D_co]):
     scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
+    has_own_route: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.validate()

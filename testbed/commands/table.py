@@ -55,7 +55,7 @@ COMMANDS = {
         "Keep what `apply --confirm-within` has applied; without it the lab goes back.",
     ),
     "stop": (
-        "stop",
+        "share.stop:Stop",
         "Stop a lab: nothing more is sent to any device, whoever asks. Exit code 2 while a step is under way.",
     ),
     "history": (
@@ -103,9 +103,26 @@ COMMANDS = {
         "metrics",
         "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
     ),
-    "lease": ("lease", "Leases of parts of a lab."),
+    "lease": ("", "Leases of parts of a lab."),
+    "lease request": (
+        "share.lease:LeaseRequest",
+        "Ask for parts of a lab, all or nothing. Exit code 0 when granted or queued, 1 when refused.",
+    ),
+    "lease list": (
+        "share.lease:LeaseList",
+        "List the leases of a lab, and what those that wait are waiting for. Writes nothing.",
+    ),
+    "lease extend": (
+        "share.lease:LeaseExtend",
+        "Let a lease last longer, from now on; this is its heartbeat, too.",
+    ),
+    "lease release": ("share.lease:LeaseRelease", "Give a lease back, or withdraw a request."),
+    "lease break": (
+        "share.lease:LeaseBreak",
+        "Take a lease from whoever holds it; refused while something is being sent to a device under it.",
+    ),
     "maintenance": (
-        "lease",
+        "share.lease:Maintenance",
         "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
     ),
     "serve": (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from testbed.commands import declare
-from testbed.commands.declare import REQUIRED, Command, fields_of, takes_lease
+from testbed.commands.declare import REQUIRED, Command, Option, fields_of, takes_lease
 from testbed.commands.table import COMMANDS
 from testbed.service.request import Line, Request
 
@@ -54,7 +54,7 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     elif each.has_several:
         kind = list[Line]
     elif kind is str:
-        kind = Line
+        kind = _text_of(option)
     elif kind in (int, float):
         most = option.most if option.most is not None else _MOST if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=most)]
@@ -64,3 +64,11 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     if each.has_several and default == ():
         default = []
     return (kind | None if each.is_optional else kind), default
+
+
+def _text_of(option: Option) -> Any:
+    """Return the type of a text in a request, of one line unless it may have more."""
+    bounds: Any = {"min_length": option.least, "max_length": option.most}
+    if option.has_lines:
+        return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
+    return Line if option.least is None else Annotated[Line, Field(**bounds)]
