@@ -12,7 +12,6 @@ COMMANDS = frozenset(
     {
         *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback"),
         *("env", "nccl", "job"),
-        *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
         *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
         *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }

@@ -18,7 +18,11 @@ from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
-_LAB_HELP = {"lab": "Lab file (YAML), e.g. labs/testbed12.yaml.", "lab if any": "Also check this lab file."}
+_LAB_HELP = {
+    "lab": "Lab file (YAML), e.g. labs/testbed12.yaml.",
+    "lab if any": "Also check this lab file.",
+    "labs if any": "Lab files whose switches are read, too.",
+}
 _RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
@@ -35,7 +39,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     declared = command_of(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
-        app.command(name, help=COMMANDS[name][1])(make_callback(declared))
+        app.command(name, help=_help_of(name, declared))(make_callback(declared))
         return
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None)
     if declared is not None:
@@ -43,8 +47,12 @@ def add_command(app: typer.Typer, name: str) -> None:
     for one in names:
         command = command_of(f"{name} {one}")
         assert command is not None, f"{name} {one} is not declared"
-        group.command(one, help=COMMANDS[f"{name} {one}"][1])(make_callback(command))
+        group.command(one, help=_help_of(f"{name} {one}", command))(make_callback(command))
     app.add_typer(group, name=name)
+
+
+def _help_of(words: str, declared: type[Command[Any]]) -> str:
+    return f"{COMMANDS[words][1]}\n\n{declared.details}".strip()
 
 
 def make_callback(declared: type[Command[Any]]) -> Callback:
@@ -55,6 +63,7 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
     def callback(**given: Any) -> int:
         as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
+        lab_files = tuple(given.pop("labs", None) or ())
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
@@ -63,7 +72,7 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
         command = declared(**options)
 
         def run_once() -> int:
-            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv)
+            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv, lab_files=lab_files)
             document: Document = carry_out(command, place)
             if as_json:
                 print_json(document.to_json(), place.stream)
@@ -112,12 +121,15 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     if declared.needs not in _LAB_HELP:
         return
-    is_needed = declared.needs == "lab"
+    is_needed, has_several = declared.needs == "lab", declared.needs == "labs if any"
     argument = typer.Argument(
-        metavar="LAB" if is_needed else "[LAB]",
+        metavar="LAB" if is_needed else "[LAB]..." if has_several else "[LAB]",
         help=_LAB_HELP[declared.needs],
         autocompletion=completion.lab_files,
     )
+    if has_several:
+        yield _keyword("labs", Annotated[list[Path] | None, argument], None)
+        return
     kind: Any = Path if is_needed else Path | None
     yield _keyword("lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None)
 

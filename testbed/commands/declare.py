@@ -44,7 +44,7 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "nothing"]
+Needs = Literal["lab", "lab if any", "labs if any", "nothing"]
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -136,9 +136,11 @@ class Command(ABC, Generic[D_co]):
 
     `needs` says whether LAB is an argument, first or, with `is_lab_last`, last. `role` is the lowest that may ask a
     service for it, with a token of the scope `scope`; None for a command that runs on the user's machine alone.
-    `readers` may see what came of it. One that `has_own_route` in the service is no run there.
+    `readers` may see what came of it. One that `has_own_route` in the service is no run there. `details` follow its
+    sentence in its help.
     """
 
+    details: ClassVar[str] = ""
     needs: ClassVar[Needs] = "lab"
     has_runs_dir: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"

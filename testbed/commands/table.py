@@ -97,10 +97,22 @@ COMMANDS = {
         "offload",
         "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
     ),
-    "runs": ("runs", "List the runs of a results directory, the newest first."),
-    "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
+    "runs": ("measure.runs:Runs", "List the runs of a results directory, the newest first."),
+    "runs query": (
+        "measure.runs:RunsQuery",
+        "Ask the runs in SQL: of a copy in memory, so that nothing is changed and no other file is reached.",
+    ),
+    "runs compare": (
+        "measure.runs:RunsCompare",
+        "Compare what two runs measured, row by row, and say what else was different.",
+    ),
+    "runs trend": (
+        "measure.runs:RunsTrend",
+        "Find changes of bandwidth and optical power between runs. Exit code 2 when something was lost.",
+    ),
+    "report": ("measure.runs:Report", "Write a run's report again from what is stored, and say where it is."),
     "metrics": (
-        "metrics",
+        "measure.metrics:Metrics",
         "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
     ),
     "lease": ("", "Leases of parts of a lab."),
@@ -131,7 +143,7 @@ COMMANDS = {
     ),
     "token": ("tokens", "Tokens of the service: who may do what, on which labs, until when."),
     "audit": (
-        "audit",
+        "share.audit:Audit",
         "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
     ),
     "backup": (

@@ -13,7 +13,6 @@ from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from testbed.service.access import Identity
-from testbed.service.audit import Entry, append
 from testbed.service.errors import NotFound
 from testbed.service.events import EventLog, Feed
 from testbed.service.labs import LabView, named_lab
@@ -21,6 +20,7 @@ from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
 from testbed.service.tokens import TokenStore
 from testbed.service.workers import Workers
+from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
 
 

@@ -21,11 +21,13 @@ def model_of(words: str, command: type[Command[Any]]) -> type[Request]:
         each.name: _field(each) for each in fields_of(command) if not each.option.is_local
     }
     further: dict[str, Any] = {} if command.needs == "lab" else {"lab": (Line, "")}
+    if command.needs == "labs if any":
+        further["labs"] = (list[Line], [])
     if takes_lease(command):
         further["lease"] = (Line, "")
     sentence = f"`testbed {words}`: {COMMANDS[words][1]}"
     further["command"] = (Literal[words], ...)
-    model = create_model(command.__name__, __base__=Request, __doc__=sentence, **further, **fields)
+    model = create_model(command.__name__, __base__=Request, __doc__=sentence, **(further | fields))
     given = [each for each in fields_of(command) if each.name in fields]
     assert command.role is not None
     model.role, model.needs_scope, model.readers = command.role, command.scope, command.readers

@@ -51,6 +51,8 @@ class Request(BaseModel):
 
     def labs_meant(self) -> tuple[str, ...]:
         """Return the labs that it is about; none for what is about all that the service holds."""
+        if "labs" in type(self).model_fields:
+            return tuple(vars(self)["labs"])
         return (self.lab,) if self.lab else ()
 
     def check(self, lab: Lab) -> None:

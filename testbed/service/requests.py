@@ -12,15 +12,6 @@ from testbed.commands.table import declared_commands
 from testbed.design.topology.strides import Method
 from testbed.service.declared import model_of
 from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
-from testbed.service.requests_of_results import (
-    AuditLines,
-    Metrics,
-    Report,
-    ResultList,
-    RunsCompare,
-    RunsQuery,
-    RunsTrend,
-)
 from testbed.service.requests_of_switches import (
     SwitchApply,
     SwitchConnect,
@@ -194,10 +185,9 @@ class Rollback(_WithHosts, _Moving):
 
 _OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | Repair | Resume | Rollback
 _OfEpochs = Environment | Measure | PlanJob
-_OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
 _OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
-_Any = _OfLab | _OfEpochs | _OfResults | _OfSwitches
+_Any = _OfLab | _OfEpochs | _OfSwitches
 REQUESTS: tuple[type[Request], ...] = (
     *get_args(_Any),
     *(

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 
 from testbed.commands.declare import Role
 from testbed.service.access import SCOPES, Identity
-from testbed.service.audit import Entry, append
 from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
+from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
 from testbed.storage.owner import this_person
 from testbed.storage.schema import tokens

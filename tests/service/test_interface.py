@@ -21,11 +21,11 @@ import testbed.service.errors
 from testbed.service import gate
 from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, document_text
-from testbed.service.audit import read_audit
 from testbed.service.errors import status_of
 from testbed.service.events import EventLog, Feed, Filter
 from testbed.service.route_table import ROUTES
 from testbed.storage.address import address_in
+from testbed.storage.audit import read_audit
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
 
