@@ -147,11 +147,11 @@ COMMANDS = {
         "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
     ),
     "backup": (
-        "storage",
+        "share.backup:Backup",
         "Write the database and the directories of runs to one file; other commands may go on.",
     ),
     "restore": (
-        "storage",
+        "share.backup:Restore",
         "Put a backup back, into a file or onto a server. Leases that it holds are ended.",
     ),
     "doctor": (
