@@ -141,7 +141,13 @@ COMMANDS = {
         "serve",
         "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped.",
     ),
-    "token": ("tokens", "Tokens of the service: who may do what, on which labs, until when."),
+    "token": ("", "Tokens of the service: who may do what, on which labs, until when."),
+    "token create": (
+        "share.tokens:TokenCreate",
+        "Make a token and print it, once: only its hash is kept.",
+    ),
+    "token list": ("share.tokens:TokenList", "List the tokens, without their secrets."),
+    "token revoke": ("share.tokens:TokenRevoke", "End a token; the service refuses it a second later."),
     "audit": (
         "share.audit:Audit",
         "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",

@@ -39,6 +39,14 @@ class Person(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Author:
+    """A person of this machine, in a role."""
+
+    name: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A line that is to be written: who does what to which lab, why, and with which plan."""
 

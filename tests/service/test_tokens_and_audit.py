@@ -12,7 +12,7 @@ skip_without("fastapi")
 skip_without("sqlalchemy")
 
 from testbed.service.access import ANONYMOUS
-from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
+from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.address import address_in
 from testbed.storage.audit import Entry, append, read_audit, verify
 
