@@ -63,7 +63,7 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
     def callback(**given: Any) -> int:
         as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
-        lab_files = tuple(given.pop("labs", None) or ())
+        lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
