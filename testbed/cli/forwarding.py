@@ -10,9 +10,7 @@ from typer import Context
 
 COMMANDS = frozenset(
     {
-        *("discover", "maintenance", "stop"),
-        *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
-        *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),
+        *("discover",),
         *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
         *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }

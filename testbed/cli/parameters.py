@@ -35,7 +35,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     declared = command_of(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
-        app.command(name, help=COMMANDS[name][1])(make_callback(declared))
+        app.command(name, help=_help_of(name, declared))(make_callback(declared))
         return
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None)
     if declared is not None:
@@ -43,8 +43,12 @@ def add_command(app: typer.Typer, name: str) -> None:
     for one in names:
         command = command_of(f"{name} {one}")
         assert command is not None, f"{name} {one} is not declared"
-        group.command(one, help=COMMANDS[f"{name} {one}"][1])(make_callback(command))
+        group.command(one, help=_help_of(f"{name} {one}", command))(make_callback(command))
     app.add_typer(group, name=name)
+
+
+def _help_of(words: str, declared: type[Command[Any]]) -> str:
+    return f"{COMMANDS[words][1]}\n\n{declared.details}".strip()
 
 
 def make_callback(declared: type[Command[Any]]) -> Callback:
@@ -58,7 +62,8 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
             given = _split_words(declared, given)
         as_json = given.pop("as_json")
         # Of a command that needs no lab, one is an option like others.
-        lab_file = given.pop("lab_file") if declared.needs != "nothing" else None
+        lab_file = given.pop("lab_file", None) if declared.needs != "nothing" else None
+        lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
@@ -67,7 +72,7 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
         command = declared(**options)
 
         def run_once() -> int:
-            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv)
+            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv, lab_files=lab_files)
             document: Document = carry_out(command, place)
             if as_json:
                 print_json(document.to_json(), place.stream)
@@ -119,12 +124,15 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     if declared.needs == "nothing":
         return
-    is_needed = declared.needs == "lab"
+    is_needed, has_several = declared.needs == "lab", declared.needs == "labs if any"
     argument = typer.Argument(
-        metavar="LAB" if is_needed else "[LAB]",
+        metavar="LAB" if is_needed else "[LAB]..." if has_several else "[LAB]",
         help=declared.lab_help,
         autocompletion=completion.lab_files,
     )
+    if has_several:
+        yield _keyword("labs", Annotated[list[Path] | None, argument], None)
+        return
     kind: Any = Path if is_needed else Path | None
     yield _keyword("lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None)
 
@@ -167,12 +175,12 @@ def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[st
 
 
 def _parameter(field: Field) -> inspect.Parameter:
-    option = field.option
+    option, is_number = field.option, field.kind in (int, float)
     more: dict[str, Any] = {
         "metavar": option.metavar,
         "help": option.help,
-        "min": option.least,
-        "max": option.most,
+        "min": option.least if is_number else None,
+        "max": option.most if is_number else None,
         "parser": _parser(option.text) if option.text else None,
         "autocompletion": getattr(completion, option.complete) if option.complete else None,
         "show_default": option.show_default,

@@ -89,8 +89,8 @@ def _request(
     options["text"] = not given.get("as_json")
     if model.lane == "moving" and "lease" in model.model_fields and chosen():
         options["lease"] = chosen()
-    if words == "metrics":
-        options["labs"] = [lab_name(path) for path in given["labs"] or ()]
+    if given.get("labs"):
+        options["labs"] = [lab_name(path) for path in given["labs"]]
     if words == "path":
         *labs, options["source"], options["target"] = given["words"]
         given = {**given, "lab_file": Path(labs[0]) if labs else given["lab_file"]}

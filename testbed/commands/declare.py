@@ -44,7 +44,7 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "lab by option", "lab unless local", "nothing"]
+Needs = Literal["lab", "lab if any", "labs if any", "lab by option", "lab unless local", "nothing"]
 """A lab `by option` may be named by `--lab`, too; one `unless local` may be left out where a local option says what to
 do instead: a service needs it."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
@@ -68,7 +68,8 @@ class Text:
 class Option:
     """An option or a positional argument of a command, for every face.
 
-    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number.
+    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
+    length of a text in a request, which has one line unless `has_lines`.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests;
     one of `only_with` is part of the request for that variant alone.
@@ -87,6 +88,7 @@ class Option:
     reads: bool = False
     writes: str = ""
     is_local: bool = False
+    has_lines: bool = False
     only_with: str = ""
 
 
@@ -95,7 +97,7 @@ def option(sentence: str, /, *names: str, **more: Any) -> Option:
     return Option(help=sentence, names=names, **more)
 
 
-def argument(sentence: str, metavar: str, /, **more: Any) -> Option:
+def argument(sentence: str, /, metavar: str, **more: Any) -> Option:
     """Return a positional argument."""
     return Option(help=sentence, metavar=metavar, is_argument=True, **more)
 
@@ -138,10 +140,12 @@ class Command(ABC, Generic[D_co]):
 
     `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. `role` is the
     lowest that may ask a service for it, with a token of the scope `scope`; None for a command that runs on the
-    user's machine alone. `readers` may see what came of it. `variants` are flags that make a request of their own,
-    each with its lane.
+    user's machine alone. `readers` may see what came of it. One that `has_own_route` in the service is no run there.
+    `variants` are flags that make a request of their own, each with its lane. `details` follow its sentence in its
+    help.
     """
 
+    details: ClassVar[str] = ""
     needs: ClassVar[Needs] = "lab"
     lab_help: ClassVar[str] = "Lab file (YAML), e.g. labs/testbed12.yaml."
     has_runs_dir: ClassVar[bool] = True
@@ -151,6 +155,7 @@ class Command(ABC, Generic[D_co]):
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Lane]] = {}
+    has_own_route: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.validate()

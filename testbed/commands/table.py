@@ -55,7 +55,7 @@ COMMANDS = {
         "Keep what `apply --confirm-within` has applied; without it the lab goes back.",
     ),
     "stop": (
-        "stop",
+        "share.stop:Stop",
         "Stop a lab: nothing more is sent to any device, whoever asks. Exit code 2 while a step is under way.",
     ),
     "history": (
@@ -106,32 +106,67 @@ COMMANDS = {
         "offload",
         "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
     ),
-    "runs": ("runs", "List the runs of a results directory, the newest first."),
-    "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
+    "runs": ("measure.runs:Runs", "List the runs of a results directory, the newest first."),
+    "runs query": (
+        "measure.runs:RunsQuery",
+        "Ask the runs in SQL: of a copy in memory, so that nothing is changed and no other file is reached.",
+    ),
+    "runs compare": (
+        "measure.runs:RunsCompare",
+        "Compare what two runs measured, row by row, and say what else was different.",
+    ),
+    "runs trend": (
+        "measure.runs:RunsTrend",
+        "Find changes of bandwidth and optical power between runs. Exit code 2 when something was lost.",
+    ),
+    "report": ("measure.runs:Report", "Write a run's report again from what is stored, and say where it is."),
     "metrics": (
-        "metrics",
+        "measure.metrics:Metrics",
         "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
     ),
-    "lease": ("lease", "Leases of parts of a lab."),
+    "lease": ("", "Leases of parts of a lab."),
+    "lease request": (
+        "share.lease:LeaseRequest",
+        "Ask for parts of a lab, all or nothing. Exit code 0 when granted or queued, 1 when refused.",
+    ),
+    "lease list": (
+        "share.lease:LeaseList",
+        "List the leases of a lab, and what those that wait are waiting for. Writes nothing.",
+    ),
+    "lease extend": (
+        "share.lease:LeaseExtend",
+        "Let a lease last longer, from now on; this is its heartbeat, too.",
+    ),
+    "lease release": ("share.lease:LeaseRelease", "Give a lease back, or withdraw a request."),
+    "lease break": (
+        "share.lease:LeaseBreak",
+        "Take a lease from whoever holds it; refused while something is being sent to a device under it.",
+    ),
     "maintenance": (
-        "lease",
+        "share.lease:Maintenance",
         "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
     ),
     "serve": (
         "serve",
         "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped.",
     ),
-    "token": ("tokens", "Tokens of the service: who may do what, on which labs, until when."),
+    "token": ("", "Tokens of the service: who may do what, on which labs, until when."),
+    "token create": (
+        "share.tokens:TokenCreate",
+        "Make a token and print it, once: only its hash is kept.",
+    ),
+    "token list": ("share.tokens:TokenList", "List the tokens, without their secrets."),
+    "token revoke": ("share.tokens:TokenRevoke", "End a token; the service refuses it a second later."),
     "audit": (
-        "audit",
+        "share.audit:Audit",
         "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
     ),
     "backup": (
-        "storage",
+        "share.backup:Backup",
         "Write the database and the directories of runs to one file; other commands may go on.",
     ),
     "restore": (
-        "storage",
+        "share.backup:Restore",
         "Put a backup back, into a file or onto a server. Leases that it holds are ended.",
     ),
     "doctor": (

@@ -17,7 +17,6 @@ from testbed.operate.recovery.records import operations_of
 from testbed.operate.unfinished import unfinished_or_why_not
 from testbed.service.context import Asked, Caller, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
-from testbed.service.errors import InvalidRequest, NotAllowed, NotFound
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
 from testbed.service.looking import Limit, Name
@@ -25,6 +24,7 @@ from testbed.service.request import Request, command_of
 from testbed.service.requests import MODELS, AnyRequest, parse_request
 from testbed.service.runs import Run
 from testbed.service.workers import folder_of, interrupt
+from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
 from testbed.storage.owner import on_behalf_of
 
 Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from testbed.commands import declare
-from testbed.commands.declare import REQUIRED, Command, fields_of
+from testbed.commands.declare import REQUIRED, Command, Option, fields_of
 from testbed.commands.table import COMMANDS
 from testbed.service.request import Line, Request
 
@@ -39,8 +39,10 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
         and each.name not in command.variants
     ]
     fields: dict[str, Any] = {each.name: _field(each) for each in given}
-    if command.needs in ("lab if any", "nothing"):
+    if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
         fields["lab"] = (Line, "")
+    if command.needs == "labs if any":
+        fields["labs"] = (list[Line], [])
     if {"really_move", "yes"} & set(fields):  # it moves light: a lab by its name, a switch by `--yes`
         fields["lease"] = (Line, "")
     fields |= _FIELDS_OF_REQUESTS.get(words, {})
@@ -74,7 +76,7 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     elif each.has_several:
         kind = list[Line]
     elif kind is str:
-        kind = Line
+        kind = _text_of(option)
     elif kind in (int, float):
         most = option.most if option.most is not None else _MOST if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=most)]
@@ -84,3 +86,11 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     if each.has_several and default == ():
         default = []
     return (kind | None if each.is_optional else kind), default
+
+
+def _text_of(option: Option) -> Any:
+    """Return the type of a text in a request, of one line unless it may have more."""
+    bounds: Any = {"min_length": option.least, "max_length": option.most}
+    if option.has_lines:
+        return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
+    return Line if option.least is None else Annotated[Line, Field(**bounds)]

@@ -7,20 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 
 from pydantic import Field, TypeAdapter
 
-from testbed.commands.declare import Lane, Role
+from testbed.commands.declare import Lane
 from testbed.commands.table import declared_commands
 from testbed.design.topology.strides import Method
 from testbed.service.declared import models_of
-from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
-from testbed.service.requests_of_results import (
-    AuditLines,
-    Metrics,
-    Report,
-    ResultList,
-    RunsCompare,
-    RunsQuery,
-    RunsTrend,
-)
+from testbed.service.request import Hosts, Line, Request, Whole, command_of
 from testbed.service.requests_of_switches import (
     SwitchApply,
     SwitchConnect,
@@ -70,85 +61,15 @@ class Discover(_Moving):
     writes: ClassVar[Mapping[str, str]] = {"output": "lab.yaml"}
 
 
-class LeaseList(Request):
-    """`testbed lease list`: the leases of the lab."""
-
-    lane: ClassVar[Lane] = "reading"
-    role: ClassVar[Role] = "viewer"
-    command: Literal["lease list"]
-    ended: bool = False
-
-
-class LeaseRequest(Request):
-    """`testbed lease request`: ask for parts of the lab."""
-
-    lane: ClassVar[Lane] = "waiting"
-    command: Literal["lease request"]
-    resources: list[Line] = Field(default=[])
-    ttl: Interval | None = None
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    at: Line = ""
-    wait: Annotated[float, Field(ge=0, le=3600)] = 0.0
-    allow: list[Line] = Field(default=[])
-    reason: Line = ""
-    positional: ClassVar[tuple[str, ...]] = ("resources",)
-
-
-class LeaseExtend(Request):
-    """`testbed lease extend`: let a lease last longer."""
-
-    lane: ClassVar[Lane] = "prompt"
-    command: Literal["lease extend"]
-    lease: Line
-    ttl: Interval | None = None
-    positional: ClassVar[tuple[str, ...]] = ("lease",)
-
-
-class LeaseRelease(Request):
-    """`testbed lease release`: give a lease back."""
-
-    lane: ClassVar[Lane] = "prompt"
-    command: Literal["lease release"]
-    lease: Line
-    positional: ClassVar[tuple[str, ...]] = ("lease",)
-
-
-class LeaseBreak(Request):
-    """`testbed lease break`: take a lease from whoever holds it."""
-
-    lane: ClassVar[Lane] = "prompt"
-    role: ClassVar[Role] = "admin"
-    command: Literal["lease break"]
-    lease: Line
-    reason: Annotated[Line, Field(min_length=1)]
-    positional: ClassVar[tuple[str, ...]] = ("lease",)
-
-
-class Maintenance(Request):
-    """`testbed maintenance`: stop all motion while hands are in the rack."""
-
-    lane: ClassVar[Lane] = "waiting"
-    role: ClassVar[Role] = "developer"
-    command: Literal["maintenance"]
-    to: Literal["on", "off"]
-    reason: Line = ""
-    wait: Annotated[float, Field(ge=0, le=3600)] = 120.0
-    positional: ClassVar[tuple[str, ...]] = ("to",)
-    is_lab_last: ClassVar[bool] = True
-
-
-_OfLab = Discover
-_OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
-_OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
 _OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
-_Any = _OfLab | _OfLeases | _OfResults | _OfSwitches
+_Any = Discover | _OfSwitches
 REQUESTS: tuple[type[Request], ...] = (
     *get_args(_Any),
     *(
         model
         for words, command in declared_commands()
-        if command.role is not None
+        if command.role is not None and not command.has_own_route
         for model in models_of(words, command)
     ),
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.service.errors import InvalidRequest
 from testbed.service.request import Line, Request, command_of
+from testbed.service_errors import InvalidRequest
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab

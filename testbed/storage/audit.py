@@ -11,12 +11,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from testbed.operate.engine.planned import now
-from testbed.service.access import Identity
 from testbed.storage.address import Address
 from testbed.storage.looking import read_rows
 from testbed.storage.schema import audit, counters
@@ -27,11 +26,31 @@ _COUNT = "audit"
 _FIELDS = ("number", "at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous")
 
 
+class Person(Protocol):
+    """A person or program that does something: its name and its role."""
+
+    @property
+    def name(self) -> str:
+        """Name in the log."""
+
+    @property
+    def role(self) -> str:
+        """Role in which it acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A person of this machine, in a role."""
+
+    name: str
+    role: str
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A line that is to be written: who does what to which lab, why, and with which plan."""
 
-    who: Identity
+    who: Person
     action: str
     lab: str = ""
     why: str = ""
@@ -45,7 +64,7 @@ def append(connection: sa.Connection, entry: Entry) -> int:
     counted = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
     row: dict[str, Any] = {
         "number": max(counted or 0, last["number"] if last else 0) + 1,
-        "at": now(),
+        "at": datetime.now(UTC).isoformat(timespec="microseconds"),
         "who": entry.who.name,
         "role": entry.who.role,
         "action": entry.action,
