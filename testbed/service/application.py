@@ -24,7 +24,7 @@ from testbed.service.documents import Problem
 from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
 
-API_VERSION = "2.3.0"
+API_VERSION = "2.4.0"
 """Version of the interface: the second number grows with what is added, the first with what is not compatible."""
 log = logging.getLogger(__name__)
 
