@@ -10,8 +10,7 @@ from typer import Context
 
 COMMANDS = frozenset(
     {
-        *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback"),
-        *("env", "nccl", "job"),
+        *("discover", "nccl", "job"),
         *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
         *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }

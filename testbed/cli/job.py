@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightbed.wording import counted
 from testbed.cli import options
 from testbed.cli.output import print_answer
 from testbed.commands.documents import DONE
+from testbed.measure.plan_job_record import link_lines
 
 if TYPE_CHECKING:
-    from testbed.measure.plan_job import LinkCount, PlanRun
+    from testbed.measure.plan_job import PlanRun
     from testbed.operate.choice import MeantDesign
-    from testbed.operate.session import LabSession
 
 Iterations = Annotated[
     int, typer.Option("--iterations", metavar="N", min=1, max=1000, help="After one to warm up.")
@@ -105,27 +102,3 @@ def _lines(meant: MeantDesign, done: PlanRun) -> list[str]:
         f"scale: {done.factor:g} of the bytes, computing alike; processors {done.busy * 100:.0f} % busy",
         *link_lines(done.links),
     ]
-
-
-def links_since_job(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[LinkCount, ...]:
-    """Return what the links have carried since the plan last ran as a job; none where it did not."""
-    if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
-        return ()
-    from testbed.measure.plan_job_record import last_job, links_since
-    from testbed.measure.results.store import RunStore
-
-    job = last_job(RunStore(runs_dir), meant.lab.name, meant.intent.epoch)
-    return links_since(job, session.fleet, meant.lab) if job else ()
-
-
-def link_lines(links: Sequence[LinkCount]) -> list[str]:
-    """Return how the payload of links agrees with the plan, in a sentence; none without links that were counted."""
-    if not links:
-        return []
-    from testbed.measure.plan_job_record import worst_payload
-
-    worst, again = worst_payload(links), sum(link.retransmitted_bytes for link in links)
-    if worst is None:
-        return []
-    of = counted(len(links), "link")
-    return [f"payload of {of} within {worst * 100:.1f} % of the plan, {again} bytes sent again"]

@@ -28,6 +28,7 @@ _RUNS_DIR = Annotated[
 ]
 _AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
+DEFAULT_LAB = Path("labs/testbed12.yaml")
 Callback = Callable[..., int]
 
 
@@ -62,6 +63,8 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
     """
 
     def callback(**given: Any) -> int:
+        if declared.needs == "lab by option":
+            given = _split_words(declared, given)
         as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
         lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
@@ -111,7 +114,10 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     fields = fields_of(declared)
     lab = list(_lab_parameter(declared))
     arguments = [_parameter(each) for each in fields if each.option.is_argument]
-    yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
+    if declared.needs == "lab by option":
+        yield from _word_parameters(declared)
+    else:
+        yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
     yield from (_parameter(each) for each in fields if not each.option.is_argument)
     if declared.has_runs_dir:
         yield _keyword("runs_dir", _RUNS_DIR, DEFAULT_RUNS)
@@ -132,6 +138,43 @@ def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
         return
     kind: Any = Path if is_needed else Path | None
     yield _keyword("lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None)
+
+
+def _word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    """Yield the arguments of a command whose LAB may be left out, all as one list, and `--lab`."""
+    names = " ".join(str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument)
+    texts = [each.option.help for each in fields_of(declared) if each.option.is_argument]
+    about = "; ".join(["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)])
+    words = typer.Argument(metavar=f"[LAB] {names}", help=f"{about}.", autocompletion=completion.lab_files)
+    yield _keyword("context", typer.Context, inspect.Parameter.empty)
+    yield _keyword("words", Annotated[list[str], words], inspect.Parameter.empty)
+    lab = typer.Option(
+        "--lab",
+        metavar="LAB",
+        help="Lab file.",
+        envvar="LIGHTBED_LAB",
+        autocompletion=completion.lab_files,
+    )
+    yield _keyword("lab_file", Annotated[Path, lab], DEFAULT_LAB)
+
+
+def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the list of arguments split into LAB and the others. Raises `typer.BadParameter`."""
+    context, words, lab_file = given["context"], given["words"], given["lab_file"]
+    names = [each.name for each in fields_of(declared) if each.option.is_argument]
+    if len(words) not in (len(names), len(names) + 1):
+        metavars = " ".join(
+            str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument
+        )
+        usage = f"write `{context.command_path} [LAB] {metavars}`"
+        raise typer.BadParameter(f"{usage}; without LAB, --lab names the lab file")
+    source = context.get_parameter_source("lab_file")
+    labs = words[: -len(names)]
+    if labs and source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: leave one of them out")
+    others = {name: value for name, value in given.items() if name not in ("context", "words")}
+    arguments = dict(zip(names, words[-len(names) :], strict=True))
+    return {**others, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
 
 
 def _parameter(field: Field) -> inspect.Parameter:

@@ -102,11 +102,9 @@ def _request(
 
 
 def _model_of(words: str) -> type[Request]:
-    from testbed.service.request import command_of
-    from testbed.service.requests import REQUESTS
+    from testbed.service.requests import MODELS
 
-    (model,) = [one for one in REQUESTS if command_of(one) == words]
-    return model
+    return MODELS[words]
 
 
 def _options(

@@ -19,19 +19,19 @@ COMMANDS = {
     ),
     "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
     "plan": (
-        "circuits",
+        "lab.plan:Plan",
         "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
     ),
     "apply": (
-        "circuits",
+        "lab.apply:Apply",
         "Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant.",
     ),
     "verify": (
-        "circuits",
+        "lab.verify:Verify",
         "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
     ),
     "path": (
-        "circuits",
+        "lab.path:FollowPath",
         "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
     ),
     "discover": (
@@ -39,15 +39,15 @@ COMMANDS = {
         "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
     ),
     "repair": (
-        "repair",
+        "lab.repair:Repair",
         "Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished.",
     ),
     "resume": (
-        "resume",
+        "lab.resume:Resume",
         "Go on with an operation that ended too early. Exit code 2 when it stops as unknown, or is not proven.",
     ),
     "rollback": (
-        "rollback",
+        "lab.rollback:Rollback",
         "Go back to an earlier verified epoch, by default the one before the current. Exit code 2 when not proven.",
     ),
     "confirm": (
@@ -67,11 +67,11 @@ COMMANDS = {
         "Show the operations of a lab and the state of every step, as the journal holds them.",
     ),
     "env": (
-        "environment",
+        "lab.environment:Environment",
         "Print variables, host file and order of ranks with which your own programs use the optical links.",
     ),
     "drift": (
-        "drift",
+        "lab.drift:Drift",
         "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
     "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
@@ -171,8 +171,8 @@ COMMANDS = {
 
 @cache
 def command_of(words: str) -> type[Command[Any]] | None:
-    """Return the declaration of a command; None for a group, and for a command that is not declared yet."""
-    module, _, name = COMMANDS[words][0].partition(":")
+    """Return the declaration of a command; None for a group, and for what is not declared yet."""
+    module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 
 

@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
 from testbed.commands import declare
-from testbed.commands.declare import REQUIRED, Command, Option, fields_of, takes_lease
+from testbed.commands.declare import REQUIRED, Command, Option, fields_of
 from testbed.commands.table import COMMANDS
 from testbed.service.request import Line, Request
 
 _MOST = 2**31 - 1
-
-
-def model_of(words: str, command: type[Command[Any]]) -> type[Request]:
-    """Return the model of the requests for a command: its options as fields, but for those that are local."""
-    fields: dict[str, Any] = {
-        each.name: _field(each) for each in fields_of(command) if not each.option.is_local
+_FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
+    "apply": {
+        "if_match": (Annotated[Line, Field(description="ETags of the topology that it may replace.")], "")
     }
-    further: dict[str, Any] = {} if command.needs == "lab" else {"lab": (Line, "")}
+}
+"""Fields of requests that no command has."""
+
+
+def models_of(words: str, command: type[Command[Any]]) -> Iterator[type[Request]]:
+    """Yield the model of the requests for a command, and one for each variant."""
+    yield _model_of(words, command, "")
+    for variant in command.variants:
+        yield _model_of(words, command, variant)
+
+
+def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
+    """Return a model: options are fields, but for those that are local, or of another variant."""
+    given = [
+        each
+        for each in fields_of(command)
+        if not each.option.is_local
+        and each.option.only_with in ("", variant)
+        and each.name not in command.variants
+    ]
+    all_words = f"{words} --{variant}" if variant else words
+    fields: dict[str, Any] = {"command": (Literal[all_words], ...)} | {
+        each.name: _field(each) for each in given
+    }
+    if command.needs not in ("lab", "lab by option"):
+        fields["lab"] = (Line, "")
     if command.needs == "labs if any":
-        further["labs"] = (list[Line], [])
-    if takes_lease(command):
-        further["lease"] = (Line, "")
-    sentence = f"`testbed {words}`: {COMMANDS[words][1]}"
-    further["command"] = (Literal[words], ...)
-    model = create_model(command.__name__, __base__=Request, __doc__=sentence, **(further | fields))
-    given = [each for each in fields_of(command) if each.name in fields]
+        fields["labs"] = (list[Line], [])
+    if {"really_move", "yes"} & set(fields):  # it moves light: a lab by its name, a switch by `--yes`
+        fields["lease"] = (Line, "")
+    fields |= _FIELDS_OF_REQUESTS.get(words, {})
+    sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
+    model = create_model(
+        command.__name__ + variant.capitalize(), __base__=Request, __doc__=sentence, **fields
+    )
     assert command.role is not None
     model.role, model.needs_scope, model.readers = command.role, command.scope, command.readers
-    model.lane, model.is_lab_last, model.has_runs_dir = (
-        command.lane,
-        command.is_lab_last,
-        command.has_runs_dir,
-    )
+    model.lane = command.variants.get(variant, command.lane)
+    model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
     model.names_lab_file = command.needs != "nothing"
     model.positional = tuple(each.name for each in given if each.option.is_argument)
     model.files = tuple(each.name for each in given if each.option.reads)
@@ -52,7 +73,7 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     if option.reads:
         kind = str
     elif option.text is not None:
-        kind = Annotated[str, Field(pattern=option.text.pattern)]
+        kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else Line
     elif each.has_several:
         kind = list[Line]
     elif kind is str:

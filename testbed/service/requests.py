@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 
 from pydantic import Field, TypeAdapter
 
-from testbed.commands.declare import Lane, Role
+from testbed.commands.declare import Lane
 from testbed.commands.table import declared_commands
 from testbed.design.topology.strides import Method
-from testbed.service.declared import model_of
-from testbed.service.request import Hosts, Interval, Line, Request, Whole, command_of
+from testbed.service.declared import models_of
+from testbed.service.request import Hosts, Line, Request, Whole, command_of
 from testbed.service.requests_of_switches import (
     SwitchApply,
     SwitchConnect,
@@ -53,41 +53,6 @@ class _Moving(Request):
     really_move: Line | None = None
 
 
-class Plan(_Named):
-    """`testbed plan`: what would change."""
-
-    files: ClassVar[tuple[str, ...]] = ("plan_file", "change")
-    command: Literal["plan"]
-    take_over: bool = False
-    change: str | None = None
-    patches: bool = False
-    out: bool = False
-    options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan", "patches": "--patch-list"}
-    writes: ClassVar[Mapping[str, str]] = {"out": "change.json"}
-
-
-class Apply(_Named, _WithHosts, _Moving):
-    """`testbed apply`: patch a topology, install routes, prove both."""
-
-    files: ClassVar[tuple[str, ...]] = ("plan_file", "change")
-    command: Literal["apply"]
-    take_over: bool = False
-    change: str | None = None
-    expect: Line | None = None
-    confirm_within: Interval | None = None
-    if_match: Annotated[Line, Field(description="ETags of the topology that it may replace.")] = ""
-
-
-class Environment(_Named):
-    """`testbed env`: variables and ranks with which programs use the links."""
-
-    lane: ClassVar[Lane] = "reading"
-    role: ClassVar[Role] = "viewer"
-    command: Literal["env"]
-    as_shell: bool = False
-    options: ClassVar[Mapping[str, str]] = {"plan_file": "--plan", "as_shell": "--shell"}
-
-
 class Measure(_Named, _WithHosts):
     """`testbed nccl`: measure AllReduce on the circuits that stand."""
 
@@ -121,18 +86,6 @@ class PlanJob(_Named, _WithHosts):
     }
 
 
-class Verify(_Named, _WithHosts):
-    """`testbed verify`: compare the lab with the plan."""
-
-    command: Literal["verify"]
-
-
-class VerifyNarrow(_Named, _WithHosts, _Moving):
-    """`testbed verify --narrow`: the same, and take circuits down for a moment to find where light is lost."""
-
-    command: Literal["verify --narrow"]
-
-
 class Discover(_Moving):
     """`testbed discover`: find the ports of the NICs of the lab, and write its lab file with them."""
 
@@ -143,57 +96,17 @@ class Discover(_Moving):
     writes: ClassVar[Mapping[str, str]] = {"output": "lab.yaml"}
 
 
-class FollowPath(_Named, _WithHosts):
-    """`testbed path`: follow a packet between two hosts."""
-
-    command: Literal["path"]
-    source: Line
-    target: Line
-    positional: ClassVar[tuple[str, ...]] = ("source", "target")
-
-
-class Drift(_Named, _WithHosts):
-    """`testbed drift`: read power and loss, and keep them."""
-
-    command: Literal["drift"]
-    since: Line | None = None
-
-
-class Repair(_Named, _WithHosts, _Moving):
-    """`testbed repair`: look for lost fibres; with `apply` do without them."""
-
-    command: Literal["repair"]
-    apply: bool = False
-
-
-class Resume(_WithHosts, _Moving):
-    """`testbed resume`: go on with an operation that ended too early."""
-
-    command: Literal["resume"]
-    operation: Line | None = None
-    positional: ClassVar[tuple[str, ...]] = ("operation",)
-
-
-class Rollback(_WithHosts, _Moving):
-    """`testbed rollback`: go back to an earlier verified epoch."""
-
-    command: Literal["rollback"]
-    epoch: Whole | None = None
-    take_over: bool = False
-    positional: ClassVar[tuple[str, ...]] = ("epoch",)
-
-
-_OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | Repair | Resume | Rollback
-_OfEpochs = Environment | Measure | PlanJob
+_OfLab = Discover | Measure | PlanJob
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
 _OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
-_Any = _OfLab | _OfEpochs | _OfSwitches
+_Any = _OfLab | _OfSwitches
 REQUESTS: tuple[type[Request], ...] = (
     *get_args(_Any),
     *(
-        model_of(words, command)
+        model
         for words, command in declared_commands()
         if command.role is not None and not command.has_own_route
+        for model in models_of(words, command)
     ),
 )
 """All commands that can be asked for."""
@@ -204,6 +117,8 @@ else:
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
 
 
+MODELS: Mapping[str, type[Request]] = {command_of(one): one for one in REQUESTS}
+"""The model of each command."""
 LANES: Mapping[str, Lane] = {command_of(one): one.lane for one in REQUESTS}
 """The lane of each command."""
 

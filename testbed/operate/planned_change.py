@@ -1,17 +1,15 @@
-"""Changes on the command line: what `testbed plan` says of one and writes, what `testbed apply` demands of it."""
+"""A planned change: what it touches, how long it may take, its file, and the state of the lab that it demands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lightbed.wording import counted
-from testbed.cli.options import NOTHING_NAMED, Named
-from testbed.commands.progress import narrate
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import find_running
@@ -27,16 +25,13 @@ from testbed.operate.changes.file import (
     read_change,
     write_change,
 )
-from testbed.operate.changes.forecast import Forecast
 from testbed.operate.changes.observed import Observed, observed_by
 from testbed.operate.choice import MeantDesign, design_to_apply
 from testbed.operate.intent import Intent, in_force, stored_intents
 from testbed.operate.model import LabPlan
+from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, design_of_intent
 from testbed.storage.address import address_in
-
-LONG_S = 1.0
-"""Applies that are expected to take less are over before anybody reads how far they are."""
 
 
 @dataclass
@@ -118,7 +113,7 @@ class AskedChange:
     def of(
         cls,
         lab_file: Path,
-        named: Named,
+        named: NamedTopology,
         runs_dir: Path,
         change_file: Path | None,
         expect: str | None,
@@ -128,7 +123,7 @@ class AskedChange:
         """Return what the options ask for. Raises `PlanFileError` and what `design_to_apply` raises."""
         if change_file is None:
             return cls(design_to_apply(lab_file, named, runs_dir), runs_dir, take_over, None, expect)
-        if named != NOTHING_NAMED or take_over:
+        if named != NamedTopology() or take_over:
             raise PlanFileError(
                 f"--change {change_file} says what is meant: leave out --simplex, --method, --demand, --plan, "
                 "--epoch and --take-over"
@@ -156,26 +151,6 @@ class AskedChange:
             check_expected(self.expect, now)
         if self.change is not None:
             self.change.check_current(planned, now)
-
-
-@contextmanager
-def shown_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
-    """Show on standard error how far an apply of some seconds is, by what the journal has taught."""
-    durations = Durations()
-    with suppress(JournalError):
-        durations = learned_durations(runs_dir, session.lab.name)
-    forecast = Forecast(planned, durations)
-    if forecast.total_s < LONG_S:
-        yield
-        return
-    with narrate() as narrator:
-
-        def tell(switch: str) -> None:
-            percent, text = forecast.done(switch)
-            narrator.tick(percent, 100, text)
-
-        session.on_step = tell
-        yield
 
 
 def observed_now(meant: MeantDesign, planned: LabPlan, runs_dir: Path) -> Observed:
