@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from testbed.cli import options
 from testbed.cli.output import print_json, print_lines, print_table
-from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.cli.unfinished import with_unfinished
 from testbed.commands.documents import DONE
 from testbed.commands.progress import narrate
@@ -34,7 +33,9 @@ def register(app: typer.Typer) -> None:
 def demo(
     lab_file: options.LabFile,
     hosts: options.HostsMode = "auto",
-    sizes: Sizes = "1KiB:8MiB",
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="MIN:MAX", help="Message sizes, doubling: 1KiB:8MiB.")
+    ] = "1KiB:8MiB",
     rate_mbps: options.RateMbps = None,
     deadline_s: options.Deadline = 240.0,
     really_move: options.ReallyMove = None,
@@ -44,6 +45,7 @@ def demo(
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import at_rate
+    from testbed.measure.collectives.spec import parse_sizes
     from testbed.measure.job import run_job
 
     # The second job is small: interpreted it is planned in a moment, translating would take half a minute.

@@ -18,11 +18,6 @@ from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
-_LAB_HELP = {
-    "lab": "Lab file (YAML), e.g. labs/testbed12.yaml.",
-    "lab if any": "Also check this lab file.",
-    "labs if any": "Lab files whose switches are read, too.",
-}
 _RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
@@ -65,7 +60,9 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
     def callback(**given: Any) -> int:
         if declared.needs == "lab by option":
             given = _split_words(declared, given)
-        as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
+        as_json = given.pop("as_json")
+        # Of a command that needs no lab, one is an option like others.
+        lab_file = given.pop("lab_file", None) if declared.needs != "nothing" else None
         lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
@@ -125,12 +122,12 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 
 
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    if declared.needs not in _LAB_HELP:
+    if declared.needs == "nothing":
         return
     is_needed, has_several = declared.needs == "lab", declared.needs == "labs if any"
     argument = typer.Argument(
         metavar="LAB" if is_needed else "[LAB]..." if has_several else "[LAB]",
-        help=_LAB_HELP[declared.needs],
+        help=declared.lab_help,
         autocompletion=completion.lab_files,
     )
     if has_several:

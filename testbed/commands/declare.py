@@ -44,7 +44,9 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "labs if any", "lab by option", "nothing"]
+Needs = Literal["lab", "lab if any", "labs if any", "lab by option", "lab unless local", "nothing"]
+"""A lab `by option` may be named by `--lab`, too; one `unless local` may be left out where a local option says what to
+do instead: a service needs it."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -95,7 +97,7 @@ def option(sentence: str, /, *names: str, **more: Any) -> Option:
     return Option(help=sentence, names=names, **more)
 
 
-def argument(sentence: str, metavar: str, /, **more: Any) -> Option:
+def argument(sentence: str, /, metavar: str, **more: Any) -> Option:
     """Return a positional argument."""
     return Option(help=sentence, metavar=metavar, is_argument=True, **more)
 
@@ -136,23 +138,24 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; "lab by option" is a lab that may be
-    named by `--lab`, too. `role` is the lowest that may ask a service for it, with a token of the scope `scope`; None
-    for a command that runs on the user's machine alone. `readers` may see what came of it. One that `has_own_route` in
-    the service is no run there. `variants` are flags that make a request of their own, each with its lane. `details`
-    follow its sentence in its help.
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. `role` is the
+    lowest that may ask a service for it, with a token of the scope `scope`; None for a command that runs on the
+    user's machine alone. `readers` may see what came of it. One that `has_own_route` in the service is no run there.
+    `variants` are flags that make a request of their own, each with its lane. `details` follow its sentence in its
+    help.
     """
 
     details: ClassVar[str] = ""
     needs: ClassVar[Needs] = "lab"
+    lab_help: ClassVar[str] = "Lab file (YAML), e.g. labs/testbed12.yaml."
     has_runs_dir: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"
     role: ClassVar[Role | None] = "operator"
     scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
-    has_own_route: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Lane]] = {}
+    has_own_route: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.validate()

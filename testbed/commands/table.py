@@ -17,7 +17,7 @@ COMMANDS = {
         "demo",
         "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
     ),
-    "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
+    "topology": ("design.topology:Topology", "Find a topology for so many hosts of so many NICs."),
     "plan": (
         "lab.plan:Plan",
         "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
@@ -74,23 +74,32 @@ COMMANDS = {
         "lab.drift:Drift",
         "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
-    "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "nccl": (
+        "measure.nccl:Measure",
+        "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests.",
+    ),
     "job": (
-        "job",
+        "measure.job:PlanJob",
         "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
     ),
-    "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
-    "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
+    "optimise": (
+        "design.optimise:Optimise",
+        "Find a strategy and a topology for a workload, and write them down as a plan.",
+    ),
+    "simulate": (
+        "design.simulate:Simulate",
+        "Simulate one iteration of a workload or a task graph on a fabric.",
+    ),
     "compare": (
-        "compare",
+        "design.compare:Compare",
         "Simulate one iteration of a workload on several fabrics and compare time and cost.",
     ),
     "schedule": (
-        "schedule",
+        "design.schedule:Schedule",
         "Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it.",
     ),
     "reproduce": (
-        "reproduce",
+        "design.reproduce:Reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "offload": (

@@ -63,6 +63,26 @@ def links_since(job: JobOnRecord, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ..
     return tuple(_since(link, job.before, now) for link in job.links)
 
 
+def links_since_job(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[LinkCount, ...]:
+    """Return what the links have carried since the plan last ran as a job; none where it did not."""
+    if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
+        return ()
+    from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
+
+    job = last_job(RunStore(runs_dir), meant.lab.name, meant.intent.epoch)
+    return links_since(job, session.fleet, meant.lab) if job else ()
+
+
+def link_lines(links: Sequence[LinkCount]) -> list[str]:
+    """Return how the payload of links agrees with the plan, in a sentence; none without links that were counted."""
+    worst = worst_payload(links)
+    if worst is None:
+        return []
+    again = sum(link.retransmitted_bytes for link in links)
+    links_text = counted(len(links), "link")
+    return [f"payload of {links_text} within {worst * 100:.1f} % of the plan, {again} bytes sent again"]
+
+
 def _since(
     link: LinkCount, before: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]]
 ) -> LinkCount:
@@ -99,23 +119,3 @@ def worst_payload(links: Iterable[LinkCount]) -> float | None:
     """Return how far the payload of a link is from the plan at most, as a part of it; None where none was counted."""
     off = [abs(link.difference) for link in links if link.difference is not None]
     return max(off, default=None)
-
-
-def links_since_job(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[LinkCount, ...]:
-    """Return what the links have carried since the plan last ran as a job; none where it did not."""
-    if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
-        return ()
-    from testbed.measure.results.store import RunStore
-
-    job = last_job(RunStore(runs_dir), meant.lab.name, meant.intent.epoch)
-    return links_since(job, session.fleet, meant.lab) if job else ()
-
-
-def link_lines(links: Sequence[LinkCount]) -> list[str]:
-    """Return how the payload of links agrees with the plan, in a sentence; none without links that were counted."""
-    worst, again = worst_payload(links), sum(link.retransmitted_bytes for link in links)
-    if worst is None:
-        return []
-    return [
-        f"payload of {counted(len(links), 'link')} within {worst * 100:.1f} % of the plan, {again} bytes sent again"
-    ]

@@ -39,10 +39,9 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
         and each.name not in command.variants
     ]
     all_words = f"{words} --{variant}" if variant else words
-    fields: dict[str, Any] = {"command": (Literal[all_words], ...)} | {
-        each.name: _field(each) for each in given
-    }
-    if command.needs not in ("lab", "lab by option"):
+    fields: dict[str, Any] = {"command": (Literal[all_words], ...)}
+    fields |= {each.name: _field(each) for each in given}
+    if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
         fields["lab"] = (Line, "")
     if command.needs == "labs if any":
         fields["labs"] = (list[Line], [])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.commands.declare import Lane, Role
 
@@ -48,6 +48,14 @@ class Request(BaseModel):
     lab: Annotated[Line, Field(min_length=1)]
     why: Line = ""
     text: Annotated[bool, Field(description="Lines for people in place of one JSON document.")] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_null(cls, body: Any) -> Any:
+        """Return a body without fields that are null: these have their defaults, as if they were not there."""
+        if not isinstance(body, dict):
+            return body
+        return {name: value for name, value in body.items() if value is not None}
 
     def labs_meant(self) -> tuple[str, ...]:
         """Return the labs that it is about; none for what is about all that the service holds."""

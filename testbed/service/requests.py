@@ -24,8 +24,6 @@ from testbed.service.requests_of_switches import (
     SwitchShutter,
 )
 
-Deadline = Annotated[float, Field(ge=1, le=86400)]
-
 
 class _Named(Request):
     """Options that name a topology."""
@@ -53,39 +51,6 @@ class _Moving(Request):
     really_move: Line | None = None
 
 
-class Measure(_Named, _WithHosts):
-    """`testbed nccl`: measure AllReduce on the circuits that stand."""
-
-    lane: ClassVar[Lane] = "moving"
-    command: Literal["nccl"]
-    program: Literal["auto", "gloo", "nccl", "nccl-tests"] = "auto"
-    interfaces: Line = ""
-    sizes: Line = ""
-    deadline_s: Deadline | None = None
-    options: ClassVar[Mapping[str, str]] = {
-        "plan_file": "--plan",
-        "program": "--with",
-        "interfaces": "--nccl-interfaces",
-        "deadline_s": "--deadline",
-    }
-
-
-class PlanJob(_Named, _WithHosts):
-    """`testbed job`: run the plan in force as a job."""
-
-    lane: ClassVar[Lane] = "moving"
-    command: Literal["job"]
-    iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
-    lasts_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
-    factor: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    deadline_s: Deadline | None = None
-    options: ClassVar[Mapping[str, str]] = {
-        "plan_file": "--plan",
-        "lasts_s": "--lasts",
-        "deadline_s": "--deadline",
-    }
-
-
 class Discover(_Moving):
     """`testbed discover`: find the ports of the NICs of the lab, and write its lab file with them."""
 
@@ -96,10 +61,9 @@ class Discover(_Moving):
     writes: ClassVar[Mapping[str, str]] = {"output": "lab.yaml"}
 
 
-_OfLab = Discover | Measure | PlanJob
 _Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
 _OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
-_Any = _OfLab | _OfSwitches
+_Any = Discover | _OfSwitches
 REQUESTS: tuple[type[Request], ...] = (
     *get_args(_Any),
     *(

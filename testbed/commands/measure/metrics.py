@@ -31,6 +31,7 @@ class Metrics(Command[MetricsDocument]):
     """`testbed metrics`."""
 
     needs = "labs if any"
+    lab_help = "Lab files whose switches are read, too."
     role = "viewer"
 
     def run(self, at: Place) -> MetricsDocument:
