@@ -38,7 +38,9 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
         and each.option.only_with in ("", variant)
         and each.name not in command.variants
     ]
-    fields: dict[str, Any] = {each.name: _field(each) for each in given}
+    all_words = f"{words} --{variant}" if variant else words
+    fields: dict[str, Any] = {"command": (Literal[all_words], ...)}
+    fields |= {each.name: _field(each) for each in given}
     if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
         fields["lab"] = (Line, "")
     if command.needs == "labs if any":
@@ -46,8 +48,6 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
     if {"really_move", "yes"} & set(fields):  # it moves light: a lab by its name, a switch by `--yes`
         fields["lease"] = (Line, "")
     fields |= _FIELDS_OF_REQUESTS.get(words, {})
-    all_words = f"{words} --{variant}" if variant else words
-    fields["command"] = (Literal[all_words], ...)
     sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
     model = create_model(
         command.__name__ + variant.capitalize(), __base__=Request, __doc__=sentence, **fields
