@@ -89,7 +89,7 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
 def design_of_plan(lab: Lab, plan: Plan) -> Design:
     """Return the topology of a plan, laid onto the NICs of `lab_of_plan`, with its routes. Raises `TopologyError`.
 
-    Routes of a plan that an earlier release wrote are found for its workload; shortest ones where that is not here.
+    Of a plan without routes they are found for its workload; shortest ones where that is not here.
     """
     from testbed.design.evaluation.job import routes_of  # with all workloads that a plan may be for
 

@@ -161,7 +161,7 @@ def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) ->
         f"run {'' if left else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
         replaced_by(journal.intents, intent),
-        circuits_stood=row is not None and _circuits_stood(row),
+        circuits_stood=row is not None and row.get("stage", "") in ("routes", "proof"),
         is_superseded=bool(left),
     )
 
@@ -181,11 +181,6 @@ def _proofs(journal: _Journal) -> Iterator[Unfinished]:
                 circuits_stood=True,
                 lacks_proof=True,
             )
-
-
-def _circuits_stood(row: Row) -> bool:
-    """Return whether the switches of an operation were done; earlier releases ended the operation then."""
-    return row.get("stage", "") in ("routes", "proof") or row["state"] == "done"
 
 
 def _discoveries(journal: _Journal) -> Iterator[Unfinished]:

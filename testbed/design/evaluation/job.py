@@ -216,7 +216,7 @@ def _not_for(plan: Plan, source: str, other: str) -> PlanFileError:
 
 
 def routes_of(plan: Plan) -> RouteSets | None:
-    """Return the routes of a plan; of one that an earlier release wrote, those that are found for its workload now.
+    """Return the routes of a plan; of one without, those that are found for its workload now.
 
     They are the same each time. None for a single server, and when its workload cannot be built here.
     """

@@ -35,7 +35,7 @@ class Plan:
 
     `operators` are the names that the strategy's shardings are for. `predicted` are figures by name (`iteration_ms`,
     `bandwidth_tax`, ...), `why` sentences, `search` what finds the same plan again (seed, steps, chains).
-    `routes` are those that are simulated and installed; files of earlier releases have none.
+    `routes` are those that are simulated and installed; a file that somebody wrote by hand may have none.
     """
 
     workload: WorkloadChoice

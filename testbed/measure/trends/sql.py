@@ -121,7 +121,7 @@ def _read(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
-    """Return the runs that wrote no file of their own, being of an earlier release, under way, or killed."""
+    """Return the runs that wrote no file of their own: they are under way, or were killed."""
     rows = []
     for run in runs:
         if not (run.directory / RUN_FILE).exists():
