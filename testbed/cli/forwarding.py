@@ -14,8 +14,6 @@ COMMANDS = frozenset(
         *("env", "nccl", "job", "maintenance", "stop"),
         *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
         *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),
-        *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
-        *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
     }
 )
 """Commands that a service carries out, beside those whose declaration has a role."""
@@ -46,6 +44,6 @@ def forwarded(words: str, command: Any) -> None:
             return here(**given)
         from testbed.cli.remote import carry_out
 
-        return carry_out(_server.get(), words, given, defaults, context.obj)
+        return carry_out(_server.get(), words, (context.obj or {}) | given, defaults)
 
     command.invoke, command.callback = note, ask

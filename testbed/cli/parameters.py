@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from testbed.cli import completion
+from testbed.cli.group_options import OptionsAnywhere, keep_options
 from testbed.cli.intervals import at_intervals
 from testbed.cli.output import print_csv, print_json
-from testbed.commands.declare import REQUIRED, Command, Field, Text, carry_out, fields_of
-from testbed.commands.documents import Document, TableDocument
+from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
+from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
@@ -35,16 +37,31 @@ def add_command(app: typer.Typer, name: str) -> None:
     declared = command_of(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
-        app.command(name, help=COMMANDS[name][1])(make_callback(declared))
+        app.command(name, help=_help_of(name, declared))(make_callback(declared))
         return
-    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None)
-    if declared is not None:
+    commands = {one: _declared(f"{name} {one}") for one in names}
+    shared = {
+        each.name: each for one in commands.values() for each in fields_of(one) if each.option.is_of_group
+    }
+    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None and not shared)
+    if shared:
+        group.info.cls, group.info.epilog = OptionsAnywhere, commands[names[0]].group_epilog()
+        group.callback()(keep_options([_parameter(each) for each in shared.values()]))
+    elif declared is not None:
         group.callback(invoke_without_command=True)(_unless_named(make_callback(declared)))
-    for one in names:
-        command = command_of(f"{name} {one}")
-        assert command is not None, f"{name} {one} is not declared"
-        group.command(one, help=COMMANDS[f"{name} {one}"][1])(make_callback(command))
+    for one, command in commands.items():
+        group.command(one, help=_help_of(f"{name} {one}", command))(make_callback(command))
     app.add_typer(group, name=name)
+
+
+def _declared(words: str) -> type[Command[Any]]:
+    command = command_of(words)
+    assert command is not None, f"{words} is not declared"
+    return command
+
+
+def _help_of(words: str, declared: type[Command[Any]]) -> str:
+    return f"{COMMANDS[words][1]}\n\n{declared.details}".strip()
 
 
 def make_callback(declared: type[Command[Any]]) -> Callback:
@@ -54,6 +71,8 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
     """
 
     def callback(**given: Any) -> int:
+        if "context" in given:
+            given |= given.pop("context").obj
         as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
@@ -64,6 +83,8 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
         def run_once() -> int:
             place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv)
+            if isinstance(command, StreamCommand):
+                return _print_stream(command, place)
             document: Document = carry_out(command, place)
             if as_json:
                 print_json(document.to_json(), place.stream)
@@ -75,6 +96,17 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
     vars(callback).update(declared=declared, __signature__=inspect.Signature(list(_parameters(declared))))
     return callback
+
+
+def _print_stream(command: StreamCommand[Any], place: Place) -> int:
+    """Print each document at once. The stream is closed however printing ends."""
+    with closing(command.stream(place)) as documents:
+        for document in documents:
+            if place.is_quiet:
+                print_json(document.to_json(), place.stream)
+            else:
+                place.say(document.line())
+    return DONE
 
 
 def _unless_named(callback: Callback) -> Callback:
@@ -99,7 +131,9 @@ def _unless_named(callback: Callback) -> Callback:
 
 
 def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    fields = fields_of(declared)
+    fields = [each for each in fields_of(declared) if not each.option.is_of_group]
+    if len(fields) < len(fields_of(declared)):
+        yield _keyword("context", typer.Context, inspect.Parameter.empty)
     lab = list(_lab_parameter(declared))
     arguments = [_parameter(each) for each in fields if each.option.is_argument]
     yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
@@ -123,16 +157,18 @@ def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 
 
 def _parameter(field: Field) -> inspect.Parameter:
-    option = field.option
+    option, is_number = field.option, field.kind in (int, float)
     more: dict[str, Any] = {
         "metavar": option.metavar,
-        "help": option.help,
-        "min": option.least,
-        "max": option.most,
+        "help": option.help or None,
+        "min": option.least if is_number else None,
+        "max": option.most if is_number else None,
         "parser": _parser(option.text) if option.text else None,
         "autocompletion": getattr(completion, option.complete) if option.complete else None,
         "show_default": option.show_default,
         "envvar": option.envvar or None,
+        "exists": option.must_exist,
+        "dir_okay": not option.must_exist,
     }
     parameter: Any = typer.Argument(**more) if option.is_argument else typer.Option(*field.words, **more)
     kind: Any = list[field.kind.__args__[0]] if field.has_several else field.kind  # type: ignore[name-defined]

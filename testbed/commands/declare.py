@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,7 +44,7 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "nothing"]
+Needs = Literal["lab", "lab if any", "switch", "nothing"]
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -66,9 +66,11 @@ class Text:
 class Option:
     """An option or a positional argument of a command, for every face.
 
-    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number.
+    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, `most`
+    also the length of a file's text. A file that `must_exist` is refused before the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests.
+    One that `is_of_group` stands in front of the command's name: all commands of its group have it.
     """
 
     help: str
@@ -84,6 +86,8 @@ class Option:
     reads: bool = False
     writes: str = ""
     is_local: bool = False
+    is_of_group: bool = False
+    must_exist: bool = False
 
 
 def option(text: str, *names: str, **more: Any) -> Option:
@@ -132,18 +136,20 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last. `role` is the lowest that may ask a
-    service for it, with a token of the scope `scope`; None for a command that runs on the user's machine alone.
-    `readers` may see what came of it.
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; a command that needs a switch has its
+    address among its fields, in whose place a request names a switch of its lab. `role` is the lowest that may ask a
+    service for it, with a token of the scope `needs_scope`; None for a command that runs on the user's machine alone.
+    `readers` may see what came of it. `details` follow its sentence in its help.
     """
 
     needs: ClassVar[Needs] = "lab"
     has_runs_dir: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"
     role: ClassVar[Role | None] = "operator"
-    scope: ClassVar[str] = "runs:write"
+    needs_scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
+    details: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         self.validate()
@@ -151,9 +157,27 @@ class Command(ABC, Generic[D_co]):
     def validate(self) -> None:
         """Raise an error of `testbed.errors` for options that exclude each other."""
 
+    @classmethod
+    def group_epilog(cls) -> str:
+        """Return the end of the help of its group, for commands that share options."""
+        return ""
+
     @abstractmethod
     def run(self, at: Place) -> D_co:
         """Do it, say lines for people to `at`, and return the document."""
+
+
+class StreamCommand(Command[D_co]):
+    """A command with a document for each thing that happens: people read its `line()`, programs one JSON line each."""
+
+    @abstractmethod
+    def stream(self, at: Place) -> Generator[D_co, None, None]:
+        """Yield documents as things happen. Closing it ends the session with the device."""
+
+    def run(self, at: Place) -> D_co:
+        """Go through all documents, and return the last one."""
+        *_, last = self.stream(at)
+        return last
 
 
 @cache

@@ -81,16 +81,24 @@ class Place:
         """Say something at once on standard error, whatever standard output is for."""
         print(text, file=sys.stderr, flush=True)
 
-    def unfinished(self) -> tuple[UnfinishedOperation, ...]:
-        """Return the operations of the lab that were left unfinished; a journal that cannot be read is one."""
+    def confirm(self, question: str) -> bool:
+        """Return whether the person at the terminal says yes; the question goes to standard error."""
+        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    def unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
+        """Return the operations of the lab that were left unfinished; a journal that cannot be read is one.
+
+        `lab` is one that an option names.
+        """
         from testbed.operate.unfinished import unfinished_or_why_not
 
-        operations = unfinished_or_why_not(self.runs_dir, self.lab)
+        operations = unfinished_or_why_not(self.runs_dir, lab or self.lab)
         return tuple(UnfinishedOperation(**each.json()) for each in operations)
 
-    def say_unfinished(self) -> tuple[UnfinishedOperation, ...]:
+    def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the same, and say a line for each."""
-        operations = self.unfinished()
+        operations = self.unfinished(lab)
         self.say(*(f"unfinished: {each.operation}: {each.detail}; {each.hint}" for each in operations))
         return operations
 

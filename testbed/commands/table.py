@@ -129,7 +129,38 @@ COMMANDS = {
         "lab.doctor:Doctor",
         "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
     ),
-    "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
+    "switch": ("", "One optical switch or patch panel by its address, without a lab file."),
+    "switch identity": ("devices.switch:SwitchIdentity", "Show who answers, and what it can do."),
+    "switch ports": ("devices.switch:SwitchPorts", "List all ports: number, name, side, state."),
+    "switch read": (
+        "devices.switch:SwitchRead",
+        "Print what is connected now, and what a robot still has to do.",
+    ),
+    "switch connect": (
+        "devices.changes:SwitchConnect",
+        "Connect these inputs to these outputs, and touch nothing else. An input's old circuit needs --replace.",
+    ),
+    "switch disconnect": (
+        "devices.changes:SwitchDisconnect",
+        "Take down whatever circuits these inputs have, and touch nothing else.",
+    ),
+    "switch apply": (
+        "devices.changes:SwitchApply",
+        "Make the switch hold these pairs and, within the scope, no others.",
+    ),
+    "switch power": ("devices.switch:SwitchPower", "Optical power at ports, in dBm."),
+    "switch shutter": (
+        "devices.changes:SwitchShutter",
+        "Open or close the shutters of these ports; circuits stay.",
+    ),
+    "switch home": (
+        "devices.changes:SwitchHome",
+        "Have a robot that stands find its home, and let it go on; look at it first.",
+    ),
+    "switch watch": (
+        "devices.switch:SwitchWatch",
+        "Print every change of the configuration, and what the device says unasked.",
+    ),
     "sim": ("simulated", "Simulated labs: start, stop, list."),
 }
 

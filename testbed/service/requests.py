@@ -21,17 +21,6 @@ from testbed.service.requests_of_results import (
     RunsQuery,
     RunsTrend,
 )
-from testbed.service.requests_of_switches import (
-    SwitchApply,
-    SwitchConnect,
-    SwitchDisconnect,
-    SwitchHome,
-    SwitchIdentity,
-    SwitchPorts,
-    SwitchPower,
-    SwitchRead,
-    SwitchShutter,
-)
 
 Deadline = Annotated[float, Field(ge=1, le=86400)]
 
@@ -263,9 +252,7 @@ _OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | 
 _OfEpochs = Environment | Measure | PlanJob
 _OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
 _OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines
-_Looking = SwitchIdentity | SwitchPorts | SwitchRead | SwitchPower
-_OfSwitches = _Looking | SwitchConnect | SwitchDisconnect | SwitchApply | SwitchShutter | SwitchHome
-_Any = _OfLab | _OfEpochs | _OfLeases | _OfResults | _OfSwitches
+_Any = _OfLab | _OfEpochs | _OfLeases | _OfResults
 REQUESTS: tuple[type[Request], ...] = (
     *get_args(_Any),
     *(model_of(words, command) for words, command in declared_commands() if command.role is not None),

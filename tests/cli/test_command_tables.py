@@ -33,7 +33,7 @@ def test_a_line_of_the_table_is_what_the_command_says_of_itself(module):
 
     told = {name: paragraph(command.help or "") for name, command in commands.items()}
 
-    assert told == {name: line for name, (_, line) in room.COMMANDS.items()}
+    assert told == {name: line for name, (_, line) in room.COMMANDS.items() if " " not in name}
     assert all(command.name == name for name, command in commands.items())
 
 
