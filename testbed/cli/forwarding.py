@@ -10,7 +10,7 @@ from typer import Context
 
 COMMANDS = frozenset(
     {
-        *("plan", "apply", "verify", "path", "discover", "drift", "repair", "resume", "rollback"),
+        *("plan", "apply", "verify", "path", "drift", "repair", "resume", "rollback"),
         *("env", "nccl", "job", "maintenance", "stop"),
         *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
         *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),

@@ -20,11 +20,18 @@ from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
-_LAB_HELP = {"lab": "Lab file (YAML), e.g. labs/testbed12.yaml.", "lab if any": "Also check this lab file."}
+_LAB_HELP = {
+    "lab": "Lab file (YAML), e.g. labs/testbed12.yaml.",
+    "lab if any": "Also check this lab file.",
+    "bare lab": "Lab file whose NICs need no `transmit` and `receive`.",
+}
+_LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE"}
 _RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
 _AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of a command that passes words on to another program."""
 
 Callback = Callable[..., int]
 
@@ -50,7 +57,10 @@ def add_command(app: typer.Typer, name: str) -> None:
     elif declared is not None:
         group.callback(invoke_without_command=True)(_unless_named(make_callback(declared)))
     for one, command in commands.items():
-        group.command(one, help=_help_of(f"{name} {one}", command))(make_callback(command))
+        settings = _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
+        group.command(one, help=_help_of(f"{name} {one}", command), context_settings=settings)(
+            make_callback(command)
+        )
     app.add_typer(group, name=name)
 
 
@@ -69,11 +79,13 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
     A command with a field `every`, in seconds, is run again until it is interrupted.
     """
+    rest = [each.name for each in fields_of(declared) if each.option.is_rest]
 
     def callback(**given: Any) -> int:
         if "context" in given:
-            given |= given.pop("context").obj
-        as_json, lab_file = given.pop("as_json"), given.pop("lab_file", None)
+            context = given.pop("context")
+            given |= (context.obj or {}) | dict.fromkeys(rest, context.args)
+        as_json, lab_file = given.pop("as_json", False), given.pop("lab_file", None)
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
@@ -131,7 +143,7 @@ def _unless_named(callback: Callback) -> Callback:
 
 
 def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    fields = [each for each in fields_of(declared) if not each.option.is_of_group]
+    fields = [each for each in fields_of(declared) if not (each.option.is_of_group or each.option.is_rest)]
     if len(fields) < len(fields_of(declared)):
         yield _keyword("context", typer.Context, inspect.Parameter.empty)
     lab = list(_lab_parameter(declared))
@@ -140,15 +152,16 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     yield from (_parameter(each) for each in fields if not each.option.is_argument)
     if declared.has_runs_dir:
         yield _keyword("runs_dir", _RUNS_DIR, DEFAULT_RUNS)
-    yield _keyword("as_json", _AS_JSON, False)
+    if declared.has_json:
+        yield _keyword("as_json", _AS_JSON, False)
 
 
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     if declared.needs not in _LAB_HELP:
         return
-    is_needed = declared.needs == "lab"
+    is_needed = declared.needs in _LAB_METAVARS
     argument = typer.Argument(
-        metavar="LAB" if is_needed else "[LAB]",
+        metavar=_LAB_METAVARS.get(declared.needs, "[LAB]"),
         help=_LAB_HELP[declared.needs],
         autocompletion=completion.lab_files,
     )

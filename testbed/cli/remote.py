@@ -29,7 +29,6 @@ _HERE = frozenset(
         "runs_dir",
         "words",
         "lease",
-        "bare",
         "labs",
         "narrow",
         "force",
@@ -102,7 +101,7 @@ def _request(client: Client, words: str, given: Mapping[str, Any], defaults: Map
     if words == "path":
         *labs, options["source"], options["target"] = given["words"]
         given = {**given, "lab_file": Path(labs[0]) if labs else given["lab_file"]}
-    lab = given.get("lab") or lab_name(given.get("lab_file") or given.get("bare") or Path())
+    lab = given.get("lab") or lab_name(given.get("lab_file") or Path())
     if "switch" in model.model_fields:
         lab, options["switch"] = _switch_named(client, given["address"])
     return _Asked(words, lab, options, files)

@@ -44,7 +44,7 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "switch", "nothing"]
+Needs = Literal["lab", "lab if any", "bare lab", "switch", "nothing"]
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -70,7 +70,8 @@ class Option:
     also the length of a file's text. A file that `must_exist` is refused before the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests.
-    One that `is_of_group` stands in front of the command's name: all commands of its group have it.
+    One that `is_of_group` stands in front of the command's name: all commands of its group have it. One that
+    `is_rest` takes all words that are no options of the command.
     """
 
     help: str
@@ -88,6 +89,7 @@ class Option:
     is_local: bool = False
     is_of_group: bool = False
     must_exist: bool = False
+    is_rest: bool = False
 
 
 def option(text: str, *names: str, **more: Any) -> Option:
@@ -107,7 +109,7 @@ def reads(text: str, *names: str, **more: Any) -> Option:
 
 def writes(file: str, text: str, *names: str, **more: Any) -> Option:
     """Return an option that names a file to write; `file` is its name among those of a service's run."""
-    return Option(help=text, names=names, metavar="FILE", writes=file, **more)
+    return Option(help=text, names=names, writes=file, **({"metavar": "FILE"} | more))
 
 
 @dataclass(frozen=True)
@@ -136,14 +138,17 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; a command that needs a switch has its
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; NICs of a
+    bare one need no ports. A command that needs a switch has its
     address among its fields, in whose place a request names a switch of its lab. `role` is the lowest that may ask a
     service for it, with a token of the scope `needs_scope`; None for a command that runs on the user's machine alone.
-    `readers` may see what came of it. `details` follow its sentence in its help.
+    `readers` may see what came of it. `details` follow its sentence in its help. One
+    without `has_json` is another program, which prints what it likes.
     """
 
     needs: ClassVar[Needs] = "lab"
     has_runs_dir: ClassVar[bool] = True
+    has_json: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"
     role: ClassVar[Role | None] = "operator"
     needs_scope: ClassVar[str] = "runs:write"

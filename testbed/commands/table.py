@@ -35,7 +35,7 @@ COMMANDS = {
         "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
     ),
     "discover": (
-        "discover",
+        "lab.discover:Discover",
         "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
     ),
     "repair": (
@@ -94,8 +94,16 @@ COMMANDS = {
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "offload": (
-        "offload",
+        "",
         "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
+    ),
+    "offload profile": (
+        "measure.offload:OffloadProfile",
+        "Measure a pipeline and its candidates, decide, and say how long the trainer waits before and after.",
+    ),
+    "offload explain": (
+        "measure.offload:OffloadExplain",
+        "Say why a profile led to its decision: every candidate with what it promises.",
     ),
     "runs": ("runs", "List the runs of a results directory, the newest first."),
     "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
@@ -161,7 +169,27 @@ COMMANDS = {
         "devices.switch:SwitchWatch",
         "Print every change of the configuration, and what the device says unasked.",
     ),
-    "sim": ("simulated", "Simulated labs: start, stop, list."),
+    "sim": ("", "Simulated labs: start, stop, list."),
+    "sim up": (
+        "devices.simulated:SimUp",
+        "Start the simulated lab of a lab file, at the lab file's own addresses; returns when it is ready.",
+    ),
+    "sim down": (
+        "devices.simulated:SimDown",
+        "Remove labs whose supervisor is gone; a living one when named, those that you started with --all.",
+    ),
+    "sim status": (
+        "devices.simulated:SimStatus",
+        "List the simulated labs of this machine, living or left over.",
+    ),
+    "sim examples": (
+        "devices.simulated:SimExamples",
+        "Write the lab files of the examples into a folder. A file that is there already stays as it is.",
+    ),
+    "sim switch": (
+        "devices.simulated:SimSwitch",
+        "Serve one simulated switch until interrupted; prints one JSON line with its addresses.",
+    ),
 }
 
 

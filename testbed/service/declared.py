@@ -21,7 +21,7 @@ def model_of(words: str, command: type[Command[Any]]) -> type[Request]:
         each.name: _field(each) for each in fields_of(command) if not each.option.is_local
     }
     base = SwitchRequest if command.needs == "switch" else Request
-    further: dict[str, Any] = {} if command.needs in ("lab", "switch") else {"lab": (Line, "")}
+    further: dict[str, Any] = {} if command.needs in ("lab", "bare lab", "switch") else {"lab": (Line, "")}
     if takes_lease(command):
         further["lease"] = (Line, "")
     sentence = f"`testbed {words}`: {COMMANDS[words][1]}"
@@ -47,7 +47,7 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     """Return the type and the default of a field of a request."""
     option, kind = each.option, each.kind
     if option.writes:
-        return bool, False
+        return (Literal[True], True) if each.default is REQUIRED else (bool, False)
     if option.reads:
         kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:

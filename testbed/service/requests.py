@@ -131,16 +131,6 @@ class VerifyNarrow(_Named, _WithHosts, _Moving):
     command: Literal["verify --narrow"]
 
 
-class Discover(_Moving):
-    """`testbed discover`: find the ports of the NICs of the lab, and write its lab file with them."""
-
-    command: Literal["discover"]
-    output: Literal[True] = True
-    settle_s: Annotated[float, Field(ge=0, le=600)] | None = None
-    options: ClassVar[Mapping[str, str]] = {"settle_s": "--settle"}
-    writes: ClassVar[Mapping[str, str]] = {"output": "lab.yaml"}
-
-
 class FollowPath(_Named, _WithHosts):
     """`testbed path`: follow a packet between two hosts."""
 
@@ -248,7 +238,7 @@ class Maintenance(Request):
     is_lab_last: ClassVar[bool] = True
 
 
-_OfLab = Plan | Apply | Verify | VerifyNarrow | Discover | FollowPath | Drift | Repair | Resume | Rollback
+_OfLab = Plan | Apply | Verify | VerifyNarrow | FollowPath | Drift | Repair | Resume | Rollback
 _OfEpochs = Environment | Measure | PlanJob
 _OfLeases = LeaseList | LeaseRequest | LeaseExtend | LeaseRelease | LeaseBreak | Maintenance
 _OfResults = ResultList | RunsQuery | RunsCompare | RunsTrend | Report | Metrics | AuditLines

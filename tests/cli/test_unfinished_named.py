@@ -14,10 +14,10 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.cli import discover as discover_command
 from testbed.cli.app import build_app
 from testbed.cli.job import _lines as job_lines
 from testbed.cli.options import Named
+from testbed.commands.lab import discover as discover_command
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.choice import running_design
 from testbed.operate.discovery.model import Discovered

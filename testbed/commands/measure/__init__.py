@@ -1,0 +1,1 @@
+"""Commands that measure, and look at what was measured."""
