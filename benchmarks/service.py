@@ -29,10 +29,10 @@ from testbed.client import connect_async
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.engine.planned import now
-from testbed.service.tokens import TokenStore
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
 from testbed.storage.schema import step_events
+from testbed.storage.tokens import TokenStore
 
 ROOT = Path(__file__).parents[1]
 LAB = ROOT / "labs" / "testbed12.yaml"

@@ -15,11 +15,11 @@ import typer
 from typer.exceptions import TyperException
 
 from lightbed.command_group import CommandGroup, register_module
-from ocs_drivers.errors import OcsError
+from lightbed.errors import LightbedError
 from testbed.cli.output import report_error
 from testbed.commands.documents import DONE, ERROR, INTERRUPTED
 from testbed.commands.table import COMMANDS
-from testbed.errors import Interrupted, TestbedError
+from testbed.errors import Interrupted
 
 
 def _complete(command: Any) -> None:
@@ -69,7 +69,7 @@ def run_app(arguments: Sequence[str]) -> int:
     except Interrupted as error:
         report_error(error, as_json=as_json)
         return INTERRUPTED
-    except (TyperException, OcsError, TestbedError, OSError) as error:
+    except (TyperException, LightbedError, OSError) as error:
         report_error(error, as_json=as_json)
         return ERROR
     if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command

@@ -8,15 +8,6 @@ from typing import Any
 
 from typer import Context
 
-COMMANDS = frozenset(
-    {
-        *("plan", "apply", "verify", "path", "drift", "repair", "resume", "rollback"),
-        *("env", "nccl", "job", "maintenance", "stop"),
-        *("runs", "runs query", "runs compare", "runs trend", "report", "metrics", "audit"),
-        *(f"lease {one}" for one in ("list", "request", "extend", "release", "break")),
-    }
-)
-"""Commands that a service carries out, beside those whose declaration has a role."""
 _server: ContextVar[str] = ContextVar("server", default="")
 
 
@@ -30,6 +21,7 @@ def forwarded(words: str, command: Any) -> None:
     here: Callable[..., int] = command.callback
     invoke: Callable[[Context], Any] = command.invoke
     defaults = {param.name: param.default for param in command.params}
+    needs = getattr(getattr(here, "declared", None), "needs", "lab")
     invoked: list[Context] = []
 
     def note(context: Context) -> Any:
@@ -37,10 +29,10 @@ def forwarded(words: str, command: Any) -> None:
         return invoke(context)
 
     def ask(**given: Any) -> int:
-        """Carry it out here, or let the service; results of elsewhere, and commands of a group, are not its own."""
+        """Carry it out here, or let the service; commands of a group, and local work without a lab, are not its own."""
         (context,) = invoked
-        is_anothers = context.invoked_subcommand is not None or bool(given.get("import_file"))
-        if not _server.get() or is_anothers:
+        is_local = needs == "lab unless local" and given["lab_file"] is None
+        if not _server.get() or is_local or context.invoked_subcommand is not None:
             return here(**given)
         from testbed.cli.remote import carry_out
 

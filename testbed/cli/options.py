@@ -22,7 +22,6 @@ LabFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Simplex = Annotated[bool, typer.Option("--simplex", help="One-way links: every ring is one direction only.")]
-Method = Annotated[StrideMethod, typer.Option("--method", help="How ring strides are chosen.")]
 NamedMethod = Annotated[
     StrideMethod | None,
     typer.Option(

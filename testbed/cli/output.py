@@ -11,15 +11,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from typer.exceptions import TyperException
 
 from lightbed.output_file import STANDARD_OUTPUT
-from ocs_drivers.errors import OcsError
-from ocs_drivers.model import ApplyReport
 from testbed.commands.place import Place
 from testbed.errors import Interrupted, MoveTimedOut, PlanStale, TestbedError
+
+if TYPE_CHECKING:
+    from ocs_drivers.model import ApplyReport
 
 
 def print_json(document: Any, stream: TextIO | None = None) -> None:
@@ -69,6 +70,9 @@ def finding_lines(findings: Iterable[Mapping[str, str]]) -> Iterator[str]:
 
 def describe_error(error: Exception) -> dict[str, Any]:
     """Return a stable code, who must act, and the message of any error, as programs get it."""
+    from ocs_drivers.errors import OcsError  # with the contract of switches: only for an error
+    from ocs_drivers.model import ApplyReport
+
     if isinstance(error, OcsError | TestbedError):
         described: dict[str, Any] = {"code": error.code, "who": error.who, "message": str(error)}
         if isinstance(error, OcsError) and error.ports:

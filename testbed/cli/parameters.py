@@ -20,12 +20,7 @@ from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
-_LAB_HELP = {
-    "lab": "Lab file (YAML), e.g. labs/testbed12.yaml.",
-    "lab if any": "Also check this lab file.",
-    "bare lab": "Lab file whose NICs need no `transmit` and `receive`.",
-}
-_LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE"}
+_LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
 _RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
@@ -33,6 +28,7 @@ _AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on sta
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
+DEFAULT_LAB = Path("labs/testbed12.yaml")
 Callback = Callable[..., int]
 
 
@@ -82,10 +78,15 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
     rest = [each.name for each in fields_of(declared) if each.option.is_rest]
 
     def callback(**given: Any) -> int:
+        if declared.needs == "lab by option":
+            given = _split_words(declared, given)
         if "context" in given:
             context = given.pop("context")
             given |= (context.obj or {}) | dict.fromkeys(rest, context.args)
-        as_json, lab_file = given.pop("as_json", False), given.pop("lab_file", None)
+        as_json = given.pop("as_json", False)
+        # Of a command that needs no lab, one is an option like others.
+        lab_file = given.pop("lab_file", None) if declared.needs not in ("nothing", "switch") else None
+        lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
@@ -94,7 +95,7 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
         command = declared(**options)
 
         def run_once() -> int:
-            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv)
+            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv, lab_files=lab_files)
             if isinstance(command, StreamCommand):
                 return _print_stream(command, place)
             document: Document = carry_out(command, place)
@@ -148,7 +149,10 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
         yield _keyword("context", typer.Context, inspect.Parameter.empty)
     lab = list(_lab_parameter(declared))
     arguments = [_parameter(each) for each in fields if each.option.is_argument]
-    yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
+    if declared.needs == "lab by option":
+        yield from _word_parameters(declared)
+    else:
+        yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
     yield from (_parameter(each) for each in fields if not each.option.is_argument)
     if declared.has_runs_dir:
         yield _keyword("runs_dir", _RUNS_DIR, DEFAULT_RUNS)
@@ -157,16 +161,56 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 
 
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    if declared.needs not in _LAB_HELP:
+    if declared.needs in ("nothing", "switch"):
         return
-    is_needed = declared.needs in _LAB_METAVARS
+    is_needed, has_several = declared.needs in ("lab", "bare lab"), declared.needs == "labs if any"
     argument = typer.Argument(
         metavar=_LAB_METAVARS.get(declared.needs, "[LAB]"),
-        help=_LAB_HELP[declared.needs],
+        help=declared.lab_help,
         autocompletion=completion.lab_files,
     )
+    if has_several:
+        yield _keyword("labs", Annotated[list[Path] | None, argument], None)
+        return
     kind: Any = Path if is_needed else Path | None
     yield _keyword("lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None)
+
+
+def _word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    """Yield the arguments of a command whose LAB may be left out, all as one list, and `--lab`."""
+    names = " ".join(str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument)
+    texts = [each.option.help for each in fields_of(declared) if each.option.is_argument]
+    about = "; ".join(["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)])
+    words = typer.Argument(metavar=f"[LAB] {names}", help=f"{about}.", autocompletion=completion.lab_files)
+    yield _keyword("context", typer.Context, inspect.Parameter.empty)
+    yield _keyword("words", Annotated[list[str], words], inspect.Parameter.empty)
+    lab = typer.Option(
+        "--lab",
+        metavar="LAB",
+        help="Lab file.",
+        envvar="LIGHTBED_LAB",
+        autocompletion=completion.lab_files,
+    )
+    yield _keyword("lab_file", Annotated[Path, lab], DEFAULT_LAB)
+
+
+def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the list of arguments split into LAB and the others. Raises `typer.BadParameter`."""
+    context, words, lab_file = given["context"], given["words"], given["lab_file"]
+    names = [each.name for each in fields_of(declared) if each.option.is_argument]
+    if len(words) not in (len(names), len(names) + 1):
+        metavars = " ".join(
+            str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument
+        )
+        usage = f"write `{context.command_path} [LAB] {metavars}`"
+        raise typer.BadParameter(f"{usage}; without LAB, --lab names the lab file")
+    source = context.get_parameter_source("lab_file")
+    labs = words[: -len(names)]
+    if labs and source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: leave one of them out")
+    others = {name: value for name, value in given.items() if name not in ("context", "words")}
+    arguments = dict(zip(names, words[-len(names) :], strict=True))
+    return {**others, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
 
 
 def _parameter(field: Field) -> inspect.Parameter:

@@ -96,8 +96,8 @@ def _request(client: Client, words: str, given: Mapping[str, Any], defaults: Map
     options["text"] = not given.get("as_json")
     if model.lane == "moving" and "lease" in model.model_fields and chosen():
         options["lease"] = chosen()
-    if words == "metrics":
-        options["labs"] = [lab_name(path) for path in given["labs"] or ()]
+    if given.get("labs"):
+        options["labs"] = [lab_name(path) for path in given["labs"]]
     if words == "path":
         *labs, options["source"], options["target"] = given["words"]
         given = {**given, "lab_file": Path(labs[0]) if labs else given["lab_file"]}
@@ -108,11 +108,9 @@ def _request(client: Client, words: str, given: Mapping[str, Any], defaults: Map
 
 
 def _model_of(words: str) -> type[Request]:
-    from testbed.service.request import command_of
-    from testbed.service.requests import REQUESTS
+    from testbed.service.requests import MODELS
 
-    (model,) = [one for one in REQUESTS if command_of(one) == words]
-    return model
+    return MODELS[words]
 
 
 def _options(

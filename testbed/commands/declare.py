@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,7 +44,11 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "bare lab", "switch", "nothing"]
+Needs = Literal[
+    "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
+]
+"""A lab `by option` may be named by `--lab`, too; one `unless local` may be left out where a local option says what to
+do instead: a service needs it. NICs of a `bare` one need no ports."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -66,10 +70,12 @@ class Text:
 class Option:
     """An option or a positional argument of a command, for every face.
 
-    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, `most`
-    also the length of a file's text. A file that `must_exist` is refused before the command runs.
+    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
+    length of a text in a request, which has one line unless `has_lines`. A file that `must_exist` is refused before
+    the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
-    is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests.
+    is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests;
+    one of `only_with` is part of the request for that variant alone.
     One that `is_of_group` stands in front of the command's name: all commands of its group have it. One that
     `is_rest` takes all words that are no options of the command.
     """
@@ -90,26 +96,28 @@ class Option:
     is_of_group: bool = False
     must_exist: bool = False
     is_rest: bool = False
+    has_lines: bool = False
+    only_with: str = ""
 
 
-def option(text: str, *names: str, **more: Any) -> Option:
+def option(sentence: str, /, *names: str, **more: Any) -> Option:
     """Return an option `--field-name VALUE`, or of these names."""
-    return Option(help=text, names=names, **more)
+    return Option(help=sentence, names=names, **more)
 
 
-def argument(text: str, metavar: str, **more: Any) -> Option:
+def argument(sentence: str, /, metavar: str, **more: Any) -> Option:
     """Return a positional argument."""
-    return Option(help=text, metavar=metavar, is_argument=True, **more)
+    return Option(help=sentence, metavar=metavar, is_argument=True, **more)
 
 
-def reads(text: str, *names: str, **more: Any) -> Option:
+def reads(sentence: str, /, *names: str, **more: Any) -> Option:
     """Return an option that names a file to read."""
-    return Option(help=text, names=names, metavar="FILE", reads=True, **more)
+    return Option(help=sentence, names=names, metavar="FILE", reads=True, **more)
 
 
-def writes(file: str, text: str, *names: str, **more: Any) -> Option:
+def writes(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
     """Return an option that names a file to write; `file` is its name among those of a service's run."""
-    return Option(help=text, names=names, writes=file, **({"metavar": "FILE"} | more))
+    return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | more))
 
 
 @dataclass(frozen=True)
@@ -138,15 +146,17 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; NICs of a
-    bare one need no ports. A command that needs a switch has its
-    address among its fields, in whose place a request names a switch of its lab. `role` is the lowest that may ask a
-    service for it, with a token of the scope `needs_scope`; None for a command that runs on the user's machine alone.
-    `readers` may see what came of it. `details` follow its sentence in its help. One
-    without `has_json` is another program, which prints what it likes.
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. A command that
+    needs a switch has its address among its fields, in whose place a request names a switch of its lab. `role` is the
+    lowest that may ask a service for it, with a token of the scope `needs_scope`; None for a command that runs on the
+    user's machine alone. `readers` may see what came of it. One that `has_own_route` in the service is no run there.
+    `variants` are flags that make a request of their own, each with its lane. `details` follow its sentence in its
+    help. One without `has_json` is another program, which prints what it likes.
     """
 
+    details: ClassVar[str] = ""
     needs: ClassVar[Needs] = "lab"
+    lab_help: ClassVar[str] = "Lab file (YAML), e.g. labs/testbed12.yaml."
     has_runs_dir: ClassVar[bool] = True
     has_json: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"
@@ -154,7 +164,8 @@ class Command(ABC, Generic[D_co]):
     needs_scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
-    details: ClassVar[str] = ""
+    variants: ClassVar[Mapping[str, Lane]] = {}
+    has_own_route: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.validate()
@@ -210,9 +221,11 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def takes_lease(command: type[Command[Any]]) -> bool:
-    """Return whether a command moves light under a lease: a lab by its name, a switch by `--yes`."""
-    return any(each.name in ("really_move", "yes") for each in fields_of(command))
+@cache
+def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
+    """Return the types of the documents with which a command may answer."""
+    answer = get_type_hints(command.run)["return"]
+    return get_args(answer) if isinstance(answer, UnionType) else (answer,)
 
 
 def carry_out(command: Command[D_co], place: Place) -> D_co:

@@ -36,6 +36,12 @@ RATE = option(
     metavar="RATE",
     least=0.1,
 )
+SIMPLEX = option("One-way links: every ring is one direction only.", "--simplex")
+DEMAND = option(
+    "AllReduce demand: groups of NODES nodes move BYTES each (repeatable).", metavar="NODES:BYTES"
+)
+DEADLINE = option("Hosts end a measurement then.", "--deadline", metavar="SECONDS", least=1, most=86400)
+SIZES = option("Message sizes, doubling: 1KiB:8MiB.", metavar="MIN:MAX")
 TAKE_OVER = option("Circuits of other hosts that light the plan's hosts may be removed.", "--take-over")
 
 
@@ -43,17 +49,12 @@ TAKE_OVER = option("Circuits of other hosts that light the plan's hosts may be r
 class NamesTopology(Command[Any]):
     """Options that name a topology; without any the stored one is meant."""
 
-    simplex: Annotated[bool, option("One-way links: every ring is one direction only.", "--simplex")] = False
+    simplex: Annotated[bool, SIMPLEX] = False
     method: Annotated[
         Method | None,
         option("How ring strides are chosen: 'geometric', unless --plan or --epoch says more."),
     ] = None
-    demand: Annotated[
-        tuple[str, ...],
-        option(
-            "AllReduce demand: groups of NODES nodes move BYTES each (repeatable).", metavar="NODES:BYTES"
-        ),
-    ] = ()
+    demand: Annotated[tuple[str, ...], DEMAND] = ()
     plan_file: Annotated[
         Path | None, reads("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
     ] = None

@@ -36,6 +36,8 @@ class Place:
     """Lines for people, as far as they were said."""
     stream: TextIO | None = None
     """Where they are printed, in place of standard output."""
+    lab_files: tuple[Path, ...] = ()
+    """Lab files of a command that may be about several labs."""
 
     @cached_property
     def lab(self) -> Lab:

@@ -14,24 +14,24 @@ from testbed.commands.declare import Command
 
 COMMANDS = {
     "demo": (
-        "demo",
+        "measure.demo:Demo",
         "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
     ),
-    "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
+    "topology": ("design.topology:Topology", "Find a topology for so many hosts of so many NICs."),
     "plan": (
-        "circuits",
+        "lab.plan:Plan",
         "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
     ),
     "apply": (
-        "circuits",
+        "lab.apply:Apply",
         "Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant.",
     ),
     "verify": (
-        "circuits",
+        "lab.verify:Verify",
         "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
     ),
     "path": (
-        "circuits",
+        "lab.path:FollowPath",
         "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
     ),
     "discover": (
@@ -39,15 +39,15 @@ COMMANDS = {
         "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
     ),
     "repair": (
-        "repair",
+        "lab.repair:Repair",
         "Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished.",
     ),
     "resume": (
-        "resume",
+        "lab.resume:Resume",
         "Go on with an operation that ended too early. Exit code 2 when it stops as unknown, or is not proven.",
     ),
     "rollback": (
-        "rollback",
+        "lab.rollback:Rollback",
         "Go back to an earlier verified epoch, by default the one before the current. Exit code 2 when not proven.",
     ),
     "confirm": (
@@ -55,7 +55,7 @@ COMMANDS = {
         "Keep what `apply --confirm-within` has applied; without it the lab goes back.",
     ),
     "stop": (
-        "stop",
+        "share.stop:Stop",
         "Stop a lab: nothing more is sent to any device, whoever asks. Exit code 2 while a step is under way.",
     ),
     "history": (
@@ -67,30 +67,39 @@ COMMANDS = {
         "Show the operations of a lab and the state of every step, as the journal holds them.",
     ),
     "env": (
-        "environment",
+        "lab.environment:Environment",
         "Print variables, host file and order of ranks with which your own programs use the optical links.",
     ),
     "drift": (
-        "drift",
+        "lab.drift:Drift",
         "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
     ),
-    "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "nccl": (
+        "measure.nccl:Measure",
+        "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests.",
+    ),
     "job": (
-        "job",
+        "measure.job:PlanJob",
         "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
     ),
-    "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
-    "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
+    "optimise": (
+        "design.optimise:Optimise",
+        "Find a strategy and a topology for a workload, and write them down as a plan.",
+    ),
+    "simulate": (
+        "design.simulate:Simulate",
+        "Simulate one iteration of a workload or a task graph on a fabric.",
+    ),
     "compare": (
-        "compare",
+        "design.compare:Compare",
         "Simulate one iteration of a workload on several fabrics and compare time and cost.",
     ),
     "schedule": (
-        "schedule",
+        "design.schedule:Schedule",
         "Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it.",
     ),
     "reproduce": (
-        "reproduce",
+        "design.reproduce:Reproduce",
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "offload": (
@@ -105,32 +114,67 @@ COMMANDS = {
         "measure.offload:OffloadExplain",
         "Say why a profile led to its decision: every candidate with what it promises.",
     ),
-    "runs": ("runs", "List the runs of a results directory, the newest first."),
-    "report": ("runs", "Write a run's report again from what is stored, and say where it is."),
+    "runs": ("measure.runs:Runs", "List the runs of a results directory, the newest first."),
+    "runs query": (
+        "measure.runs:RunsQuery",
+        "Ask the runs in SQL: of a copy in memory, so that nothing is changed and no other file is reached.",
+    ),
+    "runs compare": (
+        "measure.runs:RunsCompare",
+        "Compare what two runs measured, row by row, and say what else was different.",
+    ),
+    "runs trend": (
+        "measure.runs:RunsTrend",
+        "Find changes of bandwidth and optical power between runs. Exit code 2 when something was lost.",
+    ),
+    "report": ("measure.runs:Report", "Write a run's report again from what is stored, and say where it is."),
     "metrics": (
-        "metrics",
+        "measure.metrics:Metrics",
         "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
     ),
-    "lease": ("lease", "Leases of parts of a lab."),
+    "lease": ("", "Leases of parts of a lab."),
+    "lease request": (
+        "share.lease:LeaseRequest",
+        "Ask for parts of a lab, all or nothing. Exit code 0 when granted or queued, 1 when refused.",
+    ),
+    "lease list": (
+        "share.lease:LeaseList",
+        "List the leases of a lab, and what those that wait are waiting for. Writes nothing.",
+    ),
+    "lease extend": (
+        "share.lease:LeaseExtend",
+        "Let a lease last longer, from now on; this is its heartbeat, too.",
+    ),
+    "lease release": ("share.lease:LeaseRelease", "Give a lease back, or withdraw a request."),
+    "lease break": (
+        "share.lease:LeaseBreak",
+        "Take a lease from whoever holds it; refused while something is being sent to a device under it.",
+    ),
     "maintenance": (
-        "lease",
+        "share.lease:Maintenance",
         "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
     ),
     "serve": (
         "serve",
         "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped.",
     ),
-    "token": ("tokens", "Tokens of the service: who may do what, on which labs, until when."),
+    "token": ("", "Tokens of the service: who may do what, on which labs, until when."),
+    "token create": (
+        "share.tokens:TokenCreate",
+        "Make a token and print it, once: only its hash is kept.",
+    ),
+    "token list": ("share.tokens:TokenList", "List the tokens, without their secrets."),
+    "token revoke": ("share.tokens:TokenRevoke", "End a token; the service refuses it a second later."),
     "audit": (
-        "audit",
+        "share.audit:Audit",
         "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
     ),
     "backup": (
-        "storage",
+        "share.backup:Backup",
         "Write the database and the directories of runs to one file; other commands may go on.",
     ),
     "restore": (
-        "storage",
+        "share.backup:Restore",
         "Put a backup back, into a file or onto a server. Leases that it holds are ended.",
     ),
     "doctor": (
@@ -195,8 +239,8 @@ COMMANDS = {
 
 @cache
 def command_of(words: str) -> type[Command[Any]] | None:
-    """Return the declaration of a command; None for a group, and for a command that is not declared yet."""
-    module, _, name = COMMANDS[words][0].partition(":")
+    """Return the declaration of a command; None for a group, and for what is not declared yet."""
+    module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from lightbed.wording import counted
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import Fleet
 from testbed.lab.model import Lab
@@ -14,7 +15,11 @@ from testbed.measure.plan_job import LinkCount, PlanRun, payload_between
 from testbed.measure.results.records import Json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from testbed.measure.results.store import RunStore
+    from testbed.operate.choice import MeantDesign
+    from testbed.operate.session import LabSession
 
 PHASE = "plan job"
 
@@ -56,6 +61,26 @@ def links_since(job: JobOnRecord, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ..
     """
     now = read_counters(fleet, lab)
     return tuple(_since(link, job.before, now) for link in job.links)
+
+
+def links_since_job(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[LinkCount, ...]:
+    """Return what the links have carried since the plan last ran as a job; none where it did not."""
+    if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
+        return ()
+    from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
+
+    job = last_job(RunStore(runs_dir), meant.lab.name, meant.intent.epoch)
+    return links_since(job, session.fleet, meant.lab) if job else ()
+
+
+def link_lines(links: Sequence[LinkCount]) -> list[str]:
+    """Return how the payload of links agrees with the plan, in a sentence; none without links that were counted."""
+    worst = worst_payload(links)
+    if worst is None:
+        return []
+    again = sum(link.retransmitted_bytes for link in links)
+    links_text = counted(len(links), "link")
+    return [f"payload of {links_text} within {worst * 100:.1f} % of the plan, {again} bytes sent again"]
 
 
 def _since(

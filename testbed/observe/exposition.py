@@ -22,10 +22,10 @@ class Sample:
         if len(self.labels) != len(BY_NAME[self.metric].labels):
             raise ValueError(f"{self.metric} has the labels {BY_NAME[self.metric].labels}, not {self.labels}")
 
-    def json(self) -> dict[str, object]:
-        """Return the sample for programs."""
-        labels = dict(zip(BY_NAME[self.metric].labels, self.labels, strict=True))
-        return {"metric": self.metric, "labels": labels, "value": self.value}
+    @property
+    def labels_by_name(self) -> dict[str, str]:
+        """The labels with their names."""
+        return dict(zip(BY_NAME[self.metric].labels, self.labels, strict=True))
 
 
 def exposition(samples: Iterable[Sample]) -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.commands.declare import Role
-from testbed.service.errors import NotAllowed
+from testbed.service_errors import NotAllowed
 
 ROLES: tuple[Role, ...] = ("viewer", "operator", "developer", "admin")
 """Roles, each of which may do all that those before it may."""
-
-SCOPES = ("labs:read", "runs:read", "runs:write", "leases:write", "labs:write", "labs:stop", "audit:read")
-"""Scopes to which a token can be limited; one without any is limited by its role alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from testbed.operate.recovery.records import operations_of
 from testbed.operate.unfinished import unfinished_or_why_not
 from testbed.service.context import Asked, Caller, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
-from testbed.service.errors import InvalidRequest, NotAllowed, NotFound
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
 from testbed.service.looking import Limit, Name
 from testbed.service.request import Request, command_of
-from testbed.service.requests import AnyRequest, Apply, parse_request
+from testbed.service.requests import MODELS, AnyRequest, parse_request
 from testbed.service.runs import Run
 from testbed.service.workers import folder_of, interrupt
+from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
 from testbed.storage.owner import on_behalf_of
 
 Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
@@ -160,7 +160,10 @@ def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Matc
         tag = tag_of(topology_in_force(asked.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
         again = "" if if_match.strip() == "*" else tag
-        request = Apply(command="apply", lab=lab, if_match=again, **body.model_dump(exclude_unset=True))
+        fields = body.model_dump(exclude_unset=True)
+        request = MODELS["apply"].model_validate(
+            {"command": "apply", "lab": lab, "if_match": again, **fields}
+        )
         return _submitted(asked, request, "")
 
 

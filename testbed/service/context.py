@@ -13,14 +13,14 @@ from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from testbed.service.access import Identity
-from testbed.service.audit import Entry, append
-from testbed.service.errors import NotFound
 from testbed.service.events import EventLog, Feed
 from testbed.service.labs import LabView, named_lab
 from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
-from testbed.service.tokens import TokenStore
+from testbed.service.tokens import Tokens
 from testbed.service.workers import Workers
+from testbed.service_errors import NotFound
+from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
 
 
@@ -32,7 +32,7 @@ class Service:
     runs_dir: Path
     labs: tuple[LabView, ...]
     runs: RunStore
-    tokens: TokenStore
+    tokens: Tokens
     workers: Workers
     feed: Feed
     is_open: bool = True

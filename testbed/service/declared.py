@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
 from testbed.commands import declare
-from testbed.commands.declare import REQUIRED, Command, fields_of, takes_lease
+from testbed.commands.declare import REQUIRED, Command, Option, fields_of
 from testbed.commands.table import COMMANDS
 from testbed.service.request import Line, Request, SwitchRequest
 
 _MOST = 2**31 - 1
-
-
-def model_of(words: str, command: type[Command[Any]]) -> type[Request]:
-    """Return the model of the requests for a command: its options as fields, but for those that are local."""
-    fields: dict[str, Any] = {
-        each.name: _field(each) for each in fields_of(command) if not each.option.is_local
+_FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
+    "apply": {
+        "if_match": (Annotated[Line, Field(description="ETags of the topology that it may replace.")], "")
     }
-    base = SwitchRequest if command.needs == "switch" else Request
-    further: dict[str, Any] = {} if command.needs in ("lab", "bare lab", "switch") else {"lab": (Line, "")}
-    if takes_lease(command):
-        further["lease"] = (Line, "")
-    sentence = f"`testbed {words}`: {COMMANDS[words][1]}"
-    further["command"] = (Literal[words], ...)
-    model = create_model(command.__name__, __base__=base, __doc__=sentence, **further, **fields)
-    given = [each for each in fields_of(command) if each.name in fields]
+}
+"""Fields of requests that no command has."""
+
+
+def models_of(words: str, command: type[Command[Any]]) -> Iterator[type[Request]]:
+    """Yield the model of the requests for a command, and one for each variant."""
+    yield _model_of(words, command, "")
+    for variant in command.variants:
+        yield _model_of(words, command, variant)
+
+
+def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
+    """Return a model: options are fields, but for those that are local, or of another variant."""
+    given = [
+        each
+        for each in fields_of(command)
+        if not each.option.is_local
+        and each.option.only_with in ("", variant)
+        and each.name not in command.variants
+    ]
+    fields: dict[str, Any] = {each.name: _field(each) for each in given}
+    if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
+        fields["lab"] = (Line, "")
+    if command.needs == "labs if any":
+        fields["labs"] = (list[Line], [])
+    if {"really_move", "yes"} & set(fields):  # it moves light: a lab by its name, a switch by `--yes`
+        fields["lease"] = (Line, "")
+    fields |= _FIELDS_OF_REQUESTS.get(words, {})
+    all_words = f"{words} --{variant}" if variant else words
+    fields["command"] = (Literal[all_words], ...)
+    sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
+    model = create_model(
+        command.__name__ + variant.capitalize(),
+        __base__=SwitchRequest if command.needs == "switch" else Request,
+        __doc__=sentence,
+        **fields,
+    )
     assert command.role is not None
     model.role, model.needs_scope, model.readers = command.role, command.needs_scope, command.readers
-    model.lane, model.is_lab_last, model.has_runs_dir = (
-        command.lane,
-        command.is_lab_last,
-        command.has_runs_dir,
-    )
+    model.lane = command.variants.get(variant, command.lane)
+    model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
     model.names_lab_file = command.needs not in ("nothing", "switch")
     model.positional = tuple(each.name for each in given if each.option.is_argument)
     model.files = tuple(each.name for each in given if each.option.reads)
@@ -51,11 +75,11 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     if option.reads:
         kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:
-        kind = Annotated[str, Field(pattern=option.text.pattern)]
+        kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else Line
     elif each.has_several:
         kind = Annotated[list[Line], Field(min_length=1)] if each.default is REQUIRED else list[Line]
     elif kind is str:
-        kind = Line
+        kind = _text_of(option)
     elif kind in (int, float):
         most = option.most if option.most is not None else _MOST if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=most)]
@@ -65,3 +89,11 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     if each.has_several and default == ():
         default = []
     return (kind | None if each.is_optional else kind), default
+
+
+def _text_of(option: Option) -> Any:
+    """Return the type of a text in a request, of one line unless it may have more."""
+    bounds: Any = {"min_length": option.least, "max_length": option.most}
+    if option.has_lines:
+        return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
+    return Line if option.least is None else Annotated[Line, Field(**bounds)]

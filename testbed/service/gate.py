@@ -14,11 +14,11 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from testbed.service.access import ANONYMOUS, Identity
-from testbed.service.audit import Entry, append
 from testbed.service.context import Service
-from testbed.service.errors import NotAllowed, NotAuthenticated, TooManyAttempts
 from testbed.service.problems import problem, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
+from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
+from testbed.storage.audit import Entry, append
 
 log = logging.getLogger(__name__)
 BODY_BYTES = 8 << 20

@@ -19,8 +19,8 @@ from testbed.lab.simulated.lifecycle import lab_status
 from testbed.leases.listing import describe_leases, read_maintenance
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.intent import Intent, in_force, stored_intents
-from testbed.service.errors import MatchNeeded, StateChanged
 from testbed.service.runs import RunStore
+from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
 from testbed.storage.looking import read_rows
 

@@ -11,13 +11,13 @@ from testbed.observe.exposition import CONTENT_TYPE, exposition
 from testbed.observe.stored_metrics import stored_samples
 from testbed.operate.recovery.history import history_of
 from testbed.operate.recovery.records import operations_of
-from testbed.service.audit import read_audit, verify
 from testbed.service.context import Caller, answer
-from testbed.service.errors import NotFound
 from testbed.service.labs import tag_of, topology_in_force, topology_json
 from testbed.service.metrics import count_findings
 from testbed.service.problems import problem, response_of
+from testbed.service_errors import NotFound
 from testbed.storage.address import address_in
+from testbed.storage.audit import read_audit, verify
 from testbed.storage.looking import read_rows
 
 Name = Annotated[str, Path(max_length=200)]

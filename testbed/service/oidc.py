@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from testbed.commands.declare import Role
 from testbed.service.access import ROLES, Identity
-from testbed.service.errors import InvalidRequest, NotAllowed, NotAuthenticated
+from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 LEEWAY_S = 30.0
 AGAIN_S = 30.0

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from ocs_drivers.errors import OcsError
 from testbed.errors import PlanStale, TestbedError
-from testbed.service.errors import status_of
+from testbed.service.statuses import status_of
 
 MEDIA_TYPE = "application/problem+json"
 _SECRET = re.compile(r"lightbed_[0-9a-f]{12}_[0-9a-f]{64}|eyJ[\w-]+\.[\w-]+\.[\w-]*")

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.commands.declare import Lane, Role
-from testbed.service.errors import InvalidRequest
+from testbed.service_errors import InvalidRequest
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -50,8 +50,18 @@ class Request(BaseModel):
     why: Line = ""
     text: Annotated[bool, Field(description="Lines for people in place of one JSON document.")] = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_null(cls, body: Any) -> Any:
+        """Return a body without fields that are null: these have their defaults, as if they were not there."""
+        if not isinstance(body, dict):
+            return body
+        return {name: value for name, value in body.items() if value is not None}
+
     def labs_meant(self) -> tuple[str, ...]:
         """Return the labs that it is about; none for what is about all that the service holds."""
+        if "labs" in type(self).model_fields:
+            return tuple(vars(self)["labs"])
         return (self.lab,) if self.lab else ()
 
     def check(self, lab: Lab) -> None:

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from testbed.operate.engine.planned import now
 from testbed.service.access import Identity
-from testbed.service.audit import Entry, append
-from testbed.service.errors import KeyReused, NotFound, RunEnded, TooManyRuns
+from testbed.service_errors import KeyReused, NotFound, RunEnded, TooManyRuns
+from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import step_events, submitted_runs

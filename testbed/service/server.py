@@ -19,13 +19,13 @@ from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
 from testbed.service.application import build_app
 from testbed.service.context import Service
-from testbed.service.errors import InvalidRequest
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
 from testbed.service.runs import MOST_QUEUED, RunStore
-from testbed.service.tokens import TokenStore
+from testbed.service.tokens import Tokens
 from testbed.service.workers import Workers, start_process
+from testbed.service_errors import InvalidRequest
 from testbed.storage.address import address_in, is_server
 from testbed.storage.database import Database
 
@@ -74,7 +74,7 @@ def make_service(
     workers = Workers(store, (*names, ""), lambda run: start_process(run, files, runs_dir, url))
     views = tuple(LabView(lab, runs_dir, address, store) for lab in labs)
     feed = Feed(EventLog(database))
-    return Service(database, runs_dir, views, store, TokenStore(database), workers, feed, is_open)
+    return Service(database, runs_dir, views, store, Tokens(database), workers, feed, is_open)
 
 
 def serve(

@@ -1,142 +1,19 @@
-"""Bearer tokens: made at random, kept as hashes, limited by role, scopes, labs and time.
-
-A secret has 256 random bits, so that a plain hash cannot be searched; a slow one would only slow down every request.
-"""
+"""Identities of tokens."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
-import secrets
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
-import sqlalchemy as sa
+from datetime import datetime
+from typing import cast
 
 from testbed.commands.declare import Role
-from testbed.service.access import SCOPES, Identity
-from testbed.service.audit import Entry, append
-from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
-from testbed.storage.database import Database
-from testbed.storage.owner import this_person
-from testbed.storage.schema import tokens
-
-PREFIX = "lightbed"
-_FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([0-9a-f]{{64}})")
+from testbed.service.access import Identity
+from testbed.storage.tokens import TokenStore
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token without its secret; times are in UTC, `revoked` is empty for one that is not."""
-
-    id: str
-    name: str
-    role: Role
-    scopes: tuple[str, ...]
-    labs: tuple[str, ...]
-    created: str
-    expires: str
-    revoked: str
-
-    def json(self) -> dict[str, Any]:
-        """Return the token for programs."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-class TokenStore:
-    """The tokens in a database. Raises what the database raises."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def create(
-        self,
-        name: str,
-        role: Role,
-        *,
-        lifetime: timedelta,
-        scopes: Collection[str] = (),
-        labs: Collection[str] = (),
-        now: datetime | None = None,
-    ) -> tuple[Token, str]:
-        """Make a token and return it with its text, which is kept nowhere. Raises `InvalidRequest`."""
-        if not name.isprintable():
-            raise InvalidRequest(f"{name!r} is no name: it has characters that cannot be printed")
-        unknown = sorted(set(scopes) - set(SCOPES))
-        if unknown:
-            raise InvalidRequest(f"{unknown[0]!r} is not a scope; there are {', '.join(SCOPES)}")
-        key, secret = secrets.token_hex(6), secrets.token_hex(32)
-        begin = now or datetime.now(UTC)
-        row = {
-            "id": key,
-            "hash": _hash(secret),
-            "name": name,
-            "role": role,
-            "scopes": ",".join(sorted(scopes)),
-            "labs": ",".join(sorted(labs)),
-            "created": begin.isoformat(timespec="seconds"),
-            "expires": (begin + lifetime).isoformat(timespec="seconds"),
-            "revoked": "",
-        }
-        with self._database.transaction() as connection:
-            connection.execute(tokens.insert().values(row))
-            append(connection, _audit_entry("create token", _token(row)))
-        return _token(row), f"{PREFIX}_{key}_{secret}"
-
-    def list(self) -> tuple[Token, ...]:
-        """Return all tokens, oldest first."""
-        with self._database.reading() as connection:
-            rows = connection.execute(sa.select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
-            return tuple(_token(dict(row)) for row in rows)
-
-    def revoke(self, token_id: str) -> Token:
-        """End a token now. Raises `NotFound`."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._database.transaction() as connection:
-            change = tokens.update().where(tokens.c.id == token_id, tokens.c.revoked == "")
-            is_new = connection.execute(change.values(revoked=at)).rowcount
-            row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
-            if row is not None and is_new:
-                append(connection, _audit_entry("revoke token", _token(dict(row))))
-        if row is None:
-            raise NotFound(f"there is no token {token_id!r}; see `testbed token list`")
-        return _token(dict(row))
+class Tokens(TokenStore):
+    """The tokens in a database, as identities."""
 
     def identity(self, text: str, now: datetime | None = None) -> Identity:
-        """Return whose token this is. Raises `NotAuthenticated`; the error names no part of a secret."""
-        form = _FORM.fullmatch(text)
-        row = self._row(form[1]) if form else None
-        if form is None or row is None or not hmac.compare_digest(row["hash"], _hash(form[2])):
-            raise NotAuthenticated("this token is not valid; `testbed token create` makes one")
-        token = _token(row)
-        if token.revoked:
-            raise NotAuthenticated(f"token {token.id} of {token.name} was revoked; ask for another")
-        if datetime.fromisoformat(token.expires) <= (now or datetime.now(UTC)):
-            raise NotAuthenticated(
-                f"token {token.id} of {token.name} expired {token.expires}; ask for another"
-            )
-        return Identity(token.name, token.role, frozenset(token.scopes), frozenset(token.labs))
-
-    def _row(self, key: str) -> Mapping[str, Any] | None:
-        with self._database.reading() as connection:
-            found = connection.execute(sa.select(tokens).where(tokens.c.id == key)).mappings().first()
-        return dict(found) if found else None
-
-
-def _token(row: Mapping[str, Any]) -> Token:
-    lists = {name: tuple(filter(None, row[name].split(","))) for name in ("scopes", "labs")}
-    return Token(**{name: row[name] for name in Token.__slots__} | lists)
-
-
-def _audit_entry(action: str, token: Token) -> Entry:
-    """Return the line of the audit log: whoever can write the database is an admin."""
-    limits = " ".join(["", *token.scopes, *token.labs])
-    who = Identity(this_person(), "admin")
-    return Entry(who, action, outcome=f"token {token.id} of {token.name}, {token.role}{limits}")
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+        """Return the identity of a token. Raises `NotAuthenticated`; the error names no part of a secret."""
+        token = self.authenticate(text, now)
+        return Identity(token.name, cast("Role", token.role), frozenset(token.scopes), frozenset(token.labs))

@@ -15,12 +15,12 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.cli.app import build_app
-from testbed.cli.job import _lines as job_lines
-from testbed.cli.options import Named
 from testbed.commands.lab import discover as discover_command
+from testbed.commands.measure.job import job_lines
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.choice import running_design
 from testbed.operate.discovery.model import Discovered
+from testbed.operate.named_topology import NamedTopology
 
 LEFT = "20260101T000000-d15c07"
 """A discovery that was killed, a circuit of which may stand on a switch that nobody has read since."""
@@ -128,7 +128,7 @@ def test_a_command_names_what_was_left_unfinished(run, runs, name):
 
 
 def test_a_job_names_it_too(lab_file, runs):
-    meant = running_design(lab_file, Named(), runs)
+    meant = running_design(lab_file, NamedTopology(), runs)
     done = PlanRun(times_s=(1.0,), predicted_s=1.0, factor=1.0, links=(), before={}, busy=0.0)
     assert [line for line in job_lines(meant, done) if line.startswith(LINE)]
 

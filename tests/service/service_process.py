@@ -73,9 +73,9 @@ class Process:
 
     def token(self, role: str, **limits: Any) -> str:
         """Make a token."""
-        from testbed.service.tokens import TokenStore
         from testbed.storage.address import address_in
         from testbed.storage.database import Database
+        from testbed.storage.tokens import TokenStore
 
         database = Database(address_in(self.runs))
         _, text = TokenStore(database).create(role, role, lifetime=timedelta(hours=1), **limits)

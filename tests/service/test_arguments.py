@@ -21,7 +21,10 @@ FILES = {"lab": Path("/labs/lab.yaml"), "other": Path("/labs/other.yaml")}
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"command": "maintenance", "lab": "lab", "to": "on", "wait": 0}, "maintenance --wait=0.0 RUNS -- on LAB"),
+        (
+            {"command": "maintenance", "lab": "lab", "to": "on", "reason": "", "wait": 0},
+            "maintenance --wait=0.0 RUNS -- on LAB",
+        ),
         (
             {"command": "discover", "lab": "lab", "settle_s": 0},
             "discover --output=RUN/lab.yaml --settle=0.0 RUNS -- LAB",

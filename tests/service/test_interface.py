@@ -17,15 +17,15 @@ skip_without("sqlalchemy")
 import ocs_drivers.errors
 import testbed.errors
 import testbed.operation_errors
-import testbed.service.errors
+import testbed.service_errors
 from testbed.service import gate
 from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, document_text
-from testbed.service.audit import read_audit
-from testbed.service.errors import status_of
 from testbed.service.events import EventLog, Feed, Filter
 from testbed.service.route_table import ROUTES
+from testbed.service.statuses import status_of
 from testbed.storage.address import address_in
+from testbed.storage.audit import read_audit
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
 
@@ -69,7 +69,7 @@ def kinds(module):
     "kind",
     [
         kind
-        for module in (ocs_drivers.errors, testbed.errors, testbed.operation_errors, testbed.service.errors)
+        for module in (ocs_drivers.errors, testbed.errors, testbed.operation_errors, testbed.service_errors)
         for kind in kinds(module)
     ],
     ids=lambda kind: kind.__name__,

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from testbed.service.errors import InvalidRequest, NotAllowed, NotAuthenticated
 from testbed.service.oidc import Provider, either
+from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 NOW = 1_800_000_000.0
 

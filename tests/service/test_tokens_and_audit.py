@@ -12,9 +12,9 @@ skip_without("fastapi")
 skip_without("sqlalchemy")
 
 from testbed.service.access import ANONYMOUS
-from testbed.service.audit import Entry, append, read_audit, verify
-from testbed.service.errors import InvalidRequest, NotAuthenticated, NotFound
+from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.address import address_in
+from testbed.storage.audit import Entry, append, read_audit, verify
 
 DAY = timedelta(days=1)
 

@@ -15,12 +15,12 @@ skip_without("sqlalchemy")
 
 from testbed.cli import submitted
 from testbed.service.access import Identity
-from testbed.service.audit import read_audit
-from testbed.service.errors import NotFound, TooManyRuns
 from testbed.service.requests import LANES
 from testbed.service.runs import MOST_QUEUED
 from testbed.service.workers import ATTEMPTS, ROOM, Workers
+from testbed.service_errors import NotFound, TooManyRuns
 from testbed.storage.address import address_in
+from testbed.storage.audit import read_audit
 
 ANN = Identity("ann", "operator")
 REQUEST = '{"command": "apply", "lab": "testbed12"}'

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import re
 from collections.abc import Iterator
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fpga import cli as countaction
 from lightning import cli as lightning
 from testbed.cli import app as testbed
+from testbed.commands.declare import documents_of
+from testbed.commands.documents import Document
+from testbed.commands.table import command_of
 
 PROGRAMS = {"testbed": testbed, "countaction": countaction, "lightning": lightning}
 
@@ -29,6 +35,9 @@ def _page(name: str, app: Any) -> Iterator[str]:
         yield from _help(command)
         yield f"    {' '.join(words)} {' '.join(_usage(command))}\n"
         yield from _parameters(command)
+        declared = command_of(" ".join(words[1:])) if name == "testbed" else None
+        for document in documents_of(declared) if declared is not None else ():
+            yield from _document(document)
 
 
 def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -57,7 +66,9 @@ def _usage(command: Any) -> Iterator[str]:
 
 
 def _argument(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name).strip("[].").upper()
+    """Return the name of an argument without the brackets around what may be left out."""
+    metavar = str(parameter.metavar or parameter.name).rstrip(".")
+    return (metavar[1:-1] if re.fullmatch(r"\[[^]]*\]", metavar) else metavar).upper()
 
 
 def _parameters(command: Any) -> Iterator[str]:
@@ -71,6 +82,73 @@ def _parameters(command: Any) -> Iterator[str]:
         yield "| argument or option | meaning | default |\n|---|---|---|"
         yield from rows
         yield ""
+
+
+def _document(document: type[Document]) -> Iterator[str]:
+    """Yield the keys of a document of `--json`, and of the records in it."""
+    yield f"`--json` prints: {inspect.cleandoc(document.__doc__ or '')}\n"
+    yield "| key | type |\n|---|---|"
+    yield from (f"| `{key}` | {_escape(kind)} |" for key, kind in _keys(document, ""))
+    yield ""
+
+
+def _keys(record: type, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield keys and types; those of a record in a list as `list[].key`, in a mapping as `mapping.NAME.key`."""
+    hints = get_type_hints(record)
+    for field in dataclasses.fields(record):
+        key = prefix + field.metadata.get("key", field.name)
+        kind = hints[field.name]
+        may_lack = ", may be left out" if field.metadata.get("omit_none") else ""
+        inner, suffix = _inner(kind)
+        yield key, ("object" if inner and not suffix else _type_name(kind)) + may_lack
+        if inner:
+            yield from _keys(inner, f"{key}{suffix}.")
+
+
+def _inner(kind: Any) -> tuple[type | None, str]:
+    """Return the record of a field, a list or a mapping of them, and how its keys are reached; None without one."""
+    options = (
+        [one for one in get_args(kind) if one is not NoneType] if isinstance(kind, UnionType) else [kind]
+    )
+    for one in options:
+        if dataclasses.is_dataclass(one):
+            return one, ""  # type: ignore[return-value]
+        arguments = get_args(one)
+        if get_origin(one) is tuple and dataclasses.is_dataclass(arguments[0]):
+            return arguments[0], "[]"
+        if get_origin(one) is dict and dataclasses.is_dataclass(arguments[1]):
+            return arguments[1], ".NAME"
+    return None, ""
+
+
+def _type_name(kind: Any) -> str:
+    """Return the name of a type as JSON has it.
+
+    >>> _type_name(tuple[tuple[int, int], ...] | None)
+    'list of lists of integers, or null'
+    """
+    if isinstance(kind, UnionType):
+        names = [_type_name(one) for one in get_args(kind) if one is not NoneType]
+        return ", or ".join([*names, *(["null"] if NoneType in get_args(kind) else [])])
+    if get_origin(kind) is tuple:
+        return f"list of {_plural(_type_name(get_args(kind)[0]))}"
+    if get_origin(kind) is dict:
+        return f"mapping of names to {_plural(_type_name(get_args(kind)[1]))}"
+    if get_origin(kind) is Literal:
+        return ", ".join(f'"{one}"' for one in get_args(kind))
+    return _NAMES.get(kind, "object")
+
+
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any value"}
+
+
+def _plural(name: str) -> str:
+    first, space, rest = name.partition(" ")
+    return f"{first}s{space}{rest}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _row(parameter: Any) -> str:

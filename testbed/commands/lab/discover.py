@@ -97,6 +97,7 @@ class Discover(Moves, Command[DiscoveryDocument]):
     """`testbed discover`."""
 
     needs = "bare lab"
+    lab_help = "Lab file whose NICs need no `transmit` and `receive`."
     details = "Only free ports are patched, and all is put back at the end. After a crash the next discovery goes on."
     output: Annotated[Path, writes("lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT")] = (
         REQUIRED

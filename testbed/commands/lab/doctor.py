@@ -37,6 +37,7 @@ class Doctor(Command[DoctorDocument]):
     """`testbed doctor`."""
 
     needs = "lab if any"
+    lab_help = "Also check this lab file."
     role = "developer"
     has_runs_dir = False
 

@@ -1,16 +1,88 @@
-"""`testbed confirm`: keep what waits for a confirmation."""
+"""`testbed rollback|confirm`: back to an earlier verified epoch, or keep the one that waits for a confirmation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from testbed.commands.declare import Command
-from testbed.commands.documents import Document, UnfinishedOperation
+from testbed.commands.declare import Command, argument
+from testbed.commands.documents import CHANGES, DONE, Document, Finding, UnfinishedOperation, finding_lines
+from testbed.commands.groups import TAKE_OVER, AsksHosts, Moves
+from testbed.commands.lab.about import describe_findings
 from testbed.commands.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation(Document):
+class RollbackDocument(Document):
+    """Outcome of a rollback: the epochs before and after, and `epoch`, under which the earlier one stands again."""
+
+    lab: str
+    simulated: bool
+    operation: str
+    from_epoch: int
+    to_epoch: int
+    epoch: int | None
+    worked: bool
+    verified: bool
+    findings: tuple[Finding, ...]
+    outage_s: float
+    unfinished: tuple[UnfinishedOperation, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 where the proof found something."""
+        return DONE if self.verified else CHANGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollback(Moves, AsksHosts):
+    """`testbed rollback`."""
+
+    epoch: Annotated[
+        int | None, argument("By default the verified epoch before the current.", "[EPOCH]", least=1)
+    ] = None
+    take_over: Annotated[bool, TAKE_OVER] = False
+
+    def run(self, at: Place) -> RollbackDocument:
+        """Apply the earlier epoch and prove it. Raises `NothingBefore`, `RefusedToMove` and the devices' errors."""
+        from testbed.operate.apply import check_permission
+        from testbed.operate.confirmation import Confirmations
+        from testbed.operate.design import design_of_intent
+        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.recovery.rollback import roll_back, target_of
+
+        lab = at.running_lab
+        current, target = target_of(at.runs_dir, lab, self.epoch)
+        here, design = design_of_intent(lab, target)
+        check_permission(lab, self.really_move)
+        at.say(f"from {current.describe()} back to {target.describe()}")
+        with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
+            brought = roll_back(session, target, current, design, at.say, take_over=self.take_over)
+            if brought.verified.ok:
+                Confirmations(session.writable, lab.name).end("gone back by hand")
+        is_proven, findings = brought.verified.ok, describe_findings(brought.verified.findings)
+        if is_proven:
+            outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {brought.epoch}"
+        else:
+            outcome = "the rollback did not work: its proof found what follows"
+        at.say(outcome, *finding_lines(findings))
+        return RollbackDocument(
+            lab=lab.name,
+            simulated=lab.simulated,
+            operation=brought.apply.operation,
+            from_epoch=current.epoch,
+            to_epoch=target.epoch,
+            epoch=brought.epoch,
+            worked=is_proven,
+            verified=is_proven,
+            findings=findings,
+            outage_s=brought.apply.outage_s,
+            unfinished=at.say_unfinished(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmDocument(Document):
     """The epoch that is kept, and the one to which the lab would have gone back."""
 
     lab: str
@@ -21,12 +93,12 @@ class Confirmation(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirm(Command[Confirmation]):
+class Confirm(Command[ConfirmDocument]):
     """`testbed confirm`."""
 
     lane = "prompt"
 
-    def run(self, at: Place) -> Confirmation:
+    def run(self, at: Place) -> ConfirmDocument:
         """Keep the epoch that waits for a confirmation. Raises `NothingToConfirm`."""
         from testbed.operate.confirmation import Confirmations
         from testbed.operate.journal import journal_in
@@ -35,6 +107,6 @@ class Confirm(Command[Confirmation]):
         with journal_in(at.runs_dir) as journal:
             kept = Confirmations(journal, name).confirm()
         at.say(f"epoch {kept.epoch} of lab '{name}' is kept")
-        return Confirmation(
+        return ConfirmDocument(
             lab=name, epoch=kept.epoch, confirmed=True, back_to=kept.back_to, unfinished=at.say_unfinished()
         )

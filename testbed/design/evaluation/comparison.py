@@ -32,13 +32,6 @@ class Row:
         """The equal quantity: `rate` of all links of a host together, or `cost` to that of direct connect."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the row for programs."""
-        if self.failure:
-            return {"fabric": self.name, "failure": self.failure}
-        known = {"fabric": self.name, "equal": self.basis, "host_gbps": self.host_gbps}
-        return known | {"slowdown": self.slowdown} | self.figures
-
     def cells(self) -> list[object]:
         """Return the row for people."""
         if self.failure:

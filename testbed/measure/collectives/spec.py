@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from testbed.design.collectives.collective_list import Collective, collective_of
 from testbed.design.collectives.performance import Pair
 from testbed.design.model import RingOrder
+from testbed.errors import CollectiveError
 
 if TYPE_CHECKING:
     from testbed.design.routing.route_sets import RouteSets
@@ -98,3 +100,29 @@ def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
     """
     steps = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
     return tuple(smallest << step for step in range(steps + 1))
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Return `1KiB:8MiB` as doubling sizes in bytes. Raises `CollectiveError` that shows the form.
+
+    >>> parse_sizes("1KiB:4KiB")
+    (1024, 2048, 4096)
+    """
+    smallest, _, largest = text.partition(":")
+    sizes = [_parse_size(word) for word in (smallest, largest or smallest)]
+    if not 4 <= sizes[0] <= sizes[1]:
+        raise CollectiveError(
+            f"--sizes {text!r}: sizes start at 4 bytes and grow; write for example 1KiB:8MiB"
+        )
+    return doubling_sizes(sizes[0], sizes[1])
+
+
+_SIZE = re.compile(r"(\d+)\s*(|k|ki|kib|m|mi|mib)b?", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
+
+
+def _parse_size(word: str) -> int:
+    match = _SIZE.fullmatch(word.strip())
+    if match is None:
+        raise CollectiveError(f"--sizes: {word!r} is no size; write for example 1KiB:8MiB")
+    return int(match[1]) * _FACTORS[match[2][:1].lower()]

@@ -33,7 +33,6 @@ def test_a_block_of_the_core_has_not_grown(baseline):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_nothing_has_grown(baseline):
     assert grown(estimate(subjects()), baseline) == ()
 

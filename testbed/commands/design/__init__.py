@@ -1,0 +1,1 @@
+"""Commands that plan without a lab: topologies, strategies, fabrics, schedules, reproductions."""

@@ -1,0 +1,89 @@
+"""`testbed compare`: the same job on many fabrics, at equal rate and at equal cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import Command, option
+from testbed.commands.design.workload import Figures, JobDocument, SimulatesWorkload, job_keys
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.design.evaluation.comparison import Row
+
+_COLUMNS = ("fabric", "compared at", "Gbit/s a host", "iteration (ms)", "slowdown", "tax", "cost (USD)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricPlace:
+    """Place of a fabric in a comparison: the `equal` quantity, and the slowdown against the ideal switch."""
+
+    fabric: str
+    equal: str
+    host_gbps: float
+    slowdown: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedFabric(Figures, FabricPlace):
+    """A fabric with an iteration on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedFabric:
+    """A fabric that cannot be, or on which the job does not run, and why."""
+
+    fabric: str
+    failure: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonDocument(JobDocument):
+    """A job on several fabrics."""
+
+    fabrics: tuple[ComparedFabric | FailedFabric, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(SimulatesWorkload, Command[ComparisonDocument]):
+    """`testbed compare`."""
+
+    fabrics: Annotated[str, option("Separated by commas.", metavar="all|NAMES")] = "all"
+    plot: Annotated[
+        Path | None, option("Draw the table (.png, .svg).", "--picture", metavar="FILE", is_local=True)
+    ] = None
+
+    def run(self, at: Place) -> ComparisonDocument:
+        """Simulate an iteration on each fabric. Raises what opening a job raises, `TopologyError`."""
+        from lightbed.wording import counted
+        from testbed.design.evaluation.comparison import compare_fabrics, rows_of
+        from testbed.design.evaluation.comparison_plot import draw_comparison
+
+        setting = self.setting()
+        job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
+        rows = compare_fabrics(job, rows_of(self.fabrics), degree, rate_gbps, setting.options)
+        each = f"{counted(degree, 'link')} of {rate_gbps:g} Gbit/s each"
+        title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
+        if self.plot:
+            draw_comparison(rows, self.plot, title)
+        document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_compared(row) for row in rows))
+        batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
+        at.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
+        if any(row.figures["prices_recalled"] for row in rows if row.figures):
+            at.say("prices are recalled from the literature, not checked against it")
+        at.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
+        return document
+
+
+def _compared(row: Row) -> ComparedFabric | FailedFabric:
+    if row.failure:
+        return FailedFabric(fabric=row.name, failure=row.failure)
+    return ComparedFabric(
+        fabric=row.name,
+        equal=row.basis,
+        host_gbps=row.host_gbps,
+        slowdown=row.slowdown,
+        **row.figures,
+    )

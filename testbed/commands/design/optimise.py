@@ -1,0 +1,310 @@
+"""`testbed optimise`: from a model to a plan that `testbed apply` carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import Command, option, writes
+from testbed.commands.design.workload import SEED, NamesWorkload
+from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
+from testbed.commands.groups import SIMPLEX
+from testbed.commands.place import Place
+from testbed.commands.progress import narrate
+from testbed.errors import PlanFileError, TopologyError
+
+if TYPE_CHECKING:
+    from testbed.design.plans.file import Plan
+    from testbed.design.plans.planning import Effort, Servers
+    from testbed.design.search import Found, Progress
+    from testbed.design.workloads.choice import WorkloadChoice
+    from testbed.lab.model import Lab
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedWorkload:
+    """Workload of a plan."""
+
+    name: str
+    preset: str
+    settings: Mapping[str, str]
+    device: str
+    profile: str
+    zero: int | None = field(default=None, metadata=OMIT_NONE)
+    recompute: bool | None = field(default=None, metadata=OMIT_NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPrediction:
+    """Figures of an iteration under a plan: simulated, in closed form, and the bound of each."""
+
+    iteration_ms: float
+    bound_ms: float
+    bound_by: str
+    above_bound: float
+    ideal_switch_ms: float
+    closed_form_ms: float
+    bandwidth_tax: float
+    routing_gap: float
+    mean_hops: float
+    diameter: int
+    path_lengths: Mapping[str, int]
+    ring_degree: int
+    matching_degree: int
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTopology:
+    """Topology of a plan."""
+
+    nodes: int
+    degree: int
+    simplex: bool
+    strides: tuple[int, ...]
+    links: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedOperator:
+    """An operator of the workload, and the grid of nodes that it is spread over."""
+
+    name: str
+    way: str
+    grid: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStrategy:
+    """Strategy of a plan."""
+
+    microbatches: int
+    operators: tuple[PlannedOperator, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSearch:
+    """Values with which the same plan is found again, the steps that were done, and processor time."""
+
+    seed: int
+    steps: int
+    chains: int
+    done: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRoute:
+    """A path of a pair: the nodes that it visits; of parallel links, `copies` says which."""
+
+    source: int
+    target: int
+    set: int
+    weight: float
+    path: tuple[int, ...]
+    copies: tuple[int, ...] | None = field(default=None, metadata=OMIT_NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument(Document):
+    """The plan as it stands in its file, the name of this file, and whether the search was stopped early."""
+
+    format: str
+    lab: str
+    hosts: tuple[str, ...]
+    workload: PlannedWorkload
+    why: tuple[str, ...]
+    predicted: PlanPrediction
+    rate_gbps: float
+    topology: PlannedTopology
+    strategy: PlannedStrategy
+    search: PlanSearch
+    routes: tuple[PlannedRoute, ...] | None = field(default=None, metadata=OMIT_NONE)
+    plan: str
+    stopped: bool
+
+    @property
+    def exit_code(self) -> int:
+        """130 where Ctrl-C stopped the search: the plan is the best so far."""
+        return INTERRUPTED if self.stopped else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimise(NamesWorkload, Command[PlanDocument]):
+    """`testbed optimise`."""
+
+    lab_file: Annotated[
+        Path | None,
+        option(
+            "Lab file; says hosts, NICs and rate.",
+            "--lab",
+            metavar="LAB",
+            complete="lab_files",
+            is_local=True,
+        ),
+    ] = None
+    hosts_of: Annotated[str, option("Only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")] = ""
+    rate_gbps: Annotated[
+        float | None, option("Rate of one link; default the lab's, else 100.", metavar="R")
+    ] = None
+    simplex: Annotated[bool, SIMPLEX] = False
+    device: Annotated[
+        str, option("Of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
+    ] = "a100"
+    zero: Annotated[
+        int,
+        option(
+            "ZeRO: replicas divide the optimiser's state (1), gradients too (2), parameters too (3).",
+            metavar="STAGE",
+            least=0,
+            most=3,
+        ),
+    ] = 0
+    recompute: Annotated[
+        bool, option("Outputs are computed again for the backward pass, most not kept.", "--recompute")
+    ] = False
+    seed: Annotated[int, SEED] = 0
+    steps: Annotated[
+        int | None, option("Steps of each chain; default 250, beyond 32 servers 4000.", least=0)
+    ] = None
+    chains: Annotated[
+        int | None, option("Independent searches; default 4, beyond 32 servers 1.", least=1)
+    ] = None
+    workers: Annotated[int, option("Processes for the chains.", least=1)] = 1
+    scheduler: Annotated[str | None, option("Chains on the workers of Dask.", metavar="tcp://HOST:PORT")] = (
+        None
+    )
+    checkpoint: Annotated[
+        Path | None, option("Where the search stands, as it goes.", metavar="FILE", is_local=True)
+    ] = None
+    resume: Annotated[bool, option("Go on from --checkpoint.", "--resume")] = False
+    out: Annotated[Path, writes("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
+
+    def run(self, at: Place) -> PlanDocument:
+        """Search, and write the plan. Raises `PlanFileError`, `TopologyError`, `WorkloadError`."""
+        from testbed.design.plans.file import check_writable, write_plan
+        from testbed.design.plans.planning import Effort
+        from testbed.lab.inventory import load_lab
+
+        lab = load_lab(self.lab_file) if self.lab_file else None
+        servers, instances = self._servers_of(lab) if lab else self._servers()
+        choice = self.choose(instances, "flows", "search", "routes", zero=self.zero, recompute=self.recompute)
+        check_writable(self.out)
+        effort = Effort(
+            self.seed, self.steps, self.chains, self.workers, self.scheduler, self.checkpoint, self.resume
+        )
+        plan, search = _search(choice, servers, effort)
+        write_plan(plan, self.out)  # before anything else can go wrong: the search was the long part
+        document = _document(plan, self.out, is_stopped=search.stopped)
+        at.say(*_lines(plan), *(_patches(lab, plan, self.out) if lab else ()), f"plan: {self.out}")
+        if self.lab_file:
+            at.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
+        if search.stopped:
+            at.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
+        return document
+
+    def _servers(self) -> tuple[Servers, int]:
+        """Return the servers of no lab, and how many logical ones each server is."""
+        from testbed.design.plans.planning import Servers
+
+        if self.hosts_of:
+            raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
+        nodes, degree, _ = self.cut(default_degree=4)
+        rate_gbps = 100.0 if self.rate_gbps is None else self.rate_gbps
+        return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
+
+    def _servers_of(self, lab: Lab) -> tuple[Servers, int]:
+        """Return the hosts of a lab as servers, and how many logical ones each server is."""
+        from testbed.design.plans.planning import Servers
+        from testbed.lab.shards import logical_servers_of, shard_of
+        from testbed.operate.session import check_fits, degree_of
+
+        if self.nodes:
+            raise PlanFileError(
+                "--lab says how many servers there are: leave out --nodes, or name --hosts-of"
+            )
+        if self.hosts_of:
+            lab = shard_of(lab, self.hosts_of.split(","))
+        links = self.degree or degree_of(lab)
+        check_fits(lab, links, simplex=self.simplex)
+        instances = logical_servers_of(lab)
+        servers = Servers(
+            nodes=len(lab.hosts),
+            degree=links,
+            rate_gbps=lab.link.represents_gbps if self.rate_gbps is None else self.rate_gbps,
+            simplex=self.simplex,
+            lab=lab.name,
+            hosts=tuple(host.name for host in lab.hosts),
+        )
+        if self.mig not in (1, instances):
+            raise PlanFileError(
+                f"--mig {self.mig}: the hosts of the lab are {instances} a server, as their 'server' says; "
+                "leave out --mig"
+            )
+        return servers, instances
+
+
+def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:
+    from lightbed.wording import counted
+    from testbed.design.plans.planning import make_plan
+
+    with narrate() as narrator:
+
+        def report(now: Progress) -> None:
+            narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
+
+        narrator.phase(f"Searching for {choice.name} on {counted(servers.nodes, 'server')}")
+        return make_plan(choice, servers, effort, report)
+
+
+def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
+    from testbed.design.plans.file import plan_json
+
+    keys: dict[str, Any] = plan_json(plan)
+    operators = tuple(PlannedOperator(**one) for one in keys["strategy"]["operators"])
+    routes = keys.get("routes")
+    records = {
+        "workload": PlannedWorkload(**keys["workload"]),
+        "predicted": PlanPrediction(**keys["predicted"]),
+        "topology": PlannedTopology(**keys["topology"]),
+        "strategy": PlannedStrategy(microbatches=keys["strategy"]["microbatches"], operators=operators),
+        "search": PlanSearch(**keys["search"]),
+        "routes": tuple(PlannedRoute(**one) for one in routes) if routes is not None else None,
+    }
+    return PlanDocument(**{**keys, **records}, plan=str(out), stopped=is_stopped)
+
+
+def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
+    """Return how many patches the lab needs. Raises `TopologyError` when its switches cannot hold the topology."""
+    from lightbed.wording import counted
+    from testbed.design.patching.wiring import patch_list
+    from testbed.operate.session import design_of_plan, lab_of_plan
+
+    here = lab_of_plan(lab, plan)
+    try:
+        wiring = design_of_plan(here, plan).wiring
+    except TopologyError as error:
+        raise TopologyError(
+            f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}"
+        ) from error
+    return (counted(len(patch_list(wiring)), "patch"),)
+
+
+def _lines(plan: Plan) -> list[str]:
+    from lightbed.wording import counted
+
+    topology, predicted = plan.topology, plan.predicted
+    lengths = ", ".join(f"{count} of {length}" for length, count in predicted["path_lengths"].items())
+    times = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
+    hops = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths or 'none'}"
+    strides = ", ".join(map(str, topology.strides)) or "none"
+    servers, links = counted(topology.nodes, "server"), counted(topology.degree, "link")
+    return [
+        f"{plan.workload.name} on {servers}, {links} of {plan.rate_gbps:g} Gbit/s each",
+        f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
+        f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
+        f"strides {strides}; {counted(predicted['matching_degree'], 'link')} a server for pairs",
+        *(f"because {reason}" for reason in plan.why),
+    ]

@@ -1,0 +1,149 @@
+"""`testbed reproduce`: the figures of a paper made again, beside what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from testbed.commands.declare import REQUIRED, Command, argument, option
+from testbed.commands.documents import Document
+from testbed.commands.groups import Moves
+from testbed.commands.place import Place
+from testbed.commands.progress import PlainNarrator, RichNarrator, narrate, note_compilation
+from testbed.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from testbed.design.evaluation.compilation import Part
+    from testbed.design.reproductions.figure import Figure
+    from testbed.design.reproductions.table import Table
+
+_PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes")}
+Narrator = PlainNarrator | RichNarrator
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedQuantity:
+    """A quantity as it was published and as it is here, in words."""
+
+    quantity: str
+    published: str
+    ours: str
+    difference: str
+    note: str
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row for people."""
+        return self.quantity, self.published, self.ours, self.difference, self.note
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproducedFigure:
+    """A figure that was made again."""
+
+    figure: int
+    title: str
+    comparison: tuple[ComparedQuantity, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproductionDocument(Document):
+    """Figures of a paper; with `quick` of small sizes, whose numbers are not to be compared."""
+
+    paper: str
+    quick: bool
+    figures: tuple[ReproducedFigure, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Moves, Command[ReproductionDocument]):
+    """`testbed reproduce`."""
+
+    needs = "nothing"
+    role = None
+    paper: Annotated[
+        Literal["topoopt", "unfairness", "sharing"], argument("topoopt, unfairness or sharing", "PAPER")
+    ] = REQUIRED
+    numbers: Annotated[
+        tuple[int, ...],
+        option("One figure (repeatable): 10 to 17 of topoopt.", "--figure", metavar="NUMBER"),
+    ] = ()
+    quick: Annotated[bool, option("Small sizes: shows that all runs.", "--quick")] = False
+    out: Annotated[Path, option("Where the files go.", metavar="DIR", is_local=True)] = Path("reproductions")
+    plot: Annotated[Literal["svg", "png"], option("Format of plots.", "--picture")] = "svg"
+    lab_file: Annotated[
+        Path | None,
+        option(
+            "Of sharing: run the jobs on two hosts of this lab, too.", "--lab", metavar="LAB", is_local=True
+        ),
+    ] = None
+    iterations: Annotated[int, option("Of a job on the hosts.", metavar="N", least=1)] = 100
+
+    def validate(self) -> None:
+        """Raise `WorkloadError` for a lab where no jobs run on hosts."""
+        super().validate()
+        if self.lab_file is not None and self.paper != "sharing":
+            raise WorkloadError(
+                f"--lab is for `testbed reproduce sharing`; {self.paper} runs no jobs on hosts"
+            )
+
+    def run(self, at: Place) -> ReproductionDocument:
+        """Make the figures and write their files. Raises `WorkloadError`, and with `--lab` what measuring raises."""
+        from testbed.design.reproductions.comparison import HEADER
+
+        package = import_module(f"testbed.design.reproductions.{self.paper}")
+        figures = [_figure_of(package, number) for number in self.numbers or package.MODULES]
+        note_compilation(*_PARTS.get(self.paper, ("contention",)))
+        (self.out / self.paper).mkdir(parents=True, exist_ok=True)
+        reproduced = []
+        with narrate() as narrator, self._scale(at.runs_dir, narrator) as scale:
+            for figure in figures:
+                narrator.phase(f"figure {figure.number}: {figure.title}")
+                reproduced.append(self._write(figure, figure.make(scale, narrator.tick), narrator))
+        for one in reproduced:
+            rows = [line.cells() for line in one.comparison]
+            at.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
+        return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced))
+
+    @contextmanager
+    def _scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
+        """Provide the scale of the reproduction, which measures on hosts as well where there is a lab."""
+        setup = import_module(f"testbed.design.reproductions.{self.paper}.setup")
+        scale = setup.QUICK if self.quick else setup.PAPER
+        if self.lab_file is None:
+            yield scale
+            return
+        from testbed.measure.sharing.job_sets import open_two_hosts
+
+        hosts = open_two_hosts(self.lab_file, self.iterations, self.really_move, runs_dir, narrator.note)
+        with hosts as two_hosts:
+            yield replace(scale, measure=two_hosts.measure)
+
+    def _write(self, figure: Figure[Any], table: Table, narrator: Narrator) -> ReproducedFigure:
+        """Write the files of a figure, and return its record."""
+        from lightbed.output_file import write_output
+        from testbed.design.reproductions.comparison import HEADER, of_small_sizes
+        from testbed.design.reproductions.drawing import draw
+        from testbed.design.reproductions.page import page
+
+        folder, name = self.out / self.paper, f"figure{figure.number}"
+        write_output(folder / f"{name}.csv", table.csv)
+        plot = draw(figure.draw(table), folder / f"{name}.{self.plot}")
+        comparisons = figure.compare(table)
+        if self.quick:
+            comparisons = of_small_sizes(comparisons)
+        write_output(folder / f"{name}.md", page(figure, table, plot.name, quick=self.quick))
+        narrator.note(f"{folder / name}.csv, .{self.plot}, .md")
+        lines = tuple(ComparedQuantity(**dict(zip(HEADER, line.cells, strict=True))) for line in comparisons)
+        return ReproducedFigure(figure=figure.number, title=figure.title, comparison=lines)
+
+
+def _figure_of(package: Any, number: int) -> Figure[Any]:
+    try:
+        figure: Figure[Any] = package.figure(number)
+    except ValueError as error:
+        raise WorkloadError(str(error)) from error
+    return figure

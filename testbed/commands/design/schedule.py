@@ -1,0 +1,315 @@
+"""`testbed schedule`: jobs that share a lab, where they run, when each starts, and what that brings.
+
+With `--run` they run on the hosts of the lab under one policy after another, and are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from testbed.commands.declare import REQUIRED, Command, argument, option
+from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
+from testbed.commands.groups import Moves
+from testbed.commands.place import Place
+from testbed.commands.progress import narrate, note_compilation
+from testbed.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from testbed.design.sharing.cassini import schedule as cassini
+    from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
+    from testbed.lab.model import Lab
+    from testbed.measure.sharing.policies import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedLink:
+    """A link that several jobs use, and the score of their best shifts."""
+
+    link: str
+    jobs: tuple[str, ...]
+    score: float
+    score_clamped: float
+    proven: bool
+    approximate: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A placement that was scored, and why it was dropped, if it was."""
+
+    score: float
+    dropped: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPrediction:
+    """Mean iteration time of a job alone, shared fairly, and shifted; `slot_ms` is the period that it then holds."""
+
+    job: str
+    solo_ms: float
+    fair_ms: float
+    shifted_ms: float
+    slot_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobMeasurement:
+    """Iterations of a job on hosts under a policy, beside the mean that the model predicts for as many."""
+
+    job: str
+    policy: str
+    mean_ms: float
+    p99_ms: float
+    alignments: int
+    retransmits: int
+    predicted_ms: float
+    computed_ms: float
+    iterations_ms: tuple[float, ...]
+    difference: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleDocument(Document):
+    """Hosts and start of each job, and what the model predicts; with `--run` also what was measured."""
+
+    placement: Mapping[str, tuple[str, ...]]
+    starts_ms: Mapping[str, float]
+    links: tuple[SharedLink, ...]
+    candidates: tuple[Candidate, ...]
+    predicted: tuple[JobPrediction, ...]
+    notes: tuple[str, ...]
+    pictures: tuple[Path, ...]
+    run_id: str | None = field(default=None, metadata=OMIT_NONE)
+    measured: tuple[JobMeasurement, ...] | None = field(default=None, metadata=OMIT_NONE)
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Moves, Command[ScheduleDocument]):
+    """`testbed schedule`."""
+
+    needs = "nothing"
+    role = None
+    jobs_file: Annotated[Path, argument("File of jobs (YAML).", "JOBS", is_local=True)] = REQUIRED
+    lab_file: Annotated[
+        Path,
+        option("Lab file; nothing need run.", "--lab", metavar="LAB", complete="lab_files", is_local=True),
+    ] = REQUIRED
+    host_scheduler: Annotated[
+        str, option("Who proposes hosts: themis, pollux or an entry point.", metavar="NAME")
+    ] = "themis"
+    candidates: Annotated[int, option("Placements to score at most.", metavar="N", least=1, most=100)] = 10
+    jobs_per_host: Annotated[
+        int, option("Jobs that a host takes; 0: as few as fit.", metavar="N", least=0)
+    ] = 0
+    spread: Annotated[bool, option("Jobs on the same two hosts take different circuits.", "--spread")] = False
+    quantum_ms: Annotated[
+        float, option("Times are rounded to multiples of this.", metavar="MS", least=0.001)
+    ] = 1.0
+    bins: Annotated[
+        int, option("Divide circles into N bins as the paper does: 72.", metavar="N", least=0)
+    ] = 0
+    most_ticks: Annotated[int, option("Cap on the ticks of a circle.", metavar="N", least=1)] = 100_000
+    time_limit_s: Annotated[
+        float, option("Search on one link ends then.", "--time-limit", metavar="SECONDS", least=0.001)
+    ] = 2.0
+    out: Annotated[Path | None, option("Draw circles and time line there.", metavar="DIR", is_local=True)] = (
+        None
+    )
+    picture: Annotated[Literal["svg", "png"], option("Format of plots.")] = "svg"
+    is_run: Annotated[bool, option("Run the jobs on the hosts of the lab, and measure.", "--run")] = False
+    policies: Annotated[
+        tuple[str, ...],
+        option(
+            "With --run (repeatable): fair, weights, shifts, mltcp; default fair, then shifts.",
+            "--policy",
+            metavar="NAME",
+        ),
+    ] = ()
+    iterations: Annotated[int, option("With --run: of each job.", metavar="N", least=1, most=10_000)] = 100
+    transport: Annotated[
+        Literal["tcp", "udp"],
+        option("With --run: the kernel's TCP, or ours over UDP; mltcp is over UDP."),
+    ] = "tcp"
+    control: Annotated[Literal["reno", "cubic"], option("With --run: congestion control.")] = "reno"
+    weights: Annotated[
+        tuple[str, ...],
+        option("With --policy weights (repeatable); default the first 3.", "--weight", metavar="JOB=W"),
+    ] = ()
+    slope: Annotated[float, option("Of MLTCP's function of the bytes sent.", least=0)] = 1.75
+    intercept: Annotated[float, option("Of the same.", least=0.001)] = 0.25
+    most_alignments: Annotated[
+        int, option("With --run: a job waits for a later slot so often.", metavar="N", least=0)
+    ] = 100
+    stagger_ms: Annotated[
+        float,
+        option("With --run: between starts without shifts; default 0, of mltcp 1 %.", metavar="MS"),
+    ] = -1.0
+    queue: Annotated[
+        int, option("With --run: of a link; default 16, of HTB 50.", metavar="PACKETS", least=0)
+    ] = 0
+
+    def run(self, at: Place) -> ScheduleDocument:
+        """Schedule the jobs. Raises `WorkloadError`, and with `--run` what measuring raises."""
+        from testbed.design.sharing import placement
+        from testbed.design.sharing.cassini.circle import Rounding
+        from testbed.design.sharing.cassini.schedule import Scheduler
+        from testbed.lab.inventory import load_bare_lab
+        from testbed.lab.jobs_file import Sources, read_jobs
+
+        lab = load_bare_lab(self.lab_file)
+        note_compilation("contention")
+        sources = Sources(lab.link.represents_gbps, partial(_measured_phases, at.runs_dir))
+        jobs = read_jobs(self.jobs_file, sources)
+        links = _links_of(lab, spread=self.spread)
+        rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
+        scheduler = Scheduler(jobs, links, rounding, self.time_limit_s, 8 * self.time_limit_s)
+        request = placement.PlacementRequest(jobs, links, self.candidates, self.jobs_per_host)
+        schedule = scheduler.schedule(placement.candidates(self.host_scheduler, request))
+        pictures = self._draw(scheduler, schedule)
+        run_id, measured = self._measure(jobs, schedule, at.runs_dir) if self.is_run else (None, None)
+        _say_schedule(at, schedule)
+        at.say(*map(str, pictures))
+        _say_measured(at, measured or ())
+        return ScheduleDocument(
+            placement=schedule.placement,
+            starts_ms=schedule.starts_ms,
+            links=tuple(
+                SharedLink(
+                    link=one.link,
+                    jobs=one.jobs,
+                    score=one.score,
+                    score_clamped=one.score_clamped,
+                    proven=one.proven,
+                    approximate=one.approximate,
+                )
+                for one in schedule.links
+            ),
+            candidates=tuple(
+                Candidate(score=one.score, dropped=one.dropped or None) for one in schedule.candidates
+            ),
+            predicted=tuple(JobPrediction(**asdict(one)) for one in schedule.predicted),
+            notes=schedule.notes,
+            pictures=pictures,
+            run_id=run_id,
+            measured=measured,
+            unfinished=at.say_unfinished(lab),
+        )
+
+    def _draw(self, scheduler: cassini.Scheduler, schedule: cassini.Schedule) -> tuple[Path, ...]:
+        if self.out is None:
+            return ()
+        from testbed.design.sharing.schedule_pictures import draw_schedule  # Matplotlib
+
+        return tuple(draw_schedule(scheduler, schedule, self.out, self.picture))
+
+    def _measure(
+        self, jobs: Sequence[SharedJob], schedule: cassini.Schedule, runs_dir: Path
+    ) -> tuple[str, tuple[JobMeasurement, ...]]:
+        """Run the schedule on the hosts of the lab; return the id of the run and its rows."""
+        from testbed.measure.sharing.host_run import HostRun, run_on_hosts
+        from testbed.measure.sharing.policies import Conditions, shifted_schedule
+
+        conditions = Conditions(
+            iterations=self.iterations,
+            transport=self.transport,
+            control=self.control,
+            weights=_parse_weights(self.weights, jobs),
+            slope=self.slope,
+            intercept=self.intercept,
+            most_alignments=self.most_alignments,
+            stagger_ms=self.stagger_ms,
+            queue=self.queue,
+        )
+        policies, shifted = _parse_policies(self.policies), shifted_schedule(schedule)
+        host_run = HostRun(jobs, schedule.placement, shifted, policies, conditions, self.spread)
+        with narrate() as narrator:
+            run_id, rows = run_on_hosts(self.lab_file, host_run, runs_dir, self.really_move, narrator.note)
+        return run_id, tuple(JobMeasurement(**asdict(row), difference=row.difference) for row in rows)
+
+
+def _measured_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+    from testbed.measure.results.store import RunStore
+    from testbed.measure.sharing.record import phases_of_run
+
+    return phases_of_run(RunStore(runs_dir), run_id, job)
+
+
+def _links_of(lab: Lab, *, spread: bool) -> LabLinks:
+    from testbed.design.sharing.jobs import LabLinks
+
+    nics = min(len(host.nics) for host in lab.hosts)
+    names = tuple(host.name for host in lab.hosts)
+    return LabLinks(names, lab.link.represents_gbps, nics, spread)
+
+
+def _parse_policies(names: Sequence[str]) -> list[Policy]:
+    """Return the policies of these names, or the default ones. Raises `WorkloadError` for others."""
+    from testbed.measure.sharing.policies import POLICIES
+
+    policies = [policy for name in names or ("fair", "shifts") for policy in POLICIES if policy == name]
+    if len(policies) < len(names):
+        raise WorkloadError(f"--policy {' '.join(names)}: choose of {', '.join(POLICIES)}")
+    return policies
+
+
+def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[str, float]:
+    """Return `["x=3"]` as weights by job. Raises `WorkloadError` that shows the form."""
+    weights = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            weights[name] = float(value)
+        except ValueError:
+            weights[name] = 0.0
+        if name not in {job.name for job in jobs} or not weights[name] > 0:
+            names = ", ".join(job.name for job in jobs)
+            raise WorkloadError(f"--weight {text!r} is not JOB=W with a weight above 0; jobs are {names}")
+    return weights
+
+
+def _say_schedule(at: Place, schedule: cassini.Schedule) -> None:
+    dropped = sum(bool(one.dropped) for one in schedule.candidates)
+    at.say(f"{len(schedule.candidates)} candidate placements, {dropped} with a loop", *schedule.notes)
+    links = [
+        (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
+        for one in schedule.links
+    ]
+    at.say_table("Links that several jobs use", ("link", "jobs", "score", "proven"), links)
+    jobs = [
+        (
+            one.job,
+            " ".join(schedule.placement[one.job]),
+            schedule.starts_ms[one.job],
+            one.solo_ms,
+            one.fair_ms,
+            one.shifted_ms,
+        )
+        for one in schedule.predicted
+    ]
+    columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
+    at.say_table("Iteration times, predicted", columns, jobs)
+
+
+def _say_measured(at: Place, rows: Sequence[JobMeasurement]) -> None:
+    """Say the rows as a table; nothing where nothing was measured."""
+    if not rows:
+        return
+    columns = ("job", "policy", "mean (ms)", "predicted (ms)", "p99 (ms)", "alignments", "sent again")
+    cells = [
+        (
+            row.job,
+            row.policy,
+            f"{row.mean_ms:.1f}",
+            f"{row.predicted_ms:.1f} ({row.difference:+.1%})",
+            f"{row.p99_ms:.1f}",
+            row.alignments,
+            row.retransmits,
+        )
+        for row in rows
+    ]
+    at.say_table("Iteration times, measured on hosts", columns, cells)

@@ -1,0 +1,142 @@
+"""`testbed simulate`: one iteration of a job on a fabric that nobody has to own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import Command, option
+from testbed.commands.design.workload import (
+    DIRECT_DEGREE,
+    FabricSetting,
+    Figures,
+    JobDocument,
+    SimulatesWorkload,
+    job_keys,
+)
+from testbed.commands.documents import OMIT_NONE
+from testbed.commands.place import Place
+from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
+
+if TYPE_CHECKING:
+    from testbed.design.evaluation.job import Job
+    from testbed.design.evaluation.simulation import Execution
+    from testbed.design.fabrics.builders import ChosenFabric
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkTraffic:
+    """Bytes of a link, and the part of the time it was full; None of circuits that move."""
+
+    link: str
+    bytes: int
+    busy: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationDocument(Figures, JobDocument):
+    """An iteration of a job on a fabric. `host_gbps` is there where all servers have one link to a switch."""
+
+    fabric: str
+    host_gbps: float | None = field(default=None, metadata=OMIT_NONE)
+    routes: str | None = field(default=None, metadata=OMIT_NONE)
+    strides: tuple[int, ...] | None = field(default=None, metadata=OMIT_NONE)
+    links: tuple[LinkTraffic, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the document as lines for people."""
+        from lightbed.wording import counted
+
+        several = f"{counted(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
+        links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else several
+        servers = counted(self.nodes, "server")
+        yield f"SIMULATED {self.job} on {servers}, fabric {self.fabric}, {links} each"
+        if self.servers is not None:
+            yield f"{counted(self.servers, 'server')} as {counted(self.nodes, 'logical server')}"
+        if self.batch is not None:
+            yield f"batch of {self.batch:,} samples an iteration"
+        yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
+        busiest = self.busiest_link
+        full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
+        yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
+        yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
+        if self.routes == "found":
+            yield "the plan has no routes: they were found now"
+        if self.estimated_nodes is not None:
+            nodes = counted(self.estimated_nodes, "node")
+            yield f"{nodes} without a duration: computed as a {self.device} does the operations"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulate(SimulatesWorkload, Command[SimulationDocument]):
+    """`testbed simulate`."""
+
+    fabric: Annotated[str, option(", ".join(FABRICS) + ".", metavar="NAME")] = "direct"
+    equal_cost: Annotated[
+        bool, option("The Fat-tree gets the rate at which it costs what direct connect does.", "--equal-cost")
+    ] = False
+    trace: Annotated[
+        Path | None, option("Write flows, links and tasks as Parquet.", metavar="DIR", is_local=True)
+    ] = None
+    timeline: Annotated[
+        Path | None, option("Draw the time line (.png, .svg).", metavar="FILE", is_local=True)
+    ] = None
+    heat_map: Annotated[
+        Path | None, option("Draw who sends how much to whom.", metavar="FILE", is_local=True)
+    ] = None
+    export_chakra: Annotated[
+        Path | None,
+        option("Write the job as Chakra traces, a file a server.", metavar="DIR", is_local=True),
+    ] = None
+
+    def run(self, at: Place) -> SimulationDocument:
+        """Simulate an iteration. Raises what opening a job raises, `TopologyError` and `WorkloadError`."""
+        from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
+
+        # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
+        is_switched = self.fabric in SWITCHED and not self.equal_cost
+        setting = self.setting(1 if is_switched else DIRECT_DEGREE, may_share=is_switched)
+        job, rate_gbps = setting.job, setting.rate_gbps
+        fabric = job.fabric(
+            self.fabric, setting.degree, rate_gbps, setting.options, equal_cost=self.equal_cost
+        )
+        execution = simulate_on(fabric, job.graph, trace=bool(self.trace or self.timeline))
+        self._write_files(job, execution)
+        document = SimulationDocument(
+            **job_keys(setting),
+            **_fabric_keys(setting, fabric),
+            **figures(fabric, execution),
+            links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
+        )
+        at.say(*document.lines())
+        return document
+
+    def _write_files(self, job: Job, execution: Execution) -> None:
+        from testbed.design.evaluation.simulation import draw_timeline, write_trace
+        from testbed.design.workloads.imports.chakra_export import export_traces
+
+        if self.trace:
+            write_trace(execution, self.trace)
+        if self.export_chakra:
+            export_traces(job.graph, self.export_chakra, job.name)
+        if self.timeline:
+            took_ms = execution.iteration_s * 1e3
+            draw_timeline(
+                execution, self.timeline, f"SIMULATED: {job.name} on {self.fabric}, {took_ms:.2f} ms"
+            )
+        if self.heat_map:
+            job.draw_heat_map(self.heat_map)
+
+
+def _fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
+    if fabric.name in SWITCHED:
+        return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
+    plan = setting.job.plan
+    has_planned_routes = plan is not None and fabric.fabric.weights is not None
+    return {
+        "fabric": fabric.name,
+        "routes": ("planned" if plan.routes else "found") if plan and has_planned_routes else None,
+        "strides": tuple(fabric.topology.strides) if fabric.topology else None,
+    }

@@ -1,0 +1,68 @@
+"""`testbed topology`: hosts that should have light to each other, without any lab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from testbed.commands.declare import REQUIRED, Command, option
+from testbed.commands.documents import OMIT_NONE, Document
+from testbed.commands.groups import DEMAND, SIMPLEX
+from testbed.commands.place import Place
+from testbed.design.topology.strides import Method
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologyDocument(Document):
+    """A topology and its distances. `hops_sampled_from` nodes spoke for all where there are too many."""
+
+    nodes: int
+    degree: int
+    simplex: bool
+    strides: tuple[int, ...]
+    links: tuple[tuple[int, int], ...]
+    diameter: int
+    mean_hops: float
+    hops_sampled_from: int | None = field(default=None, metadata=OMIT_NONE)
+
+    def describe_distances(self) -> str:
+        """Return the distances for people."""
+        if self.hops_sampled_from is None:
+            return f"diameter {self.diameter}, mean hops {self.mean_hops:.3f}"
+        sample = f"from a sample of {self.hops_sampled_from} nodes"
+        return f"diameter {self.diameter} or more, mean hops {self.mean_hops:.2f}, {sample}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology(Command[TopologyDocument]):
+    """`testbed topology`."""
+
+    needs = "nothing"
+    role = None
+    has_runs_dir = False
+    nodes: Annotated[int, option("Number of hosts.", least=1)] = REQUIRED
+    degree: Annotated[int, option("NICs of each host.", least=1)] = REQUIRED
+    simplex: Annotated[bool, SIMPLEX] = False
+    method: Annotated[Method, option("How ring strides are chosen.")] = "geometric"
+    demand: Annotated[tuple[str, ...], DEMAND] = ()
+
+    def run(self, at: Place) -> TopologyDocument:
+        """Find a topology. Raises `TopologyError`."""
+        from lightbed.wording import counted
+        from testbed.design.patching.wiring import patch_list, wire
+        from testbed.design.topology.circulants import as_json, find_topology, parse_demands
+
+        demands = parse_demands(self.demand)
+        topology = find_topology(
+            self.nodes, self.degree, simplex=self.simplex, method=self.method, demands=demands
+        )
+        document = TopologyDocument(**as_json(topology))
+        links = counted(len(topology.links), "one-way link" if self.simplex else "duplex link")
+        strides = ", ".join(map(str, topology.strides))
+        at.say(
+            f"{self.nodes} nodes, degree {self.degree}: strides {strides}",
+            f"{links}, {document.describe_distances()}",
+        )
+        if not at.is_quiet:
+            at.say(*patch_list(wire(topology)))
+        return document

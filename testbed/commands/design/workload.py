@@ -1,0 +1,216 @@
+"""Workloads of commands that simulate, compare and plan: their options, and what documents say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import Command, argument, option
+from testbed.commands.documents import OMIT_NONE, Document
+from testbed.commands.progress import note_compilation
+from testbed.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from testbed.design.evaluation.compilation import Part
+    from testbed.design.evaluation.job import Job
+    from testbed.design.fabrics.builders import FabricOptions
+    from testbed.design.workloads.choice import WorkloadChoice
+
+SEED = option("Where chance begins; the same seed, the same answer.", least=0)
+DIRECT_DEGREE = 4
+"""Default number of links of a server on fabrics that connect servers directly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamesWorkload(Command[Any]):
+    """Options that name a workload, its servers and their devices."""
+
+    needs = "nothing"
+    role = None
+    has_runs_dir = False
+    workload: Annotated[str, argument("A workload of the catalogue, or an ONNX file.", "WORKLOAD")] = ""
+    torch: Annotated[
+        str,
+        option(
+            "In place of WORKLOAD: a function that returns a torch module and its example inputs.",
+            metavar="MODULE:FACTORY",
+        ),
+    ] = ""
+    nodes: Annotated[int | None, option("Servers of the job; default 12.", least=1)] = None
+    degree: Annotated[int | None, option("Links of each server.", least=1)] = None
+    preset: Annotated[str, option("Published setting: fig11, fig16, testbed.", metavar="NAME")] = ""
+    settings: Annotated[
+        tuple[str, ...], option("A parameter of the workload (repeatable).", "--set", metavar="KEY=VALUE")
+    ] = ()
+    device: Annotated[
+        str, option("Of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
+    ] = ""
+    mig: Annotated[
+        int,
+        option(
+            "Each server is K logical ones: an instance (MIG) of every device, and its part of the links.",
+            metavar="K",
+            least=1,
+            most=7,
+        ),
+    ] = 1
+    profile: Annotated[
+        str, option("Measured computing times instead of the roofline.", metavar="FILE", is_local=True)
+    ] = ""
+
+    def choose(self, instances: int, *parts: Part, zero: int = 0, recompute: bool = False) -> WorkloadChoice:
+        """Return what the options name, on so many instances of each device. Raises `WorkloadError`.
+
+        `parts` of the simulator are used next: a line says so where they are compiled first.
+        """
+        from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice, parse_settings
+        from testbed.design.workloads.mig import named
+
+        device = named(self.device or DEFAULT_DEVICE, instances) if instances > 1 else self.device
+        if bool(self.workload) == bool(self.torch):
+            raise WorkloadError("name a WORKLOAD, or a torch module with --torch MODULE:FACTORY, one of both")
+        name, settings = self.workload or f"torch:{self.torch}", parse_settings(self.settings)
+        choice = WorkloadChoice(name, self.preset, settings, device, self.profile, zero, recompute)
+        note_compilation(*parts)
+        return choice
+
+    def cut(self, default_degree: int, *, may_share: bool = False) -> tuple[int | None, int | None, float]:
+        """Return servers and links as `--mig` cuts them, and the part of a rate that is left.
+
+        Raises `WorkloadError`.
+        """
+        from testbed.design.evaluation.job import DEFAULT_NODES
+        from testbed.design.workloads.mig import logical_servers
+
+        if self.mig == 1:
+            return self.nodes, self.degree, 1.0
+        nodes, degree = self.nodes or DEFAULT_NODES, self.degree or default_degree
+        return logical_servers(nodes, degree, self.mig, may_share=may_share)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricSetting:
+    """A job, and the links and options of the fabrics on which it is simulated."""
+
+    job: Job
+    degree: int
+    rate_gbps: float
+    options: FabricOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatesWorkload(NamesWorkload):
+    """Options of commands that simulate an iteration of a workload on fabrics."""
+
+    workload: Annotated[
+        str,
+        argument(
+            "A workload of the catalogue, an ONNX file, a task graph (.npz), or a folder of Chakra traces.",
+            "WORKLOAD",
+        ),
+    ] = ""
+    rate_gbps: Annotated[
+        float | None, option("Rate of one link, in Gbit/s; default the plan's, else 100.", metavar="R")
+    ] = None
+    strategy: Annotated[
+        str,
+        option(
+            "default, data, pipeline:STAGES:MICROBATCHES, disaggregated:PREFILL_SERVERS, or that of a plan file.",
+            metavar="NAME|FILE",
+        ),
+    ] = ""
+    oversubscription: Annotated[float, option("Of fabric oversub.", metavar="X", least=1)] = 2.0
+    reconfiguration_ms: Annotated[
+        float, option("Dark time of circuits that change.", metavar="MS", least=0)
+    ] = 10.0
+    fluid: Annotated[
+        bool | None,
+        option(
+            "All rounds of a ring as one (faster, a few per cent apart), or one by one. A plan: as it was made.",
+            "--fluid/--rounds",
+            show_default=False,
+        ),
+    ] = None
+    routing: Annotated[
+        str,
+        option(
+            "Of messages: ideal, spread, hash (a path each, packets in queues; --seed draws); default the fabric's.",
+            metavar="NAME",
+        ),
+    ] = ""
+    seed: Annotated[int, SEED] = 0
+
+    def setting(self, default_degree: int = DIRECT_DEGREE, *, may_share: bool = False) -> FabricSetting:
+        """Return the job that the options name, with links, rate and options of its fabrics.
+
+        Servers that share a link (`may_share`) have a part of its rate. Raises what `open_job` raises, and
+        `WorkloadError` for settings.
+        """
+        from testbed.design.evaluation.job import open_job
+        from testbed.design.fabrics.builders import FabricOptions
+
+        nodes, degree, part = self.cut(default_degree, may_share=may_share)
+        choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
+        job = open_job(choice, nodes, self.strategy)
+        dark_s = self.reconfiguration_ms * 1e-3
+        return FabricSetting(
+            job,
+            job.links(degree, default_degree),
+            job.rate_gbps(self.rate_gbps) * part,
+            FabricOptions(self.oversubscription, dark_s, self.seed, self.fluid, self.routing),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDocument(Document):
+    """Base of documents about a simulated job: where it is from, and its servers.
+
+    A task graph or a folder of traces has `graph`, a workload all from `workload` on. Nodes of traces without a
+    duration are the `estimated_nodes`.
+    """
+
+    job: str
+    simulated: bool
+    graph: str | None = field(default=None, metadata=OMIT_NONE)
+    estimated_nodes: int | None = field(default=None, metadata=OMIT_NONE)
+    preset: str | None = field(default=None, metadata=OMIT_NONE)
+    settings: Mapping[str, str] | None = field(default=None, metadata=OMIT_NONE)
+    device: str | None = field(default=None, metadata=OMIT_NONE)
+    profile: str | None = field(default=None, metadata=OMIT_NONE)
+    zero: int | None = field(default=None, metadata=OMIT_NONE)
+    recompute: bool | None = field(default=None, metadata=OMIT_NONE)
+    servers: int | None = field(default=None, metadata=OMIT_NONE)
+    mig: int | None = field(default=None, metadata=OMIT_NONE)
+    workload: str | None = field(default=None, metadata=OMIT_NONE)
+    strategy: str | None = field(default=None, metadata=OMIT_NONE)
+    operators: int | None = field(default=None, metadata=OMIT_NONE)
+    batch: int | None = field(default=None, metadata=OMIT_NONE)
+    memory_bytes: int | None = field(default=None, metadata=OMIT_NONE)
+    memory_limit_bytes: int | None = field(default=None, metadata=OMIT_NONE)
+    nodes: int
+    degree: int
+    rate_gbps: float
+
+
+def job_keys(setting: FabricSetting) -> dict[str, Any]:
+    """Return the values of a `JobDocument`, by field."""
+    job = setting.job
+    servers = {"nodes": job.graph.nodes, "degree": setting.degree, "rate_gbps": setting.rate_gbps}
+    return {"job": job.name, "simulated": True, **job.about, **servers}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """An iteration as it was simulated, see `testbed.design.evaluation.simulation.figures`."""
+
+    iteration_ms: float
+    compute_ms: float
+    bandwidth_tax: float
+    payload_bytes: int
+    wire_bytes: int
+    busiest_link: float | None
+    link_count: int
+    tasks: int
+    cost_usd: int
+    prices_recalled: bool

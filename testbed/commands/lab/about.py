@@ -1,0 +1,93 @@
+"""Beginning of what is said about a lab: which lab, how real it is, and which topology is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lightbed.wording import counted
+from testbed.commands.documents import OMIT_NONE, Document, Finding, UnfinishedOperation
+
+if TYPE_CHECKING:
+    from testbed.lab.simulated.lifecycle import HostsChoice
+    from testbed.operate.choice import MeantDesign
+    from testbed.operate.model import LinkFinding
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfLab(Document):
+    """First keys of documents about a lab: the epoch that is meant with its state, and the newest of the lab."""
+
+    lab: str
+    simulated: bool
+    epoch: int | None
+    epoch_state: str | None
+    stored_epoch: int | None
+    lab_file_changed: bool
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfHosts(OfLab):
+    """First keys of documents about a lab and its hosts: `real`, or `kernel` or `model` for simulated ones."""
+
+    hosts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTopology(Document):
+    """Keys of a topology: links as source and target node and NIC, hops between all pairs of nodes."""
+
+    nodes: int
+    degree: int
+    simplex: bool
+    strides: tuple[int, ...]
+    links: tuple[tuple[int, ...], ...]
+    diameter: int
+    mean_hops: float
+    hops_sampled_from: int | None = field(default=None, metadata=OMIT_NONE)
+
+
+def describe_lab(meant: MeantDesign) -> dict[str, Any]:
+    """Return the fields of `OfLab`."""
+    unfinished = tuple(UnfinishedOperation(**each.json()) for each in meant.left)
+    return {
+        "lab": meant.lab.name,
+        "simulated": meant.lab.simulated,
+        **meant.json(),
+        "unfinished": unfinished,
+    }
+
+
+def describe_hosts(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
+    """Return the fields of `OfHosts`."""
+    from testbed.lab.simulated.lifecycle import hosts_of
+
+    return {**describe_lab(meant), "hosts": hosts_of(meant.lab, hosts)}
+
+
+def heading_lines(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
+    """Return the line that says what is looked at, and what must be known of it."""
+    from testbed.design.topology.circulants import as_json as topology_json
+    from testbed.lab.simulated.lifecycle import hosts_of
+
+    lab, topology = meant.lab, topology_json(meant.design.topology)
+    kind = "one-way link" if topology["simplex"] else "link"
+    only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
+    first = (
+        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
+        f"{', '.join(map(str, topology['strides']))}, {counted(len(topology['links']), kind)}, "
+        f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
+    )
+    return [f"{first}; {meant.heading()}", *meant.lines()]
+
+
+def describe_findings(
+    findings: Iterable[LinkFinding], meant: MeantDesign | None = None
+) -> tuple[Finding, ...]:
+    """Return findings for a document; with a design their advice to apply names it."""
+    rows: Sequence[dict[str, Any]] = (
+        meant.findings_json(findings) if meant else [asdict(each) for each in findings]
+    )
+    return tuple(Finding(**row) for row in rows)

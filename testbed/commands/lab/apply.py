@@ -1,0 +1,241 @@
+"""`testbed apply`: patch a topology, install the hosts' routes, prove both."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import option, reads
+from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, finding_lines
+from testbed.commands.groups import INTERVAL, TAKE_OVER, AsksHosts, HostsChoice, Moves, NamesTopology
+from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts, heading_lines
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.operate.change import Change
+    from testbed.operate.choice import MeantDesign
+    from testbed.operate.confirmation import Confirmation
+    from testbed.operate.model import LabPlan
+    from testbed.operate.session import BringUpReport, LabSession, Note
+
+LONG_S = 1.0
+"""Applies that are expected to take less are over before anybody reads how far they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwaitedConfirmation:
+    """The epoch to which the lab goes back, when, and whether that is armed: it is not after a proof with findings."""
+
+    back_to: int
+    due: str | None
+    armed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyDocument(OfHosts):
+    """Outcome of an apply: its operation in the journal, times in seconds, and what its proof found."""
+
+    operation: str
+    changed: bool
+    circuits: int
+    outage_s: float
+    total_s: float
+    journal_s: float
+    verified: bool
+    findings: tuple[Finding, ...]
+    confirm: AwaitedConfirmation | None = field(default=None, metadata=OMIT_NONE)
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where the proof found something."""
+        return DONE if self.verified else ERROR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apply(Moves, AsksHosts, NamesTopology):
+    """`testbed apply`."""
+
+    take_over: Annotated[bool, TAKE_OVER] = False
+    change: Annotated[
+        Path | None, reads("Change of `testbed plan --out`: only if the lab is still as it was.")
+    ] = None
+    expect: Annotated[str | None, option("Only if `plan` still says this revision.", metavar="REVISION")] = (
+        None
+    )
+    confirm_within: Annotated[
+        float | None,
+        option(
+            "Go back to the verified epoch before unless `testbed confirm` is given in this time, e.g. 10m.",
+            metavar="TIME",
+            text=INTERVAL,
+        ),
+    ] = None
+
+    def run(self, at: Place) -> ApplyDocument:
+        """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
+        from testbed.operate.apply import check_permission
+        from testbed.operate.choice import meant_design, what_apply_does
+        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.named_topology import NamedTopology
+        from testbed.operate.planned_change import AskedChange
+
+        assert at.lab_file is not None
+        demand = AskedChange.of(
+            at.lab_file, self.named, at.runs_dir, self.change, self.expect, take_over=self.take_over
+        )
+        meant, lab = demand.meant, demand.meant.lab
+        if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
+            _say_plan(at, meant, take_over=demand.take_over)  # to whoever is about to be refused
+        check_permission(lab, self.really_move)
+        notes: list[str] = []
+
+        def note(line: str) -> None:
+            notes.append(line)
+            at.say(line)
+
+        for line in what_apply_does(meant, self.named, at.runs_dir):
+            note(line)
+        confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
+        with interruptible(at.tell), at.session(lab, self.hosts, writes=True) as session:
+            planned = demand.plan(session)
+            with _show_progress(session, planned, at.runs_dir):
+                brought = session.carry_out(
+                    meant.design, planned, note, stated=meant.stated, change=confirmed.change
+                )
+            confirmed.arm(session, brought, note)
+        meant = meant_design(lab, NamedTopology(epoch=brought.epoch), at.runs_dir)
+        findings = describe_findings(brought.verified.findings)
+        at.say(*heading_lines(meant, self.hosts), *meant.unfinished_lines(), *finding_lines(findings))
+        if brought.verified.ok:
+            at.say("everything is as planned")
+        return ApplyDocument(
+            **describe_hosts(meant, self.hosts),
+            operation=brought.apply.operation,
+            changed=brought.plan.has_changes,
+            circuits=len(brought.plan.circuits),
+            outage_s=brought.apply.outage_s,
+            total_s=brought.apply.total_s,
+            journal_s=brought.apply.journal_s,
+            verified=brought.verified.ok,
+            findings=findings,
+            confirm=confirmed.describe(),
+            notes=tuple(notes),
+        )
+
+
+def _say_plan(at: Place, meant: MeantDesign, *, take_over: bool) -> None:
+    from testbed.operate.plan import describe
+
+    with at.session(meant.lab) as session:
+        planned = session.plan(meant.design, take_over=take_over)
+    at.say(*heading_lines(meant), *describe(meant.lab, planned))
+
+
+@contextmanager
+def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
+    """Show on standard error how far an apply of some seconds is, by the durations in the journal."""
+    from testbed.commands.progress import narrate
+    from testbed.errors import JournalError
+    from testbed.operate.changes.durations import Durations, learned_durations
+    from testbed.operate.changes.forecast import Forecast
+
+    durations = Durations()
+    with suppress(JournalError):
+        durations = learned_durations(runs_dir, session.lab.name)
+    forecast = Forecast(planned, durations)
+    if forecast.total_s < LONG_S:
+        yield
+        return
+    with narrate() as narrator:
+
+        def show(switch: str) -> None:
+            percent, text = forecast.done(switch)
+            narrator.tick(percent, 100, text)
+
+        session.on_step = show
+        yield
+
+
+@dataclass
+class _Confirmation:
+    """Part of an apply that `--confirm-within` adds; nothing where it was not given."""
+
+    lab: Lab
+    change: Change
+    hosts: HostsChoice
+    really_move: str | None
+    runs_dir: Path
+    armed: Confirmation | None = None
+
+    @classmethod
+    def of(
+        cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
+    ) -> _Confirmation:
+        """Return it. Raises `NothingBefore` where there is no verified epoch to go back to."""
+        from testbed.operate.change import APPLY, Change
+
+        change = APPLY
+        if within_s is not None:
+            from testbed.operate.recovery.rollback import last_verified
+
+            change = Change(confirm=(within_s, last_verified(runs_dir, lab).epoch))
+        return cls(lab, change, hosts, really_move, runs_dir)
+
+    def arm(self, session: LabSession, brought: BringUpReport, note: Note) -> None:
+        """Arm it after the proof, and only if nothing was found. Raises `NotArmed`."""
+        if self.change.confirm is None or brought.epoch is None:
+            return
+        from testbed.operate.confirmation import Confirmations
+
+        confirmations = Confirmations(session.writable, self.lab.name)
+        if not brought.verified.ok:
+            confirmations.end("the proof found something")
+            note("not armed: the proof found something; `testbed rollback` goes back")
+            return
+        self.armed = confirmations.arm(lambda: self._start(brought.epoch), brought.epoch)
+        due = self.armed.due_at[:19].replace("T", " ")
+        note(
+            f"goes back to epoch {self.armed.back_to} at {due} UTC, unless `testbed confirm` is given before"
+        )
+
+    def describe(self) -> AwaitedConfirmation | None:
+        """Return its record of the document; None where it was not given."""
+        if self.change.confirm is None:
+            return None
+        due = self.armed.due_at if self.armed else None
+        return AwaitedConfirmation(back_to=self.change.confirm[1], due=due, armed=self.armed is not None)
+
+    def _start(self, epoch: int | None) -> None:
+        from lightbed.children import module_command
+
+        words = [
+            *module_command("testbed.commands.lab.confirmation"),
+            self.runs_dir.absolute(),
+            self.lab.path.absolute(),
+        ]
+        words += [epoch, self.hosts, *([self.really_move] if self.really_move else [])]
+        log = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
+        with log.open("ab") as out, Path(os.devnull).open("rb") as nothing:
+            streams = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
+            streams += [(os.POSIX_SPAWN_DUP2, out.fileno(), number) for number in (1, 2)]
+            # Nobody waits for it: it goes on when this process has ended.
+            os.posix_spawn(
+                sys.executable, list(map(str, words)), _environment(), file_actions=streams, setsid=True
+            )
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the watcher: it moves under the same lease, and looks into the same database."""
+    from testbed.leases.choice import chosen
+    from testbed.storage.address import address_in
+
+    database = address_in("")
+    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": chosen()}
+    return os.environ | same | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

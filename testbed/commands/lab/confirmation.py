@@ -1,0 +1,58 @@
+"""The process that goes back to the epoch before unless an apply is confirmed in time.
+
+Its session is its own: Ctrl-C and the end of a terminal do not reach `python -m testbed.commands.lab.confirmation`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from lightbed.errors import LightbedError
+from testbed.commands.declare import carry_out
+from testbed.commands.documents import DONE
+from testbed.commands.lab.rollback import Rollback
+from testbed.commands.place import Place
+from testbed.operate.confirmation import Confirmations
+from testbed.storage.address import choose
+
+
+def main(arguments: list[Any]) -> int:
+    """Watch one epoch: arm it, wait, and go back unless it was confirmed."""
+    from testbed.leases.choice import choose as choose_lease
+    from testbed.observe.json_log import log_as_asked
+    from testbed.observe.traces import trace_as_asked
+    from testbed.operate.journal import journal_in
+
+    os.chdir("/")
+    runs_dir, lab_file, epoch, hosts, *really_move = arguments
+    choose(os.environ.get("LIGHTBED_DATABASE", ""))
+    choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
+    log_as_asked()
+    trace_as_asked()
+    at = Place(Path(lab_file), Path(runs_dir))
+    with journal_in(runs_dir) as journal:
+        confirmations = Confirmations(journal, at.lab.name)
+
+        def go_back(back_to: int) -> str:
+            return _roll_back(
+                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), at
+            )
+
+        print(confirmations.watch(int(epoch), go_back), flush=True)
+    return 0
+
+
+def _roll_back(command: Rollback, at: Place) -> str:
+    """Go back as a person would; return why that failed, or nothing."""
+    try:
+        document = carry_out(command, at)
+    except (LightbedError, OSError) as error:
+        return str(error)
+    return "" if document.exit_code == DONE else at.lines[-1]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""`testbed drift`: losses over time, each stretch of glass against its own past and against the lab file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+from lightbed.wording import counted
+from testbed.commands.declare import Text, option
+from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines
+from testbed.commands.groups import INTERVAL, AsksHosts, NamesTopology
+from testbed.commands.lab.about import OfLab, describe_findings, describe_lab
+from testbed.commands.place import Place
+from testbed.errors import UsageError
+
+
+def parse_time(text: str) -> float:
+    """Return the seconds since 1970 of a date or a time; UTC where it has no zone. Raises `UsageError`.
+
+    >>> parse_time("1970-01-02")
+    86400.0
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a time: write for example 2026-05-01T12:00") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+MOMENT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(), "")
+"""Seconds since 1970, written as a date or a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StretchLoss:
+    """A stretch of glass: what it loses, what the lab file says that it may, and the verdict of its series."""
+
+    place: str
+    link: str
+    loss_db: float
+    intent_db: float
+    excess_db: float
+    power_dbm: float
+    verdict: str
+    baseline_db: float
+    level_db: float
+    noise_db: float
+    slope_db_per_day: float
+    since: str
+    readings_since: int
+    readings: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftDocument(OfLab):
+    """A reading of a lab's light and its verdict; `not_kept` says why the reading is not stored, if so."""
+
+    taken: str
+    ok: bool
+    not_kept: str
+    series: tuple[StretchLoss, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 where light is lost, or an operation is unfinished."""
+        return DONE if self.ok and not self.unfinished else CHANGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift(AsksHosts, NamesTopology):
+    """`testbed drift`."""
+
+    every: Annotated[
+        float | None,
+        option("Go on until interrupted, e.g. 5m.", metavar="TIME", text=INTERVAL, is_local=True),
+    ] = None
+    since: Annotated[
+        float | None,
+        option("Judge readings from then on, e.g. after a repair.", metavar="TIME", text=MOMENT),
+    ] = None
+
+    def run(self, at: Place) -> DriftDocument:
+        """Open the lab, read it once and close it: nobody is kept from it between two readings."""
+        from testbed.operate.choice import meant_design
+        from testbed.operate.drift.history import history_in
+        from testbed.operate.drift.report import read_drift
+        from testbed.operate.plan import circuits_of
+
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        with history_in(at.runs_dir) as history, at.session(meant.lab, self.hosts, partial=True) as session:
+            planned = circuits_of(meant.lab, meant.design.wiring)
+            report = read_drift(session, planned, history, time.time(), self.since)
+        rows = report.as_json()
+        document = DriftDocument(
+            **describe_lab(meant),
+            taken=rows["taken"],
+            ok=rows["ok"],
+            not_kept=rows["not_kept"],
+            series=tuple(StretchLoss(**row) for row in rows["series"]),
+            findings=describe_findings(report.findings, meant),
+        )
+        kinds = [stretch.verdict for stretch in document.series]
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        readings = max((stretch.readings for stretch in document.series), default=0)
+        at.say(
+            f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}, {document.taken}: "
+            f"{counted(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {counted(readings, 'reading')}; "
+            f"{meant.heading()}",
+            *meant.lines(),
+        )
+        if document.not_kept:
+            at.say(f"this reading is judged, and not kept for the next ones: {document.not_kept}")
+        at.say(*meant.unfinished_lines(), *finding_lines(document.findings))
+        if not document.findings:
+            at.say("no light is lost")
+        return document

@@ -1,0 +1,68 @@
+"""`testbed env`: what torchrun, mpirun and the like must know to use a lab's optical links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from testbed.commands.declare import option
+from testbed.commands.documents import Document, UnfinishedOperation
+from testbed.commands.groups import NamesTopology
+from testbed.commands.place import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """A rank along a ring; `address` and `interfaces` are those of the optical links."""
+
+    rank: int
+    host: str
+    management: str
+    address: str
+    interfaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentDocument(Document):
+    """Variables, the text of an Open MPI host file, and the ranks."""
+
+    variables: dict[str, str]
+    hostfile: str
+    ranks: tuple[Rank, ...]
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment(NamesTopology):
+    """`testbed env`."""
+
+    lane = "reading"
+    role = "viewer"
+    as_shell: Annotated[bool, option("Only the variables, as lines for a shell.", "--shell")] = False
+
+    def run(self, at: Place) -> EnvironmentDocument:
+        """Return the environment of programs. Raises `HostError` where hosts name their NICs differently."""
+        from testbed.lab.hosts.environment import program_environment
+        from testbed.operate.choice import meant_design
+
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        environment = program_environment(meant.lab, meant.design.topology)
+        if self.as_shell:
+            at.say(*environment.shell.splitlines())
+            for line in () if at.is_quiet else meant.unfinished_lines():
+                at.tell(line)  # standard output is for the shell
+        else:
+            at.say(meant.heading(), *meant.lines(), *meant.unfinished_lines())
+            at.say(*(f"{name}={value}" for name, value in environment.variables.items()))
+            rows = [
+                [rank, host.name, host.management, host.address]
+                for rank, host in enumerate(environment.ranks)
+            ]
+            at.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
+        document = environment.as_json()
+        return EnvironmentDocument(
+            variables=document["variables"],
+            hostfile=document["hostfile"],
+            ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
+            unfinished=tuple(UnfinishedOperation(**each.json()) for each in meant.left),
+        )

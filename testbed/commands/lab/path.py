@@ -1,0 +1,104 @@
+"""`testbed path`: follow a packet from one host to another, by plan and by the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+from testbed.commands.declare import argument
+from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines, key
+from testbed.commands.groups import AsksHosts, NamesTopology
+from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts, heading_lines
+from testbed.commands.place import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathHop:
+    """A link of the planned way; `patched` is None where its switch does not answer, a power where none is read."""
+
+    sender: str
+    receiver: str
+    switch: str
+    input_port: int
+    output_port: int
+    patched: bool | None
+    input_dbm: float | None
+    output_dbm: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelHop:
+    """A link that the kernel of a host chooses; `gateway` is the address of its next hop."""
+
+    sender: str
+    receiver: str
+    gateway: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelWay:
+    """The way of a packet by the kernels; `end` says why it does not arrive, and is empty if it does."""
+
+    hops: tuple[KernelHop, ...]
+    end: str
+    differs: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathDocument(OfHosts):
+    """The way of a packet, by plan and, of hosts that are not modelled, by the kernels."""
+
+    source: str = field(metadata=key("from"))
+    target: str = field(metadata=key("to"))
+    hops: tuple[PathHop, ...]
+    kernel: KernelWay | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 where the two ways differ, or a switch says nothing of a hop."""
+        is_unknown = any(hop.patched is None for hop in self.hops)
+        return CHANGES if is_unknown or (self.kernel and self.kernel.differs) else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowPath(AsksHosts, NamesTopology):
+    """`testbed path`."""
+
+    needs = "lab by option"
+    source: Annotated[str, argument("Host that sends.", "A")]
+    target: Annotated[str, argument("Host that receives.", "B")]
+
+    def run(self, at: Place) -> PathDocument:
+        """Follow a packet. Raises `TopologyError` for a host that the lab file does not have."""
+        from testbed.operate.choice import meant_design
+        from testbed.operate.path import (
+            describe_kernel_path,
+            describe_path,
+            follow_path,
+            kernel_path,
+            node_named,
+        )
+
+        for name in (self.source, self.target):
+            node_named(at.lab, name)  # before any lab is looked for
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        ends = node_named(meant.lab, self.source), node_named(meant.lab, self.target)
+        with at.session(meant.lab, self.hosts, partial=True) as session:
+            hops = follow_path(session, meant.design, *ends)
+            way = kernel_path(session, meant.design, *ends)
+        findings = describe_findings(session.off_findings)
+        at.say(*heading_lines(meant, self.hosts), *meant.unfinished_lines(), *finding_lines(findings))
+        at.say(*describe_path(hops), *describe_kernel_path(way))
+        return PathDocument(
+            **describe_hosts(meant, self.hosts),
+            source=self.source,
+            target=self.target,
+            hops=tuple(PathHop(**asdict(hop)) for hop in hops),
+            kernel=KernelWay(
+                hops=tuple(KernelHop(**asdict(hop)) for hop in way.hops), end=way.end, differs=way.differs
+            )
+            if way
+            else None,
+            findings=findings,
+        )

@@ -1,0 +1,171 @@
+"""`testbed plan`: what would change on the switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from testbed.commands.declare import option, writes
+from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
+from testbed.commands.groups import TAKE_OVER, NamesTopology
+from testbed.commands.lab.about import OfHosts, OfTopology, describe_hosts, heading_lines
+from testbed.commands.place import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedCircuit:
+    """A circuit and what becomes of it."""
+
+    change: str
+    input_port: int
+    output_port: int
+    link: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep:
+    """A step of a switch: its kind, how many pairs it is about, and the seconds that the driver estimates."""
+
+    kind: str
+    pairs: int
+    estimated_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedSwitch:
+    """Changes of one switch; `revision` identifies what it held when the plan was made."""
+
+    switch: str
+    revision: str
+    circuits: tuple[PlannedCircuit, ...]
+    steps: tuple[PlannedStep, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchedElement:
+    """A circuit, NIC or host that the plan touches, and why; `direct` is true for what a step names."""
+
+    kind: str
+    name: str
+    touch: str
+    reason: str
+    direct: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedSeconds:
+    """Seconds expected: the median, and what 95 of 100 do not exceed; learned from `samples` steps, 0 for none."""
+
+    median_s: float
+    p95_s: float
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedOfSwitch:
+    """Seconds expected of each step of a switch, and of all."""
+
+    steps: tuple[ExpectedSeconds, ...]
+    total: ExpectedSeconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedOfPlan:
+    """Seconds expected of each switch, and of all: switches work side by side."""
+
+    switches: dict[str, ExpectedOfSwitch]
+    total: ExpectedSeconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument(OfHosts, OfTopology):
+    """Changes that an apply would make; `revision` identifies the state that they are for."""
+
+    has_changes: bool
+    switches: tuple[PlannedSwitch, ...]
+    revision: str
+    elements: tuple[TouchedElement, ...]
+    expected: ExpectedOfPlan
+
+    @property
+    def exit_code(self) -> int:
+        """2 where something would change, or an operation is unfinished."""
+        return CHANGES if self.has_changes or self.unfinished else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchList(Document):
+    """Fibres to plug, line by line."""
+
+    patch_list: tuple[str, ...]
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(NamesTopology):
+    """`testbed plan`."""
+
+    take_over: Annotated[bool, TAKE_OVER] = False
+    patches: Annotated[bool, option("Only the patch list; asks no device.", "--patch-list")] = False
+    out: Annotated[
+        Path | None, writes("change.json", "Write the change here, for `testbed apply --change`.")
+    ] = None
+
+    def run(self, at: Place) -> PlanDocument | PatchList:
+        """Read the switches, and compare them with the topology. Raises the drivers' errors."""
+        from testbed.design.topology.circulants import as_json as topology_json
+        from testbed.operate.choice import meant_design
+        from testbed.operate.plan import describe, plan_json
+        from testbed.operate.planned_change import PlannedChange
+
+        if self.patches:
+            return self._list_patches(at)
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        with at.session(meant.lab) as session:
+            planned = session.plan(meant.design, take_over=self.take_over)
+        change = PlannedChange(meant, planned, at.runs_dir)
+        if self.out:
+            change.write(self.out, take_over=self.take_over)
+        at.say(*heading_lines(meant), *describe(meant.lab, planned), *change.lines())
+        at.say(*meant.unfinished_lines(), *change.to_apply())
+        informing = change.json()
+        return PlanDocument(
+            **describe_hosts(meant),
+            **topology_json(meant.design.topology),
+            has_changes=planned.has_changes,
+            switches=tuple(
+                PlannedSwitch(
+                    switch=row["switch"],
+                    revision=row["revision"],
+                    circuits=tuple(PlannedCircuit(**each) for each in row["circuits"]),
+                    steps=tuple(PlannedStep(**each) for each in row["steps"]),
+                )
+                for row in plan_json(meant.lab, planned)["switches"]
+            ),
+            revision=informing["revision"],
+            elements=tuple(TouchedElement(**each) for each in informing["elements"]),
+            expected=ExpectedOfPlan(
+                switches={
+                    name: ExpectedOfSwitch(
+                        steps=tuple(ExpectedSeconds(**step) for step in each["steps"]),
+                        total=ExpectedSeconds(**each["total"]),
+                    )
+                    for name, each in informing["expected"]["switches"].items()
+                },
+                total=ExpectedSeconds(**informing["expected"]["total"]),
+            ),
+        )
+
+    def _list_patches(self, at: Place) -> PatchList:
+        from testbed.design.patching.wiring import patch_list
+        from testbed.operate.choice import meant_design
+
+        meant = meant_design(at.lab, self.named, at.runs_dir)
+        rows = patch_list(meant.design.wiring)
+        at.say(*rows)
+        unfinished = tuple(UnfinishedOperation(**each.json()) for each in meant.left)
+        if not at.is_quiet:
+            for line in meant.unfinished_lines():
+                at.tell(line)  # standard output is for whoever patches
+        return PatchList(patch_list=tuple(rows), unfinished=unfinished)

@@ -1,0 +1,260 @@
+"""`testbed repair`: which fibres are lost, how traffic gets around them, and do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import option
+from testbed.commands.documents import (
+    CHANGES,
+    DONE,
+    ERROR,
+    OMIT_NONE,
+    Finding,
+    UnfinishedOperation,
+    finding_lines,
+)
+from testbed.commands.groups import AsksHosts, Moves, NamesTopology
+from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from testbed.lab.model import Lab
+    from testbed.measure.results.store import RunStore
+    from testbed.operate.choice import MeantDesign
+    from testbed.operate.loss import Sight
+    from testbed.operate.repair import LabRepair, Repaired, RoutesFor
+    from testbed.operate.repair_record import RepairRecord
+    from testbed.operate.session import Design, LabSession
+    from testbed.operate.unfinished import Unfinished
+
+REPAIR, REPAIR_BEGUN = "repair", "repair begun"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostFibre:
+    """A fibre of a NIC that passes no light; not `sure` where it may be the one at the other end of the link."""
+
+    nic: str
+    fibre: str
+    link: str
+    sure: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkDetour:
+    """The way of a lost link's packets over other links; empty where no way is left."""
+
+    link: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Outcome of the proof of a repair, as `testbed verify` looks."""
+
+    ok: bool
+    circuits: int
+    links_received: int
+    findings: tuple[Finding, ...]
+    pairs: int
+    pairs_reached: int
+    loss_floor: float | None
+    held: dict[str, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairOutcome:
+    """Seconds from the begin of each stage until its routes stood; of the second 0 when there was none."""
+
+    reroute_s: float
+    repatch_s: float
+    outage_s: float
+    verified: Proof
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairDocument(OfHosts):
+    """Lost fibres, how the lab does without them, and of `--apply` what came of it.
+
+    `repair_record` is true where such a repair stands, `strange` are circuits that are neither of the topology nor of
+    a repair, `unpatched` links whose circuits are missing or pass no light.
+    """
+
+    repair_record: bool
+    strange: tuple[str, ...]
+    unpatched: tuple[str, ...]
+    lost: tuple[LostFibre, ...]
+    detours: tuple[LinkDetour, ...] | None = field(default=None, metadata=OMIT_NONE)
+    remove: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
+    make: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
+    why: str | None = field(default=None, metadata=OMIT_NONE)
+    repaired: RepairOutcome | None = field(default=None, metadata=OMIT_NONE)
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a repair is not proven; 2 where one is planned, or something is lost, off or unfinished."""
+        if self.repaired is not None:
+            return DONE if self.repaired.verified.ok else ERROR
+        is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings)
+        return DONE if is_well else CHANGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair(Moves, AsksHosts, NamesTopology):
+    """`testbed repair`."""
+
+    apply: Annotated[bool, option("Do it: routes at once, then the circuits.", "--apply")] = False
+
+    def run(self, at: Place) -> RepairDocument:
+        """Look for lost fibres, plan a repair, and with `--apply` do it. Raises the errors of the devices."""
+        from testbed.operate.apply import check_permission
+        from testbed.operate.choice import meant_design
+        from testbed.operate.repair_report import losses_json, repair_json
+
+        meant = meant_design(at.running_lab, self.named, at.runs_dir, before_repair=True)
+        lab = meant.lab
+        if self.apply:
+            check_permission(lab, self.really_move)
+        with at.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+            sight, planned, left = plan_repair(session, meant, at.runs_dir)
+            findings = describe_findings(session.off_findings)
+            at.say(meant.heading(), *meant.lines(), *finding_lines(findings))
+            at.say(*_lines(session, meant, sight, planned, left))
+            repaired = None
+            if planned and self.apply:
+                repaired = self._repair(at, session, meant, planned)
+        rows = repair_json(lab, planned) if planned else {}
+        losses = planned.record.losses if planned else sight.losses
+        document = describe_hosts(meant, self.hosts)
+        document["unfinished"] = tuple(UnfinishedOperation(**each.json()) for each in left)
+        return RepairDocument(
+            **document,
+            repair_record=planned is not None and planned.is_repaired,
+            strange=tuple(planned.strange) if planned else (),
+            unpatched=tuple(lab.link_label(circuit.link) for circuit in sight.unpatched),
+            lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
+            detours=tuple(LinkDetour(**row) for row in rows["detours"]) if planned else None,
+            remove=rows.get("remove"),
+            make=rows.get("make"),
+            why=rows.get("why"),
+            repaired=_describe(repaired) if repaired else None,
+            findings=findings,
+        )
+
+    def _repair(self, at: Place, session: LabSession, meant: MeantDesign, planned: LabRepair) -> Repaired:
+        """Do it, with a run on record that says what was lost, what was done and how long it took."""
+        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.measure.results.store import RunStore
+        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.intent import Stated
+        from testbed.operate.repair import carry_out, check_in_force
+        from testbed.operate.repair_report import repair_json
+
+        check_in_force(planned)
+        lab = session.lab
+        hosts = hosts_of(lab, self.hosts)
+        with RunStore(at.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
+            run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
+            before = meant.intent.epoch if meant.intent else None
+            if before is None:  # the next look must know the topology that this is a repair of
+                before = session.store_intent(meant.design, meant.stated, run.run_id)
+            stated = Stated(f"repair of epoch {before}", meant.stated.plan_text, before)
+            with interruptible(at.tell):
+                repaired = carry_out(session, planned, at.say, stated=stated)
+            run.add_phase(REPAIR, repair_json(lab, planned) | asdict(repaired))
+        return repaired
+
+
+def _describe(repaired: Repaired) -> RepairOutcome:
+    report = repaired.verified
+    return RepairOutcome(
+        reroute_s=repaired.reroute_s,
+        repatch_s=repaired.repatch_s,
+        outage_s=repaired.outage_s,
+        verified=Proof(
+            ok=report.ok,
+            circuits=report.circuits,
+            links_received=report.links_received,
+            findings=describe_findings(report.findings),
+            pairs=report.pairs,
+            pairs_reached=report.pairs_reached,
+            loss_floor=report.loss_floor,
+            held=dict(report.held),
+        ),
+    )
+
+
+def plan_repair(
+    session: LabSession, meant: MeantDesign, runs_dir: Path
+) -> tuple[Sight, LabRepair | None, Sequence[Unfinished]]:
+    """Return what is seen of the topology, how to repair it, and unfinished operations.
+
+    There is no repair when no fibre is lost, or when not all answer: it leads traffic over every host and is a change
+    of circuits on all switches.
+    """
+    from testbed.measure.results.store import RunStore
+    from testbed.operate.repair import look_at, plan_lab_repair
+    from testbed.operate.unfinished import unfinished_or_why_not
+
+    design, sight = meant.design, look_at(session, meant.design)
+    left = unfinished_or_why_not(runs_dir, session.lab)
+    if session.off:
+        return sight, None, left
+    earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
+    if not (earlier or sight.losses) or meant.stated.plan_text is None:
+        return sight, plan_lab_repair(session.lab, design, sight, earlier), left
+    planned = plan_lab_repair(session.lab, design, sight, earlier, *_of_plan(meant))
+    return sight, planned, left
+
+
+def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairRecord | None:
+    """Return the repair of this topology that stands, if one does."""
+    from testbed.operate.repair_record import RepairRecord
+
+    records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
+    return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
+
+
+def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+    """Return what pairs of a plan send, and its routes on a topology."""
+    # Imported here: it brings the models of workloads along, and most looks find nothing lost.
+    from testbed.design.evaluation.job import routes_for, sent_by_pairs
+
+    plan = meant.plan()
+    assert plan is not None, "its text is stored"
+    return sent_by_pairs(plan), lambda topology: routes_for(plan, topology)
+
+
+def _lines(
+    session: LabSession,
+    meant: MeantDesign,
+    sight: Sight,
+    planned: LabRepair | None,
+    left: Sequence[Unfinished],
+) -> Iterator[str]:
+    from testbed.operate.repair_report import describe_losses, describe_repair, describe_unpatched
+
+    yield from (one.line() for one in left)
+    if session.off:
+        yield from describe_losses(meant.lab, sight.losses)
+        yield f"links of {', '.join(session.off)} were not looked at"
+        if sight.losses:
+            yield "a repair is planned when the whole lab answers"
+        else:
+            yield "of the links that were looked at, no fibre is lost"
+        return
+    if planned is None:
+        yield from map(meant.with_apply_command, describe_unpatched(meant.lab, meant.design, sight))
+        yield "no fibre is lost"
+        return
+    yield from map(meant.with_apply_command, describe_repair(meant.lab, planned))
+    if planned.is_repaired:
+        yield meant.with_apply_command("this has been done: when the fibre is replaced, `testbed apply`")

@@ -1,0 +1,150 @@
+"""`testbed verify`: look whether circuits, light, fibres, kernels and packets are as planned."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from lightbed.wording import counted
+from testbed.commands.declare import option
+from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, finding_lines
+from testbed.commands.groups import AsksHosts, NamesTopology
+from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts, heading_lines
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testbed.operate.choice import MeantDesign
+    from testbed.operate.model import VerifyReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedLink:
+    """Bytes of a link: as planned, as simulated, and as counted since the plan last ran as a job."""
+
+    link: str
+    planned_bytes: int
+    simulated_bytes: int
+    counted_bytes: int | None
+    retransmitted_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyDocument(OfHosts):
+    """Outcome of a look: how much was looked at, what differs, and the circuits that each switch holds.
+
+    `pairs` are those of hosts that the plan joins, `loss_floor` the smallest loss rate that would be found on any link.
+    """
+
+    ok: bool
+    circuits: int
+    links_heard: int
+    findings: tuple[Finding, ...]
+    held: dict[str, tuple[tuple[int, int], ...]]
+    pairs: int
+    pairs_reached: int
+    loss_floor: float | None
+    links: tuple[CountedLink, ...]
+    notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
+
+    @property
+    def exit_code(self) -> int:
+        """2 where something differs."""
+        return DONE if self.ok else CHANGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(AsksHosts, NamesTopology):
+    """`testbed verify`."""
+
+    variants: ClassVar = {"narrow": "moving"}
+    narrow: Annotated[
+        bool,
+        option(
+            "Tell which ends are swapped or dark: moves circuits of findings, and free ones, for a moment."
+        ),
+    ] = False
+    really_move: Annotated[
+        str | None, option("Name of the lab; needed to move a real one.", metavar="NAME", only_with="narrow")
+    ] = None
+
+    def run(self, at: Place) -> VerifyDocument:
+        """Look at all of the lab; a proof without findings completes an epoch. Raises the errors of `meant_design`."""
+        from testbed.measure.plan_job_record import link_lines, links_since_job
+        from testbed.operate.apply import check_permission
+        from testbed.operate.choice import meant_design
+        from testbed.operate.model import LinkFinding
+        from testbed.operate.narrow import narrow
+        from testbed.operate.part_checks import note_checks
+        from testbed.operate.unfinished import unfinished_or_why_not
+        from testbed.storage.owner import this_run
+
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        notes: list[str] = []
+        if self.narrow:
+            check_permission(meant.lab, self.really_move)
+        left = unfinished_or_why_not(at.runs_dir, meant.lab)
+        own = tuple(each for each in left if each.lacks_proof and each.intent == meant.intent)
+        others = tuple(each for each in left if each not in own)  # this is the proof of its own
+        with at.session(meant.lab, self.hosts, writes=self.narrow, partial=True) as session:
+            report = session.prove(meant.design, others)
+            if self.narrow:
+                report = narrow(session, meant.design, report, notes.append)
+            links = links_since_job(session, meant, at.runs_dir)
+            has_hosts = session.fleet is not None
+        if report.ok and own and (has_hosts or self.hosts == "auto"):
+            meant, note = _complete(meant, report, at.runs_dir)
+            notes.append(note)
+        is_settled = all(finding.kind != "changing" for finding in report.findings)
+        if this_run() and has_hosts and is_settled:  # a command that nobody shares writes nothing
+            note_checks(at.runs_dir, meant.lab, meant.design.wiring, report)
+        if meant.intent and meant.intent.lacks_proof:
+            lacking = tuple(LinkFinding("unfinished", each.operation, each.detail, each.hint) for each in own)
+            report = replace(report, findings=(*lacking, *report.findings))
+        findings = describe_findings(report.findings, meant)
+        at.say(*heading_lines(meant, self.hosts), _summary(report), *notes)
+        at.say(*(f"since it ran as a job: {line}" for line in link_lines(links)), *finding_lines(findings))
+        if report.ok:
+            at.say("everything is as planned")
+        return VerifyDocument(
+            **describe_hosts(meant, self.hosts),
+            ok=report.ok,
+            circuits=report.circuits,
+            links_heard=report.links_received,
+            findings=findings,
+            held=dict(report.held),
+            pairs=report.pairs,
+            pairs_reached=report.pairs_reached,
+            loss_floor=report.loss_floor,
+            links=tuple(CountedLink(**asdict(link)) for link in links),
+            notes=tuple(notes) if self.narrow or notes else None,
+        )
+
+
+def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple[MeantDesign, str]:
+    """Complete an epoch by a proof without findings; return it as it is now, and a line about it."""
+    from testbed.errors import JournalError
+    from testbed.operate.journal import journal_in
+    from testbed.operate.session import record_proof
+    from testbed.operate.unfinished import unfinished_or_why_not
+    from testbed.operation_errors import OperationRunning
+
+    intent = meant.intent
+    assert intent is not None
+    try:
+        with journal_in(runs_dir) as journal:
+            record_proof(journal, meant.lab, intent, report)
+    except (JournalError, OperationRunning) as error:
+        return meant, f"epoch {intent.epoch} cannot be marked as verified: {error}"
+    left = unfinished_or_why_not(runs_dir, meant.lab)
+    meant = replace(meant, intent=replace(intent, state="verified"), left=left)
+    return meant, f"epoch {intent.epoch} is verified now"
+
+
+def _summary(report: VerifyReport) -> str:
+    heard = f", {counted(report.links_received, 'link')} heard by probe" if report.links_received else ""
+    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    if report.loss_floor is not None:
+        heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
+    return f"{counted(report.circuits, 'circuit')} looked at{heard}"

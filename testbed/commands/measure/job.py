@@ -1,0 +1,116 @@
+"""`testbed job`: run an iteration of the plan in force on the hosts, as it was planned and simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import Command, option
+from testbed.commands.documents import Document
+from testbed.commands.groups import DEADLINE, AsksHosts, NamesTopology
+from testbed.commands.headings import LabKeys, RunKeys, TopologyKeys, lab_keys, topology_keys
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.measure.plan_job import PlanRun
+    from testbed.operate.choice import MeantDesign
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkBytes:
+    """Bytes of a link in all iterations: as planned, as simulated, as the NIC that sends on it counted."""
+
+    link: str
+    planned_bytes: int
+    simulated_bytes: int
+    counted_bytes: int | None
+    retransmitted_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJobDocument(TopologyKeys, LabKeys, RunKeys, Document):
+    """Iterations of the plan on the hosts: their median beside the prediction, `busy` the use of the processors."""
+
+    factor: float
+    predicted_ms: float
+    measured_ms: float
+    iterations_ms: tuple[float, ...]
+    difference: float
+    busy: float
+    links: tuple[LinkBytes, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
+    """`testbed job`."""
+
+    lane = "moving"
+    iterations: Annotated[int, option("After one to warm up.", metavar="N", least=1, most=1000)] = 3
+    lasts_s: Annotated[
+        float,
+        option(
+            "Scale bytes and computing so that one takes this.",
+            "--lasts",
+            metavar="SECONDS",
+            least=0.01,
+            most=3600,
+        ),
+    ] = 1.0
+    factor: Annotated[
+        float | None,
+        option("Scale bytes by this instead, computing too.", metavar="F", least=0, most=1e9),
+    ] = None
+    deadline_s: Annotated[float, DEADLINE] = 120.0
+
+    def run(self, at: Place) -> PlanJobDocument:
+        """Run the iterations, and keep them. Raises what opening a lab raises, and `CollectiveError`."""
+        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.measure.plan_job import run_plan
+        from testbed.measure.plan_job_record import PHASE, to_json
+        from testbed.measure.results.store import RunStore
+        from testbed.operate.choice import meant_design
+
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        lab, mode = meant.lab, hosts_of(meant.lab, self.hosts)
+        with (
+            at.session(lab, self.hosts) as session,
+            RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+        ):
+            job = run_plan(
+                session,
+                meant.design,
+                meant.plan(),
+                iterations=self.iterations,
+                lasts_s=self.lasts_s,
+                factor=self.factor,
+                deadline_s=self.deadline_s,
+            )
+            rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
+            run.add_phase(PHASE, to_json(job, meant.intent.epoch if meant.intent else None) | rates)
+        at.say(*job_lines(meant, job))
+        return PlanJobDocument(
+            run_id=run.run_id,
+            **lab_keys(meant, mode),
+            **topology_keys(meant),
+            factor=job.factor,
+            predicted_ms=job.predicted_s * 1e3,
+            measured_ms=job.measured_s * 1e3,
+            iterations_ms=tuple(time_s * 1e3 for time_s in job.times_s),
+            difference=job.difference,
+            busy=job.busy,
+            links=tuple(LinkBytes(**asdict(link)) for link in job.links),
+        )
+
+
+def job_lines(meant: MeantDesign, job: PlanRun) -> Iterator[str]:
+    """Yield a job as lines for people."""
+    from testbed.measure.plan_job_record import link_lines
+
+    yield f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}; {meant.heading()}"
+    yield from meant.lines()
+    yield from meant.unfinished_lines()
+    median = f"iteration of {job.measured_s * 1e3:.1f} ms (median of {len(job.times_s)})"
+    yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.difference * 100:+.1f} %"
+    yield f"scale: {job.factor:g} of the bytes, computing alike; processors {job.busy * 100:.0f} % busy"
+    yield from link_lines(job.links)

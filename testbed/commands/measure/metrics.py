@@ -1,0 +1,53 @@
+"""`testbed metrics`: the figures that Prometheus collects, printed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from testbed.commands.declare import Command
+from testbed.commands.documents import Document
+from testbed.commands.place import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A value of a metric, with its labels."""
+
+    metric: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsDocument(Document):
+    """The samples, in the order in which they were read."""
+
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metrics(Command[MetricsDocument]):
+    """`testbed metrics`."""
+
+    needs = "labs if any"
+    lab_help = "Lab files whose switches are read, too."
+    role = "viewer"
+
+    def run(self, at: Place) -> MetricsDocument:
+        """Read the metrics of the database, then those of the switches of each lab."""
+        from testbed.lab.inventory import load_lab
+        from testbed.lab.simulated.lifecycle import find_running
+        from testbed.observe.device_metrics import device_samples
+        from testbed.observe.exposition import exposition
+        from testbed.observe.stored_metrics import stored_samples
+
+        labs = [find_running(load_lab(path)) for path in at.lab_files]
+        samples = [*stored_samples(at.runs_dir), *(sample for lab in labs for sample in device_samples(lab))]
+        text = exposition(samples)
+        at.say(*(text.removesuffix("\n").split("\n") if text else ()))
+        return MetricsDocument(
+            samples=tuple(
+                Sample(metric=one.metric, labels=one.labels_by_name, value=one.value) for one in samples
+            )
+        )

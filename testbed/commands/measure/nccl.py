@@ -1,0 +1,344 @@
+"""`testbed nccl`: measure collectives on a lab whose circuits stand, or read what nccl-tests printed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from testbed.commands.declare import Command, option
+from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Document, key
+from testbed.commands.groups import DEADLINE, SIZES, AsksHosts, NamesTopology
+from testbed.commands.headings import LabKeys, RunKeys, TopologyKeys, lab_keys, topology_keys
+from testbed.commands.place import Place
+from testbed.commands.progress import narrate
+from testbed.errors import ResultsError
+
+if TYPE_CHECKING:
+    from testbed.lab.simulated.lifecycle import HostsInUse
+    from testbed.measure.nccl.table import NcclTable
+    from testbed.measure.results.run import Run
+    from testbed.operate.choice import MeantDesign
+    from testbed.operate.session import LabSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclDevice:
+    """A device of nccl-tests: which rank runs where."""
+
+    rank: int
+    group: int | None
+    pid: int
+    hostname: str
+    device: int
+    device_hex: str
+    device_info: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclConfig:
+    """The devices of nccl-tests."""
+
+    devices: tuple[NcclDevice, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclTiming:
+    """One half of a row, out-of-place or in-place: microseconds, and 10^9 bytes a second."""
+
+    time: float | None
+    alg_bw: float | None
+    bus_bw: float | None
+    nwrong: int | None
+    max_error: float | None = field(default=None, metadata=OMIT_NONE)
+    copy_bw: float | None = field(default=None, metadata=OMIT_NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclCpuTiming(NcclTiming):
+    """The same of a test whose times are the processor's."""
+
+    time: float | None = field(metadata=key("cpu_time"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IterationSpread:
+    """Spread of single iterations: least, most and 99th percentile, and deviation over mean."""
+
+    min_us: float | None
+    max_us: float | None
+    p99_us: float | None
+    cv_pct: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclSize:
+    """A message size of nccl-tests."""
+
+    size: int
+    count: int
+    type: str
+    redop: str | None
+    root: int | None
+    out_of_place: NcclTiming | None
+    out_of_place_per_iter: IterationSpread | None = field(default=None, metadata=OMIT_NONE)
+    in_place: NcclTiming | None
+    in_place_per_iter: IterationSpread | None = field(default=None, metadata=OMIT_NONE)
+    timestamp: str | None
+    actual_iterations: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfBounds:
+    """Number of wrong values, and whether nccl-tests calls that well."""
+
+    count: int | None
+    okay: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageBandwidth:
+    """Average bus bandwidth, and whether it is what was expected."""
+
+    bandwidth: float | None
+    okay: bool | Literal["unchecked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclTestsDocument(Document):
+    """Results of nccl-tests in the form that it writes itself, and whether they are `complete` and have `failed`."""
+
+    version: int
+    source: str
+    nccl_tests_version: str | None
+    nccl_version: str | None
+    collective: str | None
+    ranks: int | None
+    config: NcclConfig
+    results: tuple[NcclSize, ...]
+    out_of_bounds: OutOfBounds
+    average_bus_bandwidth: AverageBandwidth
+    json_path: str | None
+    complete: bool
+    failed: bool
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingFinding:
+    """A ring of NCCL that is not as planned, as the order of its nodes."""
+
+    kind: str
+    order: tuple[int, ...]
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingKeys:
+    """The rings of NCCL that are not as planned."""
+
+    ring_findings: tuple[RingFinding, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclTestsOfLab(TopologyKeys, RingKeys, NcclTestsDocument):
+    """Results of nccl-tests on a lab."""
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a ring is not as planned."""
+        return ERROR if self.ring_findings else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """A message size of a configuration of a run, see `testbed.measure.model.Timing`."""
+
+    run_id: str
+    topology: str
+    configuration: str
+    collective: str
+    ranks: int
+    rings: int
+    size_bytes: int
+    iterations: int
+    time_us: float
+    min_us: float
+    max_us: float
+    algbw_mbps: float
+    busbw_mbps: float
+    limit_mbps: float
+    wrong: int
+    cpu_limited: bool
+    simulated: bool
+    hosts: str
+    low_us: float
+    high_us: float
+    processor_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementDocument(TopologyKeys, LabKeys, RunKeys, Document):
+    """AllReduce on a lab, on one ring and on all."""
+
+    results: tuple[Timing, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsOfLab | NcclTestsDocument]):
+    """`testbed nccl`."""
+
+    needs = "lab unless local"
+    lab_help = "Lab file to measure."
+    lane = "moving"
+    import_file: Annotated[
+        Path | None,
+        option("Read nccl-tests output, text or JSON.", "--import", metavar="FILE", is_local=True),
+    ] = None
+    program: Annotated[
+        Literal["auto", "gloo", "nccl", "nccl-tests"],
+        option(
+            "Our program on CPUs (gloo) or GPUs (nccl; auto: where all hosts have one), or real nccl-tests.",
+            "--with",
+        ),
+    ] = "auto"
+    interfaces: Annotated[
+        str, option("Verbs devices for NCCL, e.g. qedr0,qedr1.", "--nccl-interfaces", metavar="NAMES")
+    ] = ""
+    sizes: Annotated[str, SIZES] = "1KiB:8MiB"
+    deadline_s: Annotated[float, DEADLINE] = 60.0
+
+    def run(self, at: Place) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
+        """Measure, or read results. Raises `ResultsError`, `CollectiveError`, and what opening a lab raises."""
+        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.measure.collectives.spec import parse_sizes
+        from testbed.measure.nccl.reading import import_nccl
+        from testbed.operate.choice import meant_design
+
+        if self.import_file is not None and at.lab_file is None:
+            table = import_nccl(self.import_file)
+            _say_table(at, table)
+            return NcclTestsDocument(**_table_keys(table))
+        if at.lab_file is None or self.import_file is not None:
+            raise ResultsError(
+                "give either a lab file to measure, or --import FILE with results of nccl-tests"
+            )
+        sizes = parse_sizes(self.sizes)
+        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        mode = hosts_of(meant.lab, self.hosts)
+        if self.program == "nccl-tests":
+            return self._test(at, meant, mode, sizes)
+        return self._measure(at, meant, mode, sizes)
+
+    def _measure(
+        self, at: Place, meant: MeantDesign, mode: HostsInUse, sizes: tuple[int, ...]
+    ) -> MeasurementDocument:
+        """Measure with our own program."""
+        from testbed.measure.current_topology import measure_current
+
+        assert self.program != "nccl-tests", "that is another program"
+        with self._open(at, meant, mode) as (session, run), narrate() as narrator:
+            result = measure_current(
+                session,
+                meant.design,
+                run,
+                sizes,
+                self.deadline_s,
+                hosts=mode,
+                backend=self.program,
+                on_progress=narrator.tick,
+            )
+        columns = ("configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit", "limited by")
+        rows = [
+            (
+                row.configuration,
+                row.size_bytes,
+                row.time_us,
+                row.busbw_mbps,
+                row.limit_mbps,
+                "host CPU" if row.cpu_limited else "",
+            )
+            for row in result.timings
+        ]
+        mark = "SIMULATED " if meant.lab.simulated else ""
+        at.say(meant.heading(), *meant.lines(), *meant.unfinished_lines())
+        at.say_table(f"{mark}AllReduce on {meant.lab.name}, hosts: {mode}", columns, rows)
+        return MeasurementDocument(
+            run_id=run.run_id,
+            **lab_keys(meant, mode),
+            **topology_keys(meant),
+            results=tuple(Timing(**asdict(row)) for row in result.timings),
+        )
+
+    def _test(
+        self, at: Place, meant: MeantDesign, mode: HostsInUse, sizes: tuple[int, ...]
+    ) -> NcclTestsOfLab:
+        """Measure with nccl-tests."""
+        from testbed.measure.current_topology import measure_nccl_tests
+        from testbed.measure.nccl.launch import NcclSettings, NcclTest
+
+        nics = (nic.name for nic in meant.lab.hosts[0].nics)
+        names = tuple(self.interfaces.split(",") if self.interfaces else nics)
+        settings = NcclSettings("IB" if self.interfaces else "Socket", names, channels=len(names))
+        test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
+        with self._open(at, meant, mode) as (session, run):
+            result = measure_nccl_tests(session, meant.design, run, settings, test)
+        at.say(meant.heading(), *meant.lines(), *meant.unfinished_lines())
+        _say_table(at, result.table)
+        at.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
+        rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
+        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **topology_keys(meant))
+
+    @contextmanager
+    def _open(self, at: Place, meant: MeantDesign, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
+        """Provide the lab opened, and the run on whose record goes what is measured on it."""
+        from testbed.measure.results.store import RunStore
+
+        lab = meant.lab
+        with (
+            at.session(lab, self.hosts, writes=True) as session,
+            RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+        ):
+            yield session, run
+
+
+def _table_keys(table: NcclTable) -> dict[str, Any]:
+    """Return the values of an `NcclTestsDocument`, by field."""
+    from testbed.measure.nccl.table import table_json
+
+    keys: dict[str, Any] = table_json(table)
+    devices = tuple(NcclDevice(**device) for device in keys["config"]["devices"])
+    return keys | {
+        "config": NcclConfig(devices=devices),
+        "results": tuple(_size(row) for row in keys["results"]),
+        "out_of_bounds": OutOfBounds(**keys["out_of_bounds"]),
+        "average_bus_bandwidth": AverageBandwidth(**keys["average_bus_bandwidth"]),
+        "problems": table.problems,
+    }
+
+
+def _size(row: dict[str, Any]) -> NcclSize:
+    halves: dict[str, Any] = {}
+    for name in ("out_of_place", "in_place"):
+        if row[name] is not None:
+            halves[name] = _timing(row[name])
+        if f"{name}_per_iter" in row:
+            halves[f"{name}_per_iter"] = IterationSpread(**row[f"{name}_per_iter"])
+    return NcclSize(**{**row, **halves})
+
+
+def _timing(keys: dict[str, Any]) -> NcclTiming:
+    if "cpu_time" in keys:
+        return NcclCpuTiming(
+            time=keys["cpu_time"], **{name: one for name, one in keys.items() if name != "cpu_time"}
+        )
+    return NcclTiming(**keys)
+
+
+def _say_table(at: Place, table: NcclTable) -> None:
+    from testbed.measure.nccl.table import table_text
+
+    at.say_table("Results of nccl-tests", *table_text(table))
+    at.say(*(f"problem: {problem}" for problem in table.problems))

@@ -1,0 +1,356 @@
+"""`testbed runs [query|compare|trend]`, `testbed report`: look at what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from lightbed.wording import counted
+from testbed.commands.declare import REQUIRED, Command, argument, option, writes
+from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
+from testbed.commands.groups import PrintsTable
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.measure.results.records import RunSummary
+    from testbed.measure.trends.comparison import RunComparison
+    from testbed.measure.trends.report import SeriesChange
+
+RUN = "Run id, the beginning of one, or `last`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run of measurements: its lab, status and times, and where its files are."""
+
+    run_id: str
+    lab: str
+    status: str
+    started: str
+    finished: str | None
+    simulated: bool
+    hosts: str
+    directory: str
+    error: str
+
+
+RUN_COLUMNS = tuple(each.name for each in fields(RunRecord))
+"""Columns of `--csv` and keys of `--json`."""
+
+
+def _columns_of(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "lab": run.lab,
+        "status": run.status,
+        "started": run.started.isoformat(),
+        "finished": run.finished.isoformat() if run.finished else None,
+        "simulated": run.simulated,
+        "hosts": run.hosts,
+        "directory": str(run.directory),
+        "error": run.error,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunList(TableDocument):
+    """The runs of a results directory, the newest first."""
+
+    runs: tuple[RunRecord, ...]
+
+    def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """Return a row for each run."""
+        return RUN_COLUMNS, [[getattr(run, name) for name in RUN_COLUMNS] for run in self.runs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs(PrintsTable, Command[RunList]):
+    """`testbed runs`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "viewer"
+
+    def run(self, at: Place) -> RunList:
+        """List the runs."""
+        from testbed.measure.results.store import RunStore
+
+        stored = RunStore(at.runs_dir).list_runs()
+        if stored:
+            rows = [
+                [run.run_id, run.lab, run.status, f"{run.started:%Y-%m-%d %H:%M:%S}", run.hosts, mark]
+                for run in stored
+                for mark in ["SIMULATED" if run.simulated else "real"]
+            ]
+            at.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
+        else:
+            at.say(f"no runs in {at.runs_dir}: `make run` makes one")
+        return RunList(runs=tuple(RunRecord(**_columns_of(run)) for run in stored))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryAnswer(TableDocument):
+    """The rows of a statement, with the names of their columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """Return columns and rows."""
+        return self.columns, self.rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsQuery(PrintsTable, Command[QueryAnswer]):
+    """`testbed runs query`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "viewer"
+    statement: Annotated[
+        str,
+        argument(
+            "Tables: runs, timings, nic_bytes, phases, epochs, losses. DuckDB's dialect.",
+            "SQL",
+            least=1,
+            most=20_000,
+            has_lines=True,
+        ),
+    ] = REQUIRED
+
+    def run(self, at: Place) -> QueryAnswer:
+        """Query a copy of the runs in memory. Raises `ResultsError`."""
+        from testbed.measure.trends.sql import query_runs
+
+        answer = query_runs(at.runs_dir, self.statement)
+        at.say_table(counted(len(answer.rows), "row"), answer.columns, answer.rows)
+        rows = tuple(
+            tuple(str(cell) if isinstance(cell, datetime) else cell for cell in row) for row in answer.rows
+        )
+        return QueryAnswer(columns=answer.columns, rows=rows)  # times as SQL writes them
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPair:
+    """The same measurement in two runs, in Mbit/s of bus bandwidth.
+
+    It is `clear` where the middle halves of both runs' iterations do not overlap.
+    """
+
+    topology: str
+    configuration: str
+    collective: str
+    ranks: int
+    rings: int
+    size_bytes: int
+    a_mbps: float
+    b_mbps: float
+    ratio: float
+    clear: bool
+    cpu_limited: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A fact that differs between two runs."""
+
+    fact: str
+    a: str
+    b: str
+
+
+COMPARED = ("configuration", "collective", "ranks", "size_bytes", "a_mbps", "b_mbps", "ratio", "clear")
+"""Columns of the table of `runs compare`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsComparison(TableDocument):
+    """Two runs, row by row; how many rows only one of them has, and the facts that differ."""
+
+    a: str
+    b: str
+    rows: tuple[RowPair, ...]
+    only_a: int
+    only_b: int
+    differences: tuple[Difference, ...]
+
+    def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """Return a row for each measurement that both runs have."""
+        return COMPARED, [
+            [
+                f"{row.topology}: {row.configuration}",
+                row.collective,
+                row.ranks,
+                row.size_bytes,
+                row.a_mbps,
+                row.b_mbps,
+                f"{row.ratio:.3f}",
+                "yes" if row.clear else "no",
+            ]
+            for row in self.rows
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsCompare(PrintsTable, Command[RunsComparison]):
+    """`testbed runs compare`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "viewer"
+    a: Annotated[str, argument(RUN, "A")] = REQUIRED
+    b: Annotated[str, argument("The run to compare with it.", "B")] = REQUIRED
+
+    def run(self, at: Place) -> RunsComparison:
+        """Compare the runs. Raises `ResultsError`."""
+        from testbed.measure.results.store import RunStore
+        from testbed.measure.trends.comparison import compare_runs
+
+        store = RunStore(at.runs_dir)
+        one, other = store.load(self.a), store.load(self.b)
+        document = _comparison(one.summary.run_id, other.summary.run_id, compare_runs(one, other))
+        title = f"A = {document.a}, B = {document.b}: bus bandwidth in Mbit/s"
+        at.say_table(title, *document.to_table())
+        if document.only_a or document.only_b:
+            only = f"{document.only_a} rows of A, {document.only_b} rows of B"
+            at.say(f"measured by one of them only: {only}")
+        at.say(*(f"{each.fact}: A {each.a or '-'}, B {each.b or '-'}" for each in document.differences))
+        return document
+
+
+def _comparison(a: str, b: str, comparison: RunComparison) -> RunsComparison:
+    return RunsComparison(
+        a=a,
+        b=b,
+        rows=tuple(RowPair(**row.as_json()) for row in comparison.rows),
+        only_a=comparison.only_a,
+        only_b=comparison.only_b,
+        differences=tuple(Difference(fact=fact, a=one, b=two) for fact, one, two in comparison.differences),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochOfChange:
+    """A change of the lab between two values of a series."""
+
+    id: int
+    kind: str
+    state: str
+    at: str
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelChange:
+    """A change of level of a series: the run that shows it first, both levels, and the epochs between."""
+
+    quantity: str
+    lab: str
+    simulated: bool
+    series: str
+    unit: str
+    run: str
+    at: str
+    last_run_before: str
+    before: float
+    after: float
+    confidence: float
+    regression: bool
+    epochs: tuple[EpochOfChange, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrendDocument(Document):
+    """The number of series, of those `too_short` to judge, of regressions, and all changes, regressions first."""
+
+    series: int
+    too_short: int
+    rate: float
+    regressions: int
+    changes: tuple[LevelChange, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 where something was lost."""
+        return CHANGES if self.regressions else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsTrend(Command[TrendDocument]):
+    """`testbed runs trend`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "viewer"
+    lab: Annotated[str, option("Only this lab.", metavar="NAME")] = ""
+    quantity: Annotated[Literal["bandwidth", "power"] | None, option("Only this one.")] = None
+    every_size: Annotated[bool, option("All message sizes, not only the largest.", "--every-size")] = False
+    rate: Annotated[
+        float,
+        option(
+            "How often the report may be wrong without a change.", metavar="SHARE", least=0.0001, most=0.5
+        ),
+    ] = 0.05
+
+    def run(self, at: Place) -> TrendDocument:
+        """Find the changes. Raises `JournalError`."""
+        from testbed.measure.results.store import RunStore
+        from testbed.measure.trends.report import find_trends, only
+        from testbed.measure.trends.series import bandwidth_series, power_series
+
+        stored = RunStore(at.runs_dir).list_runs()
+        series = (
+            *bandwidth_series(stored, every_size=self.every_size),
+            *power_series(at.runs_dir, stored),
+        )
+        report = find_trends(at.runs_dir, only(series, self.lab, self.quantity), self.rate)
+        short = f", {report.short} too short (below 6 values)" if report.short else ""
+        at.say(f"{len(report.series) - report.short} series of {counted(len(stored), 'run')} judged{short}")
+        at.say(*([line for change in report.changes for line in change.lines()] or ["no change of level"]))
+        return TrendDocument(
+            series=len(report.series),
+            too_short=report.short,
+            rate=report.rate,
+            regressions=len(report.regressions),
+            changes=tuple(_level_change(change) for change in report.changes),
+        )
+
+
+def _level_change(change: SeriesChange) -> LevelChange:
+    row = change.as_json()
+    return LevelChange(**row | {"epochs": tuple(EpochOfChange(**one) for one in row["epochs"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportDocument(RunRecord, Document):
+    """A run, the file of its report, and the number of its timings."""
+
+    report: str
+    timings: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Command[ReportDocument]):
+    """`testbed report`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "viewer"
+    run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
+    out: Annotated[Path | None, writes("report.html", "Write it here, not beside the run's results.")] = None
+
+    def run(self, at: Place) -> ReportDocument:
+        """Write the report. Raises `ResultsError`."""
+        from testbed.measure.report.page import write_report
+        from testbed.measure.results.store import RunStore
+
+        stored = RunStore(at.runs_dir).load(self.run_id)
+        path = self.out or stored.summary.directory / "report.html"
+        write_report(stored, path)
+        timings = len(stored.timings)
+        at.say(f"{path}  ({timings} timings)")
+        return ReportDocument(**_columns_of(stored.summary), report=str(path), timings=timings)

@@ -1,0 +1,115 @@
+"""`testbed audit`: who did what through the service, and whether the log is as it was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from testbed.commands.declare import Command, option
+from testbed.commands.documents import CHANGES, DONE, Document
+from testbed.commands.place import Place
+from testbed.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditLine:
+    """A line of the audit log: who did what to which lab, why, with which plan and what outcome, and its hash."""
+
+    number: int
+    at: str
+    who: str
+    role: str
+    action: str
+    lab: str
+    why: str
+    plan: str
+    outcome: str
+    previous: str
+    hash: str
+
+    def line(self) -> str:
+        """Return it for people, with its control characters escaped."""
+        lab = f" on {self.lab}" if self.lab else ""
+        why = f": {self.why}" if self.why else ""
+        plan = f" plan {self.plan[:12]}" if self.plan else ""
+        who = f"{self.who} ({self.role})"
+        line = f"{self.number} {self.at[:19]} {who} {self.action}{lab}{plan}, {self.outcome}{why}"
+        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditList(Document):
+    """The newest lines of the log, the oldest of them first."""
+
+    entries: tuple[AuditLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditCheck(Document):
+    """The check of the log: its lines, its newest hash, and the first line that is broken, and why."""
+
+    whole: bool
+    lines: int
+    newest: str
+    broken: int | None
+    reason: str
+
+    @property
+    def exit_code(self) -> int:
+        """2 where a line was changed or removed."""
+        return DONE if self.whole else CHANGES
+
+    def line(self) -> str:
+        """Return it for people."""
+        if self.whole:
+            return f"whole: {self.lines} lines, the newest {self.newest}"
+        return f"broken at line {self.broken}: {self.reason}; the lines before it are whole"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Command[AuditList | AuditCheck]):
+    """`testbed audit`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "admin"
+    needs_scope = "audit:read"
+    readers = "admin"
+    details = (
+        "A log whose end was cut is whole in itself: "
+        "--expect HASH compares it with a hash that was kept elsewhere."
+    )
+    verify: Annotated[
+        bool, option("Check the whole log; exit code 2 names the first broken line.", "--verify")
+    ] = False
+    expect: Annotated[
+        str, option("With --verify: the log must hold the line with this hash.", metavar="HASH")
+    ] = ""
+    last: Annotated[int, option("So many of the newest lines.", metavar="N", least=1)] = 50
+
+    def validate(self) -> None:
+        """Raise `UsageError` for a hash without a check."""
+        super().validate()
+        if self.expect and not self.verify:
+            raise UsageError("--expect belongs to --verify")
+
+    def run(self, at: Place) -> AuditList | AuditCheck:
+        """List the lines, or check them."""
+        from testbed.storage.address import address_in
+        from testbed.storage.audit import read_audit, verify
+
+        address = address_in(at.runs_dir)
+        if self.verify:
+            check = verify(address, self.expect)
+            document = AuditCheck(
+                whole=check.broken is None,
+                lines=check.lines,
+                newest=check.newest,
+                broken=check.broken,
+                reason=check.reason,
+            )
+            at.say(document.line())
+            return document
+        entries = tuple(AuditLine(**row) for row in read_audit(address, last=self.last))
+        at.say(*([one.line() for one in entries] or [f"the audit log of {at.runs_dir} is empty"]))
+        return AuditList(entries=entries)

@@ -1,0 +1,76 @@
+"""`testbed backup|restore`: the database and the directories of runs, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from lightbed.wording import counted
+from testbed.commands.declare import REQUIRED, Command, argument, option
+from testbed.commands.documents import Document
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.storage.backup import BackupReport
+
+_FILE = "Backup, a tar file."
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupDocument(Document):
+    """The file of a backup, the rows of each table, and the runs whose files it holds."""
+
+    file: str
+    rows: Mapping[str, int]
+    runs: tuple[str, ...]
+
+    def line(self, holder: str) -> str:
+        """Return a line for people: what the file, or the database, holds."""
+        rows = counted(sum(self.rows.values()), "row")
+        return f"{holder} holds {rows}, and the files of {counted(len(self.runs), 'run')}"
+
+
+def _document(file: Path, report: BackupReport) -> BackupDocument:
+    return BackupDocument(file=str(file), rows=report.rows, runs=tuple(report.runs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backup(Command[BackupDocument]):
+    """`testbed backup`."""
+
+    needs = "nothing"
+    role = None
+    file: Annotated[Path, argument(_FILE, "FILE", writes="backup.tar")] = REQUIRED
+
+    def run(self, at: Place) -> BackupDocument:
+        """Write the backup. Raises `StorageError`."""
+        from testbed.storage.address import address_in
+        from testbed.storage.backup import back_up
+
+        document = _document(self.file, back_up(address_in(at.runs_dir), at.runs_dir, self.file))
+        at.say(document.line(str(self.file)))
+        return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore(Command[BackupDocument]):
+    """`testbed restore`."""
+
+    needs = "nothing"
+    role = None
+    file: Annotated[Path, argument(_FILE, "FILE", is_local=True)] = REQUIRED
+    replace: Annotated[
+        bool, option("Remove what the database holds; without it, it must be empty.", "--replace")
+    ] = False
+
+    def run(self, at: Place) -> BackupDocument:
+        """Put the backup back. Raises `StorageError`."""
+        from testbed.storage.address import address_in, shown
+        from testbed.storage.backup import restore
+
+        address = address_in(at.runs_dir)
+        document = _document(self.file, restore(self.file, address, at.runs_dir, replace=self.replace))
+        at.say(document.line(shown(address)))
+        return document

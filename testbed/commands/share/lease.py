@@ -1,0 +1,292 @@
+"""`testbed lease ...` and `testbed maintenance`: who may move which part of a lab, and when nothing may move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from testbed.commands.declare import REQUIRED, Command, Text, argument, option
+from testbed.commands.documents import Document, UnfinishedOperation
+from testbed.commands.groups import INTERVAL, parse_interval
+from testbed.commands.place import Place
+from testbed.errors import UsageError
+
+if TYPE_CHECKING:
+    from testbed.leases import model
+    from testbed.leases.store import LeaseStore
+
+POLL_S = 0.5
+DURATION = Text(str, str, INTERVAL.pattern)
+"""An interval that stays text, as its default is shown; `run` parses it."""
+_LEASE_ID = argument("Lease, as `testbed lease list` names it.", "ID")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A lease: who holds which resources until when, and what it waits for. Times are seconds since 1970."""
+
+    id: str
+    token: int | None
+    owner: str
+    state: str
+    priority: int
+    reason: str
+    resources: tuple[str, ...]
+    expires: float
+    starts: float | None
+    allowed: tuple[str, ...]
+    implicit: bool
+    waits_for: str
+
+    def line(self) -> str:
+        """Return a line for people: `20261123T1 granted token 4: host:a, ann@lab1, until 2026-11-23 10:20:00 UTC`."""
+        until = datetime.fromtimestamp(self.expires, UTC)
+        token = f" token {self.token}" if self.token else ""
+        names = self.resources if len(self.resources) < 6 else (*self.resources[:5], "...")
+        why = self.waits_for or self.reason
+        text = f"{self.id} {self.state}{token}: {', '.join(names)}, {self.owner}, until {until:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{text}; {why}" if why else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseDocument(Document):
+    """A lease of a lab, alone in a list."""
+
+    lab: str
+    leases: tuple[Lease, ...]
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceReason:
+    """The person who stopped all motion of a lab, and why, since when."""
+
+    owner: str
+    reason: str
+    since_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseListDocument(Document):
+    """The leases of a lab; `maintenance` is None where the lab may move."""
+
+    lab: str
+    leases: tuple[Lease, ...]
+    maintenance: MaintenanceReason | None
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseRequest(Command[LeaseDocument]):
+    """`testbed lease request`."""
+
+    lane = "waiting"
+    resources: Annotated[
+        tuple[str, ...],
+        argument("host:a, nic:a/nic1, port:ocs1/5, board:kit1; all of the lab if none.", "[RESOURCE]..."),
+    ] = ()
+    ttl: Annotated[
+        str, option("How long it lasts without a heartbeat: 90s, 10m, 2h.", metavar="TIME", text=DURATION)
+    ] = "1h"
+    priority: Annotated[int, option("Larger ones are served first.", least=-1000, most=1000)] = 0
+    at: Annotated[
+        str,
+        option("Reserve from then on: 2026-11-24T09:00, in UTC unless it says more.", metavar="TIME"),
+    ] = ""
+    wait: Annotated[float, option("Wait so long for the grant.", metavar="SECONDS", least=0, most=3600)] = 0.0
+    allow: Annotated[
+        tuple[str, ...], option("Another person who may use it (repeatable).", metavar="USER")
+    ] = ()
+    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT")] = ""
+
+    def validate(self) -> None:
+        """Raise `UsageError` for what is not a time."""
+        super().validate()
+        parse_interval(self.ttl)
+        self.starts_s  # noqa: B018  it checks itself
+
+    @property
+    def starts_s(self) -> float | None:
+        """The begin of a reservation, in seconds since 1970; None for now. Raises `UsageError`."""
+        if not self.at:
+            return None
+        try:
+            moment = datetime.fromisoformat(self.at)
+        except ValueError as error:
+            raise UsageError(f"--at {self.at!r} is not a time; write for example 2026-11-24T09:00") from error
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def run(self, at: Place) -> LeaseDocument:
+        """Ask for the parts, and wait for the grant. Raises `LeaseImpossible` and `LeaseDenied`."""
+        from testbed.leases.model import parts_of
+
+        parts = parts_of(at.lab, self.resources)
+        with _open_store(at) as store:
+            lease = store.request(
+                self.resources,
+                parts,
+                ttl_s=parse_interval(self.ttl),
+                priority=self.priority,
+                starts_s=self.starts_s,
+                allowed=self.allow,
+                reason=self.reason,
+            )
+            lease = _wait_for_grant(store, lease, self.wait)
+        return _say_lease(at, lease)
+
+
+def _wait_for_grant(store: LeaseStore, lease: model.Lease, at_most_s: float) -> model.Lease:
+    """Return a request when it is granted, or as it is when the time is over; each look is its heartbeat."""
+    deadline = time.monotonic() + at_most_s
+    while not lease.is_held and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        lease = store.get(lease.id) if lease.starts_s else store.extend(lease.id)
+    return lease
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseList(Command[LeaseListDocument]):
+    """`testbed lease list`."""
+
+    lane = "reading"
+    role = "viewer"
+    ended: Annotated[bool, option("Also those that are over.", "--ended")] = False
+
+    def run(self, at: Place) -> LeaseListDocument:
+        """List the leases."""
+        from testbed.leases.listing import read_maintenance
+        from testbed.storage.address import address_in
+
+        row = read_maintenance(address_in(at.runs_dir), at.lab.name)
+        maintenance = MaintenanceReason(**row) if row else None
+        leases = _read_leases(at, ended=self.ended)
+        if maintenance:
+            at.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
+        at.say(*([one.line() for one in leases] or ["no leases"]))
+        return LeaseListDocument(
+            lab=at.lab.name, leases=leases, maintenance=maintenance, unfinished=at.say_unfinished()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseExtend(Command[LeaseDocument]):
+    """`testbed lease extend`."""
+
+    lane = "prompt"
+    lease: Annotated[str, _LEASE_ID] = REQUIRED
+    ttl: Annotated[str | None, option("As of the request, if not given.", metavar="TIME", text=DURATION)] = (
+        None
+    )
+
+    def run(self, at: Place) -> LeaseDocument:
+        """Let the lease last longer."""
+        with _open_store(at) as store:
+            lease = store.extend(self.lease, parse_interval(self.ttl) if self.ttl else None)
+        return _say_lease(at, lease)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseRelease(Command[LeaseDocument]):
+    """`testbed lease release`."""
+
+    lane = "prompt"
+    lease: Annotated[str, _LEASE_ID] = REQUIRED
+
+    def run(self, at: Place) -> LeaseDocument:
+        """Give the lease back."""
+        with _open_store(at) as store:
+            lease = store.release(self.lease)
+        return _say_lease(at, lease)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseBreak(Command[LeaseDocument]):
+    """`testbed lease break`."""
+
+    lane = "prompt"
+    role = "admin"
+    lease: Annotated[str, _LEASE_ID] = REQUIRED
+    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", least=1)] = REQUIRED
+
+    def run(self, at: Place) -> LeaseDocument:
+        """Take the lease from whoever holds it."""
+        with _open_store(at) as store:
+            lease = store.break_(self.lease, self.reason)
+        return _say_lease(at, lease)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceDocument(Document):
+    """The lab, and whether it is under maintenance now."""
+
+    lab: str
+    maintenance: bool
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintenance(Command[MaintenanceDocument]):
+    """`testbed maintenance`."""
+
+    lane = "waiting"
+    role = "developer"
+    is_lab_last = True
+    to: Annotated[Literal["on", "off"], argument("Stop all motion, or allow it again.", "on|off")] = REQUIRED
+    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT")] = "hands in the rack"
+    wait: Annotated[
+        float, option("Time in which a move under way must end.", metavar="SECONDS", least=0, most=3600)
+    ] = 120.0
+
+    def run(self, at: Place) -> MaintenanceDocument:
+        """Stop all motion and wait until nothing moves, or allow it again."""
+        from testbed.leases.stillness import wait_until_still
+
+        lab = at.lab.name
+        with _open_store(at) as store:
+            if self.to == "off":
+                was_set = store.clear_maintenance()
+                line = f"lab '{lab}' {'may move again' if was_set else 'was not under maintenance'}"
+            else:
+                store.set_maintenance(self.reason)
+                wait_until_still(store, self.wait)
+                line = f"lab '{lab}' is under maintenance: nothing moves until `testbed maintenance off`"
+        at.say(line)
+        return MaintenanceDocument(lab=lab, maintenance=self.to == "on", unfinished=at.say_unfinished())
+
+
+@contextmanager
+def _open_store(at: Place) -> Iterator[LeaseStore]:
+    from testbed.leases.fence import database_errors
+    from testbed.leases.store import LeaseStore
+    from testbed.storage.address import address_in
+    from testbed.storage.database import Database
+
+    database = Database(address_in(at.runs_dir))
+    try:
+        with database_errors(database):
+            yield LeaseStore(database, at.lab.name)
+    finally:
+        database.close()
+
+
+def _read_leases(at: Place, *, ended: bool) -> tuple[Lease, ...]:
+    from testbed.leases.listing import describe_leases
+    from testbed.storage.address import address_in
+
+    rows = describe_leases(address_in(at.runs_dir), at.lab.name, time.time(), ended=ended)
+    return tuple(_record(row) for row in rows)
+
+
+def _record(row: dict[str, Any]) -> Lease:
+    return Lease(**row | {"resources": tuple(row["resources"]), "allowed": tuple(row["allowed"])})
+
+
+def _say_lease(at: Place, lease: model.Lease) -> LeaseDocument:
+    """Return the document of a lease as it is now, and say its line."""
+    leases = tuple(one for one in _read_leases(at, ended=True) if one.id == lease.id)
+    at.say(*(one.line() for one in leases))
+    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=at.say_unfinished())

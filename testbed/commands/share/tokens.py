@@ -1,0 +1,138 @@
+"""`testbed token`: tokens of the service. Whoever can write the database can make them."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import REQUIRED, Command, Role, argument, option
+from testbed.commands.documents import Document
+from testbed.commands.groups import INTERVAL
+from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.storage import tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token(Document):
+    """A token without its secret; `revoked` is empty for one that is valid."""
+
+    id: str
+    name: str
+    role: str
+    scopes: tuple[str, ...]
+    labs: tuple[str, ...]
+    created: str
+    expires: str
+    revoked: str
+
+    def line(self) -> str:
+        """Return it for people."""
+        limits = ", ".join([*self.scopes, *self.labs])
+        until = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
+        return f"{self.id} {self.role} {self.name}, {until}{f', only {limits}' if limits else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewToken(Token):
+    """A token and, this once, its text."""
+
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenListDocument(Document):
+    """All tokens, the oldest first."""
+
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCreate(Command[NewToken]):
+    """`testbed token create`. Fields are not called `role` and `scope`, as every command says these of itself."""
+
+    needs = "nothing"
+    role = None
+    token_role: Annotated[
+        Role, option("What it allows; each role may do what those before may.", "--role")
+    ] = REQUIRED
+    name: Annotated[str, option("Who will use it; the audit log says so.", metavar="NAME")] = ""
+    expires: Annotated[float, option("How long it is valid: 12h, 30d.", metavar="TIME", text=INTERVAL)] = (
+        30 * 86400.0
+    )
+    scopes: Annotated[
+        tuple[str, ...],
+        option(
+            "Only this, e.g. runs:read (repeatable); all of the role without.", "--scope", metavar="SCOPE"
+        ),
+    ] = ()
+    lab: Annotated[tuple[str, ...], option("Only this lab (repeatable); all without.", metavar="NAME")] = ()
+
+    def run(self, at: Place) -> NewToken:
+        """Make the token. Raises `InvalidRequest`."""
+        with _open_store(at) as store:
+            token, text = store.create(
+                self.name or getpass.getuser(),
+                self.token_role,
+                lifetime=timedelta(seconds=self.expires),
+                scopes=self.scopes,
+                labs=self.lab,
+            )
+        document = NewToken(**token.json(), token=text)
+        at.say(text, f"{document.line()}; it is shown this once: put it into LIGHTBED_TOKEN")
+        return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenList(Command[TokenListDocument]):
+    """`testbed token list`."""
+
+    needs = "nothing"
+    role = None
+
+    def run(self, at: Place) -> TokenListDocument:
+        """List the tokens."""
+        with _open_store(at) as store:
+            stored = tuple(_record(one) for one in store.list())
+        at.say(*([one.line() for one in stored] or ["no tokens: `testbed token create` makes one"]))
+        return TokenListDocument(tokens=stored)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRevoke(Command[Token]):
+    """`testbed token revoke`."""
+
+    needs = "nothing"
+    role = None
+    token: Annotated[str, argument("Token, as `testbed token list` names it.", "ID")] = REQUIRED
+
+    def run(self, at: Place) -> Token:
+        """End the token. Raises `NotFound`."""
+        with _open_store(at) as store:
+            token = _record(store.revoke(self.token))
+        at.say(token.line())
+        return token
+
+
+def _record(token: tokens.Token) -> Token:
+    return Token(**token.json())
+
+
+@contextmanager
+def _open_store(at: Place) -> Iterator[tokens.TokenStore]:
+    from testbed.leases.fence import database_errors
+    from testbed.storage.address import address_in
+    from testbed.storage.database import Database
+    from testbed.storage.tokens import TokenStore
+
+    database = Database(address_in(at.runs_dir))
+    try:
+        with database_errors(database):
+            yield TokenStore(database)
+    finally:
+        database.close()

@@ -1,0 +1,111 @@
+"""Jobs on the hosts of a lab under one policy after another, kept as a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from testbed.design.sharing.jobs import Placement, SharedJob
+from testbed.lab.inventory import load_lab, with_rate
+from testbed.lab.model import Lab
+from testbed.lab.simulated.lifecycle import hosts_of, lab_status, start_lab
+from testbed.measure.current_topology import check_in_force
+from testbed.measure.results.run import Run
+from testbed.measure.results.store import RunStore
+from testbed.measure.sharing.measurement import MeasuredJob, measure
+from testbed.measure.sharing.policies import Conditions, Policy, Schedule
+from testbed.measure.sharing.record import PHASE, to_json
+from testbed.operate.apply import check_permission
+from testbed.operate.choice import running_design
+from testbed.operate.design import design_for
+from testbed.operate.journal import Journal, journal_in
+from testbed.operate.named_topology import NamedTopology
+from testbed.operate.session import Design, LabSession, open_lab
+
+Note = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """Jobs, their places and shifts, and the conditions under which they run on the hosts of a lab."""
+
+    jobs: Sequence[SharedJob]
+    placement: Placement
+    shifted: Schedule
+    policies: Sequence[Policy]
+    conditions: Conditions
+    spread: bool = False
+
+
+@contextmanager
+def open_in_force(
+    lab_file: Path, placement: Placement, runs_dir: Path, note: Note
+) -> Iterator[tuple[LabSession, Design, Journal, str]]:
+    """Provide the lab as it runs, with the topology in force; a simulated one that is down is started meanwhile.
+
+    Then it has those hosts alone that jobs run on, and a topology of theirs. Raises what opening a lab raises, and
+    `VerifyFailed` when the topology is not in force.
+    """
+    lab = load_lab(lab_file)
+    is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
+    if is_up or not lab.simulated:
+        current = running_design(lab_file, NamedTopology(), runs_dir)
+        mode = hosts_of(current.lab)
+        with (
+            journal_in(runs_dir) as journal,
+            open_lab(current.lab, None, model_hosts=mode == "model") as session,
+        ):
+            check_in_force(session, current.design)
+            yield session, current.design, journal, mode
+        return
+    with start_lab(_part(lab, placement), hosts="auto", move=True) as up:
+        note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts}")
+        with (
+            journal_in(runs_dir) as journal,
+            open_lab(up.lab, journal, model_hosts=up.hosts == "model", keep_intent=False) as session,
+        ):
+            design = design_for(up.lab)
+            session.bring_up(design)
+            yield session, design, journal, up.hosts
+
+
+def _part(lab: Lab, placement: Placement) -> Lab:
+    """Return the hosts of a lab that jobs run on, under a name of their own: the lab itself may be started meanwhile.
+
+    Their links keep the rate of the file, since few carry anything.
+    """
+    used = {host for hosts in placement.values() for host in hosts}
+    hosts = tuple(host for host in lab.hosts if host.name in used)
+    return with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
+
+
+def run_on_hosts(
+    lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, note: Note
+) -> tuple[str, list[MeasuredJob]]:
+    """Return the id of the run and its rows, which are on record as soon as they are measured."""
+    check_permission(load_lab(lab_file), really_move)
+    with open_in_force(lab_file, host_run.placement, runs_dir, note) as (session, design, journal, mode):
+        lab = session.lab
+        with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
+            rows = measure(
+                session,
+                journal,
+                design,
+                host_run.jobs,
+                host_run.placement,
+                host_run.shifted,
+                host_run.policies,
+                host_run.conditions,
+                spread=host_run.spread,
+                note=note,
+                done=lambda rows: keep_rows(run, lab, rows),
+            )
+    return run.run_id, rows
+
+
+def keep_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
+    """Put rows on record as soon as they are measured."""
+    run.add_phase(PHASE, to_json(rows, lab.link.represents_gbps))

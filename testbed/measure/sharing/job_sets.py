@@ -1,0 +1,76 @@
+"""The sets of jobs of `testbed reproduce sharing` on two hosts of a lab, kept as a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.design.sharing.cassini.schedule import Scheduler
+from testbed.design.sharing.jobs import LabLinks
+from testbed.lab.inventory import load_lab
+from testbed.measure.results.run import Run
+from testbed.measure.results.store import RunStore
+from testbed.measure.sharing.host_run import keep_rows, open_in_force
+from testbed.measure.sharing.measurement import measure
+from testbed.measure.sharing.policies import Conditions, shifted_schedule
+from testbed.operate.apply import check_permission
+from testbed.operate.journal import Journal
+from testbed.operate.session import Design, LabSession
+
+if TYPE_CHECKING:
+    from testbed.design.reproductions.sharing.setup import Figures, JobSet, Policy
+
+
+@contextmanager
+def open_two_hosts(
+    lab_file: Path,
+    iterations: int,
+    really_move: str | None,
+    runs_dir: Path,
+    note: Callable[[str], object],
+) -> Iterator[TwoHosts]:
+    """Provide the first two hosts of a lab for sets of jobs. Raises as `open_in_force`."""
+    lab = load_lab(lab_file)
+    check_permission(lab, really_move)
+    hosts = tuple(host.name for host in lab.hosts[:2])
+    with open_in_force(lab_file, {"jobs": hosts}, runs_dir, note) as (session, design, journal, mode):
+        here = session.lab
+        with RunStore(runs_dir).begin(here, here.simulated, mode, seeds={}) as run:
+            note(f"run {run.run_id}: {iterations} iterations of each set")
+            yield TwoHosts(session, design, journal, run, hosts, Conditions(iterations=iterations))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoHosts:
+    """Two hosts of an open lab, and the run that keeps what is measured on them."""
+
+    session: LabSession
+    design: Design
+    journal: Journal
+    run: Run
+    hosts: tuple[str, ...]
+    conditions: Conditions
+
+    def measure(self, jobs_of: JobSet, policy: Policy) -> list[Figures]:
+        """Run a set of jobs under a policy, and return the figures of each job."""
+        from testbed.design.reproductions.sharing.setup import Figures
+
+        rate_gbps = self.session.lab.link.represents_gbps
+        jobs = jobs_of.jobs(rate_gbps, self.hosts)
+        placement = {job.name: self.hosts for job in jobs}
+        schedule = Scheduler(jobs, LabLinks(self.hosts, rate_gbps)).schedule([placement])
+        rows = measure(
+            self.session,
+            self.journal,
+            self.design,
+            jobs,
+            placement,
+            shifted_schedule(schedule),
+            [policy],
+            self.conditions,
+            done=lambda rows: keep_rows(self.run, self.session.lab, rows),
+        )
+        return [Figures(row.job, row.mean_ms, row.p99_ms, row.retransmits) for row in rows]

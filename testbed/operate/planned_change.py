@@ -1,0 +1,186 @@
+"""A planned change: what it touches, how long it may take, its file, and the state of the lab that it demands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lightbed.wording import counted
+from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
+from testbed.lab.inventory import load_lab
+from testbed.lab.simulated.lifecycle import find_running
+from testbed.leases.listing import read_leases
+from testbed.leases.model import parts_of
+from testbed.operate.changes.durations import Durations, learned_durations, seconds
+from testbed.operate.changes.elements import Element, Standing, touched_elements
+from testbed.operate.changes.file import (
+    Change,
+    change_document,
+    check_expected,
+    informing,
+    read_change,
+    write_change,
+)
+from testbed.operate.changes.observed import Observed, observed_by
+from testbed.operate.choice import MeantDesign, design_to_apply
+from testbed.operate.intent import Intent, in_force, stored_intents
+from testbed.operate.model import LabPlan
+from testbed.operate.named_topology import NamedTopology
+from testbed.operate.session import LabSession, design_of_intent
+from testbed.storage.address import address_in
+
+
+@dataclass
+class PlannedChange:
+    """A plan with what it touches, the seconds expected, and the state that it was made for."""
+
+    meant: MeantDesign
+    planned: LabPlan
+    runs_dir: Path
+
+    @cached_property
+    def observed(self) -> Observed:
+        """State that the plan was made for; without epochs where the journal cannot be read."""
+        with suppress(JournalError):
+            return observed_now(self.meant, self.planned, self.runs_dir)
+        return observed_by(self.planned, revision=self.meant.lab.revision)
+
+    @cached_property
+    def elements(self) -> tuple[Element, ...]:
+        """Elements that the plan touches; none where nothing changes."""
+        if not self.planned.has_changes:
+            return ()
+        here = Standing(self.meant.lab, self.meant.design)
+        before: list[Standing] = []
+        with suppress(JournalError):
+            before = _standing(self.meant, _in_force(self.meant, self.runs_dir))
+        return touched_elements(self.meant.lab, self.planned, (here, *before))
+
+    @cached_property
+    def durations(self) -> Durations:
+        """Seconds learned from the journal; none where it cannot be read."""
+        with suppress(JournalError):
+            return learned_durations(self.runs_dir, self.meant.lab.name)
+        return Durations()
+
+    def json(self) -> dict[str, Any]:
+        """Return `revision`, `elements` and `expected` of the plan's document."""
+        informed = informing(self.planned, self.elements, self.durations)
+        return {"revision": self.observed.fingerprint, **informed}
+
+    def lines(self) -> list[str]:
+        """Return the same for people, in which circuits, and with them their ends, have been listed."""
+        if not self.planned.has_changes:
+            return []
+        total = self.durations.plan(self.planned)
+        learned = f"learned from {counted(total.samples, 'step')}" if total.samples else "by the drivers"
+        lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
+        expected = (
+            f"expected: {seconds(total.median_s)}, at most {seconds(total.p95_s)} in 95 of 100 ({learned})"
+        )
+        return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
+
+    def to_apply(self) -> list[str]:
+        """Return how the epoch that is meant is patched again, by its number: another may be stored by then."""
+        if not (self.planned.has_changes and self.meant.intent):
+            return []
+        return [f"to patch it again: testbed apply {self.meant.lab.path} --epoch {self.meant.intent.epoch}"]
+
+    def write(self, path: Path, *, take_over: bool) -> None:
+        """Write the change file."""
+        meant = self.meant
+        document = change_document(
+            meant.lab, meant.design, meant.stated, self.planned, self.observed, take_over=take_over
+        )
+        write_change(path, document | self.json())
+
+
+@dataclass(frozen=True, slots=True)
+class AskedChange:
+    """Demand of `testbed apply`: a design, and the state of the lab that it demands."""
+
+    meant: MeantDesign
+    runs_dir: Path
+    take_over: bool
+    change: Change | None = None
+    expect: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        lab_file: Path,
+        named: NamedTopology,
+        runs_dir: Path,
+        change_file: Path | None,
+        expect: str | None,
+        *,
+        take_over: bool,
+    ) -> AskedChange:
+        """Return what the options ask for. Raises `PlanFileError` and what `design_to_apply` raises."""
+        if change_file is None:
+            return cls(design_to_apply(lab_file, named, runs_dir), runs_dir, take_over, None, expect)
+        if named != NamedTopology() or take_over:
+            raise PlanFileError(
+                f"--change {change_file} says what is meant: leave out --simplex, --method, --demand, --plan, "
+                "--epoch and --take-over"
+            )
+        change = read_change(change_file)
+        lab = find_running(load_lab(lab_file))
+        if change.intent.lab != lab.name:
+            raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', this is '{lab.name}'")
+        here, design = design_of_intent(lab, change.intent)
+        meant = MeantDesign(here, design, change.intent.stated)
+        return cls(meant, runs_dir, change.take_over, change, expect)
+
+    def plan(self, session: LabSession) -> LabPlan:
+        """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
+        planned = session.plan(self.meant.design, take_over=self.take_over)
+        self.check_current(planned)
+        return planned
+
+    def check_current(self, planned: LabPlan) -> None:
+        """Raise `PlanStale` unless the lab is in the demanded state; nothing is demanded without an option."""
+        if self.change is None and self.expect is None:
+            return
+        now = observed_now(self.meant, planned, self.runs_dir)
+        if self.expect is not None:
+            check_expected(self.expect, now)
+        if self.change is not None:
+            self.change.check_current(planned, now)
+
+
+def observed_now(meant: MeantDesign, planned: LabPlan, runs_dir: Path) -> Observed:
+    """Return the state that a plan was made for. Raises `JournalError`."""
+    epochs = sorted(one.epoch for one in _in_force(meant, runs_dir))
+    token = _token(meant, runs_dir)
+    return observed_by(planned, epochs=epochs, revision=meant.lab.revision, token=token)
+
+
+def _token(meant: MeantDesign, runs_dir: Path) -> int | None:
+    """Return the newest token of a lease of any of the plan's hosts; None where nobody has asked for one."""
+    hosts = parts_of(meant.lab, [f"host:{host.name}" for host in meant.lab.hosts])
+    leases = read_leases(address_in(runs_dir), meant.lab.name)
+    held = [
+        one.token for one in leases if one.is_held and not (one.is_implicit or hosts.isdisjoint(one.parts))
+    ]
+    return max(filter(None, held), default=None)
+
+
+def _in_force(meant: MeantDesign, runs_dir: Path) -> tuple[Intent, ...]:
+    """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
+    hosts = {host.name for host in meant.lab.hosts}
+    stored = in_force(stored_intents(runs_dir, meant.lab.name))
+    return tuple(one for one in stored if not hosts.isdisjoint(one.hosts))
+
+
+def _standing(meant: MeantDesign, intents: Iterable[Intent]) -> list[Standing]:
+    """Return the topologies of these epochs, as far as they fit the lab of today."""
+    standing = []
+    for intent in intents:
+        with suppress(IntentError, TopologyError):
+            standing.append(Standing(*design_of_intent(meant.lab, intent)))
+    return standing

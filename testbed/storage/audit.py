@@ -1,0 +1,137 @@
+"""The audit log: lines that are only added, each with the hash of the one before it.
+
+A line that was changed no longer has its hash; one that was removed leaves a gap in the numbers, or, at the end, a
+count that is higher than the lines there are. Whoever can write the database can make all hashes again: keep the newest
+hash, which `testbed audit --verify` prints, elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from testbed.storage.address import Address
+from testbed.storage.looking import read_rows
+from testbed.storage.schema import audit, counters
+
+FIRST = "0" * 64
+"""The hash before the first line."""
+_COUNT = "audit"
+_FIELDS = ("number", "at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous")
+
+
+class Person(Protocol):
+    """A person or program that does something: its name and its role."""
+
+    @property
+    def name(self) -> str:
+        """Name in the log."""
+
+    @property
+    def role(self) -> str:
+        """Role in which it acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A person of this machine, in a role."""
+
+    name: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line that is to be written: who does what to which lab, why, and with which plan."""
+
+    who: Person
+    action: str
+    lab: str = ""
+    why: str = ""
+    plan: str = ""
+    outcome: str = "accepted"
+
+
+def append(connection: sa.Connection, entry: Entry) -> int:
+    """Add a line in a transaction that holds the write lock, and return its number."""
+    last = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
+    counted = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
+    row: dict[str, Any] = {
+        "number": max(counted or 0, last["number"] if last else 0) + 1,
+        "at": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "who": entry.who.name,
+        "role": entry.who.role,
+        "action": entry.action,
+        "lab": entry.lab,
+        "why": entry.why,
+        "plan": entry.plan,
+        "outcome": entry.outcome,
+        "previous": last["hash"] if last else FIRST,
+    }
+    connection.execute(audit.insert().values(row | {"hash": hash_of(row)}))
+    if counted is None:
+        connection.execute(counters.insert().values(name=_COUNT, value=row["number"]))
+    else:
+        connection.execute(counters.update().where(counters.c.name == _COUNT).values(value=row["number"]))
+    return int(row["number"])
+
+
+def hash_of(row: Mapping[str, Any]) -> str:
+    """Return the hash of a line: SHA-256 of its fields as JSON, the hash of the line before among them."""
+    text = json.dumps([row[name] for name in _FIELDS], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_audit(address: Address, *, last: int | None = None) -> list[dict[str, Any]]:
+    """Return the lines, oldest first; with `last` only so many of the newest."""
+    rows = [dict(row) for row in read_rows(address, "select * from audit order by number")]
+    return rows[-last:] if last else rows
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Result of a check: how many lines there are, the newest hash, and the first line that is `broken`, and why."""
+
+    lines: int
+    newest: str
+    broken: int | None = None
+    reason: str = ""
+
+
+def verify(address: Address, expected: str = "") -> Verified:
+    """Check the whole log; with `expected` also that it holds the line with this hash."""
+    count = read_rows(address, "select value from counters where name = ?", (_COUNT,))
+    rows = read_audit(address)
+    found = check_chain(rows, int(count[0]["value"]) if count else 0)
+    if expected and found.broken is None and expected not in {row["hash"] for row in rows}:
+        reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
+        return Verified(found.lines, found.newest, found.lines + 1, reason)
+    return found
+
+
+def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
+    """Return what is found in lines of which there should be `count`."""
+    previous, number = FIRST, 0
+    for row in rows:
+        number += 1
+        reason = ""
+        if row["number"] != number:
+            reason = "the line was removed"
+        elif row["previous"] != previous:
+            reason = "it does not follow the line before it"
+        elif row["hash"] != hash_of(row):
+            reason = "the line was changed"
+        if reason:
+            return Verified(number - 1, previous, number, reason)
+        previous = row["hash"]
+    if number < count:
+        return Verified(
+            number, previous, number + 1, f"the last {count - number} of {count} lines were removed"
+        )
+    return Verified(number, previous)

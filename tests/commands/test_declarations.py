@@ -1,0 +1,192 @@
+"""Declarations of commands: what is said once appears on every face."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import pytest
+
+from testbed.commands.declare import (
+    Command,
+    Text,
+    argument,
+    carry_out,
+    documents_of,
+    fields_of,
+    option,
+    reads,
+    writes,
+)
+from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
+from testbed.commands.groups import INTERVAL, Moves, parse_interval
+from testbed.commands.place import Place
+from testbed.commands.table import declared_commands
+from testbed.errors import UsageError
+
+DECLARED = dict(declared_commands())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Document):
+    """A count of things."""
+
+    number: int
+    source: str = field(metadata=key("from"))
+    notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
+    unfinished: tuple[UnfinishedOperation, ...] = ()
+
+    @property
+    def exit_code(self):
+        return CHANGES if self.number else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountThings(Moves, Command[Count]):
+    """A command of this test."""
+
+    role = "developer"
+    variants: ClassVar = {"deep": "moving"}
+    kind: Annotated[str, argument("Which things.", "KIND")]
+    last: Annotated[int | None, option("Only the last N.", metavar="N", least=1, most=9)] = None
+    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL)] = None
+    plan: Annotated[Path | None, reads("Things as planned.")] = None
+    out: Annotated[Path | None, writes("things.json", "Write them here.")] = None
+    every: Annotated[float | None, option("Go on.", text=INTERVAL, is_local=True)] = None
+    deep: Annotated[bool, option("Look below.")] = False
+    depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
+
+    def run(self, at: Place) -> Count:
+        """Count them."""
+        at.say(f"{self.kind}: 2")
+        return Count(number=2, source=self.kind)
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """Add a command to the table."""
+    from testbed.commands import table
+
+    table.command_of.cache_clear()
+    monkeypatch.setitem(table.COMMANDS, "count", ("lab.history:CountThings", "Count things."))
+    monkeypatch.setattr("testbed.commands.lab.history.CountThings", CountThings, raising=False)
+    yield
+    table.command_of.cache_clear()
+
+
+@pytest.mark.parametrize("words", DECLARED)
+def test_a_document_and_its_records_have_types_and_a_sentence(words):
+    pytest.importorskip("pydantic")
+    from pydantic import TypeAdapter
+
+    for document in documents_of(DECLARED[words]):
+        assert issubclass(document, Document)
+        assert dataclasses.is_dataclass(document)
+        assert "Any" not in str(TypeAdapter(document).json_schema().get("properties"))
+        assert (document.__doc__ or "").startswith(f"{document.__name__}(") is False
+
+
+@pytest.mark.parametrize("words", DECLARED)
+def test_an_option_has_a_sentence(words):
+    for each in fields_of(DECLARED[words]):
+        assert each.option.help.endswith(".") or each.option.help[-1].isalnum(), each.name
+
+
+def test_an_option_is_on_the_command_line(table, capsys):
+    from testbed.cli.app import run_app
+
+    assert run_app(["count", "labs/testbed12.yaml", "circuits", "--last", "3", "--within", "5m"]) == CHANGES
+    assert capsys.readouterr().out == "circuits: 2\n"
+    assert run_app(["count", "labs/testbed12.yaml", "circuits", "--json"]) == CHANGES
+    assert json.loads(capsys.readouterr().out) == {"number": 2, "from": "circuits", "unfinished": []}
+
+
+def test_a_value_out_of_bounds_names_its_option(table, capsys):
+    from testbed.cli.app import run_app
+
+    for words in (["--last", "10"], ["--within", "soon"], ["--depth", "0"]):
+        assert run_app(["count", "labs/testbed12.yaml", "circuits", *words]) == 1
+        assert words[0] in capsys.readouterr().err
+
+
+def test_an_option_is_in_the_request_of_its_variant(table):
+    pytest.importorskip("pydantic")
+    from testbed.service.declared import models_of
+
+    plain, deep = models_of("count", CountThings)
+    shared = {
+        "lab",
+        "why",
+        "text",
+        "command",
+        "kind",
+        "last",
+        "within",
+        "plan",
+        "out",
+        "lease",
+        "really_move",
+    }
+    assert set(plain.model_fields) == shared
+    assert set(deep.model_fields) == shared | {"depth"}
+    assert (plain.lane, deep.lane, plain.role) == ("moving", "moving", "developer")
+    assert plain.model_json_schema()["properties"]["last"]["anyOf"][0] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 9,
+    }
+    assert plain.model_json_schema()["properties"]["plan"]["anyOf"][0] == {"type": "string"}
+
+
+def test_a_request_becomes_the_words_of_the_command(table, tmp_path):
+    pytest.importorskip("pydantic")
+    from testbed.service.declared import models_of
+
+    plain, _ = models_of("count", CountThings)
+    request = plain(lab="lab1", command="count", kind="hosts", last=3, within="5m", plan="{}", out=True)
+    words = request.arguments({"lab1": Path("lab1.yaml")}, Path("runs"), tmp_path)
+    assert words == [
+        "count",
+        "--last=3",
+        "--within=5m",
+        f"--plan={tmp_path}/plan.json",
+        f"--out={tmp_path}/things.json",
+        "--runs-dir=runs",
+        "--json",
+        "--",
+        "lab1.yaml",
+        "hosts",
+    ]
+    assert (tmp_path / "plan.json").read_text() == "{}"
+
+
+def test_a_path_that_a_request_would_name_is_refused():
+    @dataclass(frozen=True, kw_only=True)
+    class Steals(Command[Count]):
+        place: Annotated[Path, option("Where.")]
+
+        def run(self, at: Place) -> Count:
+            raise NotImplementedError
+
+    with pytest.raises(TypeError, match="say whether it is read, written or local"):
+        fields_of(Steals)
+
+
+def test_lines_go_to_standard_error_where_the_file_goes_to_standard_output(capsys):
+    document = carry_out(CountThings(kind="hosts", out=Path("-")), Place(is_quiet=False))
+
+    assert (capsys.readouterr().out, document.exit_code) == ("", CHANGES)
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "0s", "-1s", "5 m", "1e3s"])
+def test_what_is_not_an_interval_is_refused(text):
+    with pytest.raises(UsageError, match="is not an interval"):
+        parse_interval(text)
+
+
+def test_an_interval_is_read_as_it_was_written():
+    assert [INTERVAL.parse(INTERVAL.write(seconds)) for seconds in (1.0, 90.0, 3600.0)] == [1.0, 90.0, 3600.0]
+    assert isinstance(INTERVAL, Text)
