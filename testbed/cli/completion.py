@@ -53,6 +53,11 @@ def lab_ids(incomplete: str) -> list[str]:
     return [name for entry in lab_status() if (name := str(entry["lab_id"])).startswith(incomplete)]
 
 
+def shutter_states() -> list[str]:
+    """Return what a shutter can be."""
+    return ["open", "close"]
+
+
 def ports(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the ports that begin so, by number and by name."""
     return _ports(ctx, incomplete, "")
@@ -74,7 +79,7 @@ def pairs(ctx: typer.Context, incomplete: str) -> Completions:
 def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
     """Ask the switch, as `testbed switch ADDRESS ports` does; nothing where it does not answer soon."""
     from ocs_drivers import OcsError, open_switch
-    from testbed.cli.switch_device import time_limit
+    from testbed.commands.devices.session import time_limit
     from testbed.errors import TimedOut
 
     address = ctx.parent.params.get("address") if ctx.parent else None

@@ -8,14 +8,6 @@ from typing import Any
 
 from typer import Context
 
-COMMANDS = frozenset(
-    {
-        *("discover",),
-        *(f"switch {one}" for one in ("identity", "ports", "read", "power")),
-        *(f"switch {one}" for one in ("connect", "disconnect", "apply", "shutter", "home")),
-    }
-)
-"""Commands that a service carries out, beside those whose declaration has a role."""
 _server: ContextVar[str] = ContextVar("server", default="")
 
 
@@ -44,6 +36,6 @@ def forwarded(words: str, command: Any) -> None:
             return here(**given)
         from testbed.cli.remote import carry_out
 
-        return carry_out(_server.get(), words, given, defaults, context.obj)
+        return carry_out(_server.get(), words, (context.obj or {}) | given, defaults)
 
     command.invoke, command.callback = note, ask

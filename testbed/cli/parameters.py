@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from testbed.cli import completion
+from testbed.cli.group_options import OptionsAnywhere, keep_options
 from testbed.cli.intervals import at_intervals
 from testbed.cli.output import print_csv, print_json
-from testbed.commands.declare import REQUIRED, Command, Field, Text, carry_out, fields_of
-from testbed.commands.documents import Document, TableDocument
+from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
+from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
+_LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
 _RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
 _AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of a command that passes words on to another program."""
 
 DEFAULT_LAB = Path("labs/testbed12.yaml")
 Callback = Callable[..., int]
@@ -37,14 +42,28 @@ def add_command(app: typer.Typer, name: str) -> None:
     if declared is not None and not names:
         app.command(name, help=_help_of(name, declared))(make_callback(declared))
         return
-    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None)
-    if declared is not None:
+    commands = {one: _declared(f"{name} {one}") for one in names}
+    shared = {
+        each.name: each for one in commands.values() for each in fields_of(one) if each.option.is_of_group
+    }
+    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None and not shared)
+    if shared:
+        group.info.cls, group.info.epilog = OptionsAnywhere, commands[names[0]].group_epilog()
+        group.callback()(keep_options([_parameter(each) for each in shared.values()]))
+    elif declared is not None:
         group.callback(invoke_without_command=True)(_unless_named(make_callback(declared)))
-    for one in names:
-        command = command_of(f"{name} {one}")
-        assert command is not None, f"{name} {one} is not declared"
-        group.command(one, help=_help_of(f"{name} {one}", command))(make_callback(command))
+    for one, command in commands.items():
+        settings = _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
+        group.command(one, help=_help_of(f"{name} {one}", command), context_settings=settings)(
+            make_callback(command)
+        )
     app.add_typer(group, name=name)
+
+
+def _declared(words: str) -> type[Command[Any]]:
+    command = command_of(words)
+    assert command is not None, f"{words} is not declared"
+    return command
 
 
 def _help_of(words: str, declared: type[Command[Any]]) -> str:
@@ -56,13 +75,17 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
     A command with a field `every`, in seconds, is run again until it is interrupted.
     """
+    rest = [each.name for each in fields_of(declared) if each.option.is_rest]
 
     def callback(**given: Any) -> int:
         if declared.needs == "lab by option":
             given = _split_words(declared, given)
-        as_json = given.pop("as_json")
+        if "context" in given:
+            context = given.pop("context")
+            given |= (context.obj or {}) | dict.fromkeys(rest, context.args)
+        as_json = given.pop("as_json", False)
         # Of a command that needs no lab, one is an option like others.
-        lab_file = given.pop("lab_file", None) if declared.needs != "nothing" else None
+        lab_file = given.pop("lab_file", None) if declared.needs not in ("nothing", "switch") else None
         lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
         runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
         if as_json and as_csv:
@@ -73,6 +96,8 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
         def run_once() -> int:
             place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv, lab_files=lab_files)
+            if isinstance(command, StreamCommand):
+                return _print_stream(command, place)
             document: Document = carry_out(command, place)
             if as_json:
                 print_json(document.to_json(), place.stream)
@@ -84,6 +109,17 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
 
     vars(callback).update(declared=declared, __signature__=inspect.Signature(list(_parameters(declared))))
     return callback
+
+
+def _print_stream(command: StreamCommand[Any], place: Place) -> int:
+    """Print each document at once. The stream is closed however printing ends."""
+    with closing(command.stream(place)) as documents:
+        for document in documents:
+            if place.is_quiet:
+                print_json(document.to_json(), place.stream)
+            else:
+                place.say(document.line())
+    return DONE
 
 
 def _unless_named(callback: Callback) -> Callback:
@@ -108,7 +144,9 @@ def _unless_named(callback: Callback) -> Callback:
 
 
 def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    fields = fields_of(declared)
+    fields = [each for each in fields_of(declared) if not (each.option.is_of_group or each.option.is_rest)]
+    if len(fields) < len(fields_of(declared)):
+        yield _keyword("context", typer.Context, inspect.Parameter.empty)
     lab = list(_lab_parameter(declared))
     arguments = [_parameter(each) for each in fields if each.option.is_argument]
     if declared.needs == "lab by option":
@@ -118,15 +156,16 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     yield from (_parameter(each) for each in fields if not each.option.is_argument)
     if declared.has_runs_dir:
         yield _keyword("runs_dir", _RUNS_DIR, DEFAULT_RUNS)
-    yield _keyword("as_json", _AS_JSON, False)
+    if declared.has_json:
+        yield _keyword("as_json", _AS_JSON, False)
 
 
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    if declared.needs == "nothing":
+    if declared.needs in ("nothing", "switch"):
         return
-    is_needed, has_several = declared.needs == "lab", declared.needs == "labs if any"
+    is_needed, has_several = declared.needs in ("lab", "bare lab"), declared.needs == "labs if any"
     argument = typer.Argument(
-        metavar="LAB" if is_needed else "[LAB]..." if has_several else "[LAB]",
+        metavar=_LAB_METAVARS.get(declared.needs, "[LAB]"),
         help=declared.lab_help,
         autocompletion=completion.lab_files,
     )
@@ -178,13 +217,15 @@ def _parameter(field: Field) -> inspect.Parameter:
     option, is_number = field.option, field.kind in (int, float)
     more: dict[str, Any] = {
         "metavar": option.metavar,
-        "help": option.help,
+        "help": option.help or None,
         "min": option.least if is_number else None,
         "max": option.most if is_number else None,
         "parser": _parser(option.text) if option.text else None,
         "autocompletion": getattr(completion, option.complete) if option.complete else None,
         "show_default": option.show_default,
         "envvar": option.envvar or None,
+        "exists": option.must_exist,
+        "dir_okay": not option.must_exist,
     }
     parameter: Any = typer.Argument(**more) if option.is_argument else typer.Option(*field.words, **more)
     kind: Any = list[field.kind.__args__[0]] if field.has_several else field.kind  # type: ignore[name-defined]

@@ -19,12 +19,22 @@ from testbed.cli.output import print_answer
 from testbed.commands.documents import CHANGES, DONE, ERROR
 
 if TYPE_CHECKING:
-    from testbed.cli.switch_device import Wanted
     from testbed.client import Client
     from testbed.service.request import Request
 
 _HERE = frozenset(
-    {"lab_file", "as_json", "runs_dir", "words", "lease", "bare", "labs", "narrow", "force", "every"}
+    {
+        "lab_file",
+        "as_json",
+        "runs_dir",
+        "words",
+        "lease",
+        "labs",
+        "narrow",
+        "force",
+        "every",
+        "address",
+    }
 )
 """Parameters that say what is asked for and how it is told, or that are carried out here."""
 _OF_EVERY_REQUEST = frozenset({"lab", "labs", "text", "why"})
@@ -45,7 +55,6 @@ def carry_out(
     words: str,
     given: Mapping[str, Any],
     defaults: Mapping[str, Any],
-    switch: Wanted | None = None,
 ) -> int:
     """Ask a service for a run, wait for its end, and print what it printed; return its exit code.
 
@@ -56,7 +65,7 @@ def carry_out(
     if words == "stop":
         return _stop(server, given)
     with connect(server) as client:
-        asked = _request(client, words, given, defaults, switch)
+        asked = _request(client, words, given, defaults)
         return at_intervals(given.get("every"), lambda: _done(client, asked), as_json=given["as_json"])
 
 
@@ -76,9 +85,7 @@ def _done(client: Client, asked: _Asked) -> int:
     return ERROR if run.exit_code is None else run.exit_code
 
 
-def _request(
-    client: Client, words: str, given: Mapping[str, Any], defaults: Mapping[str, Any], switch: Wanted | None
-) -> _Asked:
+def _request(client: Client, words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> _Asked:
     """Return what is asked for. Raises `NotThroughService` for an option that works here alone."""
     from testbed.leases.choice import chosen
 
@@ -94,10 +101,9 @@ def _request(
     if words == "path":
         *labs, options["source"], options["target"] = given["words"]
         given = {**given, "lab_file": Path(labs[0]) if labs else given["lab_file"]}
-    lab = given.get("lab") or lab_name(given.get("lab_file") or given.get("bare") or Path())
-    if switch is not None:
-        lab, options["switch"] = _switch_named(client, switch.address)
-        options |= {"timeout_s": switch.timeout_s, "answer_s": switch.answer_s}
+    lab = given.get("lab") or lab_name(given.get("lab_file") or Path())
+    if "switch" in model.model_fields:
+        lab, options["switch"] = _switch_named(client, given["address"])
     return _Asked(words, lab, options, files)
 
 

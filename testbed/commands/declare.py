@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,9 +44,11 @@ from testbed.commands.documents import Document
 if TYPE_CHECKING:
     from testbed.commands.place import Place
 
-Needs = Literal["lab", "lab if any", "labs if any", "lab by option", "lab unless local", "nothing"]
+Needs = Literal[
+    "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
+]
 """A lab `by option` may be named by `--lab`, too; one `unless local` may be left out where a local option says what to
-do instead: a service needs it."""
+do instead: a service needs it. NICs of a `bare` one need no ports."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
 """Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
 Role = Literal["viewer", "operator", "developer", "admin"]
@@ -69,10 +71,13 @@ class Option:
     """An option or a positional argument of a command, for every face.
 
     `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
-    length of a text in a request, which has one line unless `has_lines`.
+    length of a text in a request, which has one line unless `has_lines`. A file that `must_exist` is refused before
+    the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests;
     one of `only_with` is part of the request for that variant alone.
+    One that `is_of_group` stands in front of the command's name: all commands of its group have it. One that
+    `is_rest` takes all words that are no options of the command.
     """
 
     help: str
@@ -88,6 +93,9 @@ class Option:
     reads: bool = False
     writes: str = ""
     is_local: bool = False
+    is_of_group: bool = False
+    must_exist: bool = False
+    is_rest: bool = False
     has_lines: bool = False
     only_with: str = ""
 
@@ -109,7 +117,7 @@ def reads(sentence: str, /, *names: str, **more: Any) -> Option:
 
 def writes(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
     """Return an option that names a file to write; `file` is its name among those of a service's run."""
-    return Option(help=sentence, names=names, metavar="FILE", writes=file, **more)
+    return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | more))
 
 
 @dataclass(frozen=True)
@@ -138,20 +146,22 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. `role` is the
-    lowest that may ask a service for it, with a token of the scope `scope`; None for a command that runs on the
+    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. A command that
+    needs a switch has its address among its fields, in whose place a request names a switch of its lab. `role` is the
+    lowest that may ask a service for it, with a token of the scope `needs_scope`; None for a command that runs on the
     user's machine alone. `readers` may see what came of it. One that `has_own_route` in the service is no run there.
     `variants` are flags that make a request of their own, each with its lane. `details` follow its sentence in its
-    help.
+    help. One without `has_json` is another program, which prints what it likes.
     """
 
     details: ClassVar[str] = ""
     needs: ClassVar[Needs] = "lab"
     lab_help: ClassVar[str] = "Lab file (YAML), e.g. labs/testbed12.yaml."
     has_runs_dir: ClassVar[bool] = True
+    has_json: ClassVar[bool] = True
     lane: ClassVar[Lane] = "looking"
     role: ClassVar[Role | None] = "operator"
-    scope: ClassVar[str] = "runs:write"
+    needs_scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Lane]] = {}
@@ -163,9 +173,27 @@ class Command(ABC, Generic[D_co]):
     def validate(self) -> None:
         """Raise an error of `testbed.errors` for options that exclude each other."""
 
+    @classmethod
+    def group_epilog(cls) -> str:
+        """Return the end of the help of its group, for commands that share options."""
+        return ""
+
     @abstractmethod
     def run(self, at: Place) -> D_co:
         """Do it, say lines for people to `at`, and return the document."""
+
+
+class StreamCommand(Command[D_co]):
+    """A command with a document for each thing that happens: people read its `line()`, programs one JSON line each."""
+
+    @abstractmethod
+    def stream(self, at: Place) -> Generator[D_co, None, None]:
+        """Yield documents as things happen. Closing it ends the session with the device."""
+
+    def run(self, at: Place) -> D_co:
+        """Go through all documents, and return the last one."""
+        *_, last = self.stream(at)
+        return last
 
 
 @cache

@@ -31,6 +31,11 @@ def parse_interval(text: str) -> float:
 INTERVAL = Text(parse_interval, lambda seconds: f"{max(1, round(seconds))}s", r"^\d{1,6}[smhd]$")
 """Seconds, written as `30s`, `5m`, `1h` or `2d`."""
 
+RATE = option(
+    "Fixed rate of a simulated lab's links, instead of the lab file's or the machine's.",
+    metavar="RATE",
+    least=0.1,
+)
 SIMPLEX = option("One-way links: every ring is one direction only.", "--simplex")
 DEMAND = option(
     "AllReduce demand: groups of NODES nodes move BYTES each (repeatable).", metavar="NODES:BYTES"

@@ -83,6 +83,11 @@ class Place:
         """Say something at once on standard error, whatever standard output is for."""
         print(text, file=sys.stderr, flush=True)
 
+    def confirm(self, question: str) -> bool:
+        """Return whether the person at the terminal says yes; the question goes to standard error."""
+        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
     def unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the operations of the lab that were left unfinished; a journal that cannot be read is one.
 

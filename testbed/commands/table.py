@@ -14,7 +14,7 @@ from testbed.commands.declare import Command
 
 COMMANDS = {
     "demo": (
-        "demo",
+        "measure.demo:Demo",
         "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
     ),
     "topology": ("design.topology:Topology", "Find a topology for so many hosts of so many NICs."),
@@ -35,7 +35,7 @@ COMMANDS = {
         "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
     ),
     "discover": (
-        "discover",
+        "lab.discover:Discover",
         "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
     ),
     "repair": (
@@ -103,8 +103,16 @@ COMMANDS = {
         "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "offload": (
-        "offload",
+        "",
         "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
+    ),
+    "offload profile": (
+        "measure.offload:OffloadProfile",
+        "Measure a pipeline and its candidates, decide, and say how long the trainer waits before and after.",
+    ),
+    "offload explain": (
+        "measure.offload:OffloadExplain",
+        "Say why a profile led to its decision: every candidate with what it promises.",
     ),
     "runs": ("measure.runs:Runs", "List the runs of a results directory, the newest first."),
     "runs query": (
@@ -173,8 +181,59 @@ COMMANDS = {
         "lab.doctor:Doctor",
         "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
     ),
-    "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
-    "sim": ("simulated", "Simulated labs: start, stop, list."),
+    "switch": ("", "One optical switch or patch panel by its address, without a lab file."),
+    "switch identity": ("devices.switch:SwitchIdentity", "Show who answers, and what it can do."),
+    "switch ports": ("devices.switch:SwitchPorts", "List all ports: number, name, side, state."),
+    "switch read": (
+        "devices.switch:SwitchRead",
+        "Print what is connected now, and what a robot still has to do.",
+    ),
+    "switch connect": (
+        "devices.changes:SwitchConnect",
+        "Connect these inputs to these outputs, and touch nothing else. An input's old circuit needs --replace.",
+    ),
+    "switch disconnect": (
+        "devices.changes:SwitchDisconnect",
+        "Take down whatever circuits these inputs have, and touch nothing else.",
+    ),
+    "switch apply": (
+        "devices.changes:SwitchApply",
+        "Make the switch hold these pairs and, within the scope, no others.",
+    ),
+    "switch power": ("devices.switch:SwitchPower", "Optical power at ports, in dBm."),
+    "switch shutter": (
+        "devices.changes:SwitchShutter",
+        "Open or close the shutters of these ports; circuits stay.",
+    ),
+    "switch home": (
+        "devices.changes:SwitchHome",
+        "Have a robot that stands find its home, and let it go on; look at it first.",
+    ),
+    "switch watch": (
+        "devices.switch:SwitchWatch",
+        "Print every change of the configuration, and what the device says unasked.",
+    ),
+    "sim": ("", "Simulated labs: start, stop, list."),
+    "sim up": (
+        "devices.simulated:SimUp",
+        "Start the simulated lab of a lab file, at the lab file's own addresses; returns when it is ready.",
+    ),
+    "sim down": (
+        "devices.simulated:SimDown",
+        "Remove labs whose supervisor is gone; a living one when named, those that you started with --all.",
+    ),
+    "sim status": (
+        "devices.simulated:SimStatus",
+        "List the simulated labs of this machine, living or left over.",
+    ),
+    "sim examples": (
+        "devices.simulated:SimExamples",
+        "Write the lab files of the examples into a folder. A file that is there already stays as it is.",
+    ),
+    "sim switch": (
+        "devices.simulated:SimSwitch",
+        "Serve one simulated switch until interrupted; prints one JSON line with its addresses.",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, create_model
 from testbed.commands import declare
 from testbed.commands.declare import REQUIRED, Command, Option, fields_of
 from testbed.commands.table import COMMANDS
-from testbed.service.request import Line, Request
+from testbed.service.request import Line, Request, SwitchRequest
 
 _MOST = 2**31 - 1
 _FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
@@ -50,13 +50,16 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
     fields |= _FIELDS_OF_REQUESTS.get(words, {})
     sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
     model = create_model(
-        command.__name__ + variant.capitalize(), __base__=Request, __doc__=sentence, **fields
+        command.__name__ + variant.capitalize(),
+        __base__=SwitchRequest if command.needs == "switch" else Request,
+        __doc__=sentence,
+        **fields,
     )
     assert command.role is not None
-    model.role, model.needs_scope, model.readers = command.role, command.scope, command.readers
+    model.role, model.needs_scope, model.readers = command.role, command.needs_scope, command.readers
     model.lane = command.variants.get(variant, command.lane)
     model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
-    model.names_lab_file = command.needs != "nothing"
+    model.names_lab_file = command.needs not in ("nothing", "switch")
     model.positional = tuple(each.name for each in given if each.option.is_argument)
     model.files = tuple(each.name for each in given if each.option.reads)
     model.writes = {each.name: each.option.writes for each in given if each.option.writes}
@@ -68,13 +71,13 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     """Return the type and the default of a field of a request."""
     option, kind = each.option, each.kind
     if option.writes:
-        return bool, False
+        return (Literal[True], True) if each.default is REQUIRED else (bool, False)
     if option.reads:
-        kind = str
+        kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:
         kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else Line
     elif each.has_several:
-        kind = list[Line]
+        kind = Annotated[list[Line], Field(min_length=1)] if each.default is REQUIRED else list[Line]
     elif kind is str:
         kind = _text_of(option)
     elif kind in (int, float):

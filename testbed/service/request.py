@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.commands.declare import Lane, Role
+from testbed.service_errors import InvalidRequest
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -100,6 +101,27 @@ class Request(BaseModel):
             path.write_text(value, encoding="utf-8")
             return [path]
         return value if isinstance(value, list) else [value]
+
+
+class SwitchRequest(Request):
+    """Request of a command of one switch of a lab: by its name there, not by an address."""
+
+    switch: Line
+
+    def check(self, lab: Lab) -> None:
+        """Raise `InvalidRequest` unless the lab has this switch."""
+        names = [one.name for one in lab.switches]
+        if self.switch not in names:
+            raise InvalidRequest(f"lab {lab.name!r} has no switch {self.switch!r}; it has {', '.join(names)}")
+
+    def words(self, lab_files: Mapping[str, Path]) -> list[str]:
+        """Return the words with which the command begins: the address is that of the lab as it runs."""
+        from testbed.lab.inventory import load_lab
+        from testbed.lab.simulated.lifecycle import find_running
+
+        lab = find_running(load_lab(lab_files[self.lab]))
+        group, command = super().words(lab_files)
+        return [group, lab.switch(self.switch).address, command]
 
 
 _NOT_OPTIONS = frozenset({"command", "if_match", "lab", "why", "text", "labs", "switch"})

@@ -22,7 +22,7 @@ def outcome(*lines: str) -> str:
     program = "\n".join(
         [
             "import sys",
-            "from testbed.cli.on_demand import load_on_demand",
+            "from testbed.commands.devices.session import load_on_demand",
             "load_on_demand('numpy', 'psutil', 'no_such_package')",
             *lines,
         ]

@@ -15,7 +15,7 @@ from needs import needs
 
 from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, PortState, Side
-from testbed.cli.switch_ports import PortNames, pairs_in_file
+from testbed.commands.devices.ports import PortNames, pairs_in_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -153,18 +153,21 @@ def test_nobody_answers(testbed):
 def test_a_real_switch_is_not_moved_without_consent(monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from testbed.cli import switch_changes as command
+    from testbed.commands.devices.changes import SwitchHome
+    from testbed.commands.place import Place
     from testbed.errors import RefusedToMove
 
     real = SimpleNamespace(address="x://real", identity=lambda: SimpleNamespace(serial="002414"))
+    command = SwitchHome(address=real.address)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
     with pytest.raises(RefusedToMove, match="--yes"):
-        command._check_consent(real, "connect 1 pair", yes=False)
-    command._check_consent(real, "connect 1 pair", yes=True)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+        command.check_consent(real, "connect 1 pair", Place())
+    SwitchHome(address=real.address, yes=True).check_consent(real, "connect 1 pair", Place())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "\n"))
     with pytest.raises(RefusedToMove, match="left as it is"):
-        command._check_consent(real, "connect 1 pair", yes=False)
+        command.check_consent(real, "connect 1 pair", Place())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "y\n"))
+    command.check_consent(real, "connect 1 pair", Place())
 
 
 # -- ports by name

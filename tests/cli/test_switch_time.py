@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from testbed.cli import switch_device
-from testbed.cli.switch_device import moving, time_limit
+from testbed.commands.devices import session
+from testbed.commands.devices.session import moving, time_limit
 from testbed.errors import MoveTimedOut, TimedOut
 
 SWITCH = SimpleNamespace(address="rome+cli://h")
@@ -42,8 +42,8 @@ def test_a_slow_device_is_told_as_slow_at_longer_and_longer_intervals(monkeypatc
     waits = iter([False, False, False, True])
     done = SimpleNamespace(wait=lambda seconds: paused.append(seconds) or next(waits), set=lambda: None)
     paused: list[float] = []
-    monkeypatch.setattr(switch_device, "Event", lambda: done)
-    with switch_device.slowness_told("rome+telnet://lab:secret@h"):
+    monkeypatch.setattr(session, "Event", lambda: done)
+    with session.announce_slowness("rome+telnet://lab:secret@h"):
         pass
     assert paused == [5.0, 5.0, 10.0, 20.0]
     assert capsys.readouterr().err.splitlines() == [

@@ -14,8 +14,8 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.cli import discover as discover_command
 from testbed.cli.app import build_app
+from testbed.commands.lab import discover as discover_command
 from testbed.commands.measure.job import job_lines
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.choice import running_design

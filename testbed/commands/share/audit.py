@@ -73,7 +73,7 @@ class Audit(Command[AuditList | AuditCheck]):
     needs = "nothing"
     lane = "reading"
     role = "admin"
-    scope = "audit:read"
+    needs_scope = "audit:read"
     readers = "admin"
     details = (
         "A log whose end was cut is whole in itself: "

@@ -1,79 +1,57 @@
-"""The switch that `testbed switch ADDRESS ...` works on, and how it is named to people and programs."""
+"""A session with the switch of `testbed switch ADDRESS ...`: open it, bound its time, tell of progress, hold leases."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
-import math
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, RLock, Thread
+from types import ModuleType
 from typing import Any
-
-import typer
 
 from ocs_drivers import OpticalSwitch, open_switch
 from ocs_drivers.engine.reports import describe_pairs, ports_of
 from ocs_drivers.errors import OcsError
 from ocs_drivers.transports.recording import recording
-from testbed.cli.on_demand import load_on_demand
-from testbed.errors import Interrupted, MoveTimedOut, TimedOut
+from testbed.errors import Interrupted, MoveTimedOut, TimedOut, UsageError
 
-LOOK_TIMEOUT_S = 60.0
-"""Time for a whole command that moves nothing; one that moves is given what it needs."""
 SLOW_S = 5.0
-"""A device that has not done after so long is told as slow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Arguments before the command: which switch, and how to talk to it."""
-
-    address: str
-    timeout_s: float | None
-    answer_s: float
-    record: Path | None
+"""A command that lasts longer says that the device is slow."""
 
 
 class TimeIsUp(BaseException):
     """The end of the time of a command, wherever it is; no error, so that nothing takes it for the device's."""
 
 
-def seconds(value: float | None) -> float | None:
-    """Return a number of seconds. Raises `BadParameter` for what is not one."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is not a number of seconds")
-    return value
-
-
 @contextmanager
-def opened(context: typer.Context, *, is_bounded: bool = True) -> Iterator[OpticalSwitch]:
-    """Provide the switch that was chosen, recorded if asked for.
+def open_device(
+    address: str, timeout_s: float | None, answer_s: float, record: Path | None, *, announces_slowness: bool
+) -> Iterator[OpticalSwitch]:
+    """Provide the switch at an address, for `timeout_s` at most; None for as long as it takes.
 
-    A command that is `not is_bounded` ends in its own time, unless `--timeout` bounds it.
+    Each answer may take `answer_s`. Raises `TimedOut`, `UsageError` for the file of a recording, and `OcsError`.
     """
-    wanted: Wanted = context.obj
     load_on_demand("numpy", "psutil")
-    timeout_s = wanted.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
     with ExitStack() as stack:
-        if wanted.record is not None:
-            stack.enter_context(_recording(wanted.record))
-        if is_bounded:  # one that moves tells of its progress
-            stack.enter_context(slowness_told(wanted.address))
-        with time_limit(timeout_s, wanted.address):  # closing is not in it: it takes a second at most
-            switch = stack.enter_context(open_switch(wanted.address, timeout_s=wanted.answer_s))
+        if record is not None:
+            stack.enter_context(_record_into(record))
+        if announces_slowness:
+            stack.enter_context(announce_slowness(address))
+        with time_limit(timeout_s, address):  # closing is not in it: it takes a second at most
+            switch = stack.enter_context(open_switch(address, timeout_s=answer_s))
             try:
                 yield switch
-            except OcsError as error:  # one of the command line itself does not name the device
+            except OcsError as error:  # one of the command itself does not name the device
                 error.locate(device=switch.address)
                 raise
 
 
 @contextmanager
-def slowness_told(address: str) -> Iterator[None]:
+def announce_slowness(address: str) -> Iterator[None]:
     """Say on standard error that the device is slow, first after `SLOW_S`, then each time that the wait has doubled."""
     done = Event()
 
@@ -133,18 +111,17 @@ def _without_account(address: str) -> str:
 
 
 @contextmanager
-def _recording(path: Path) -> Iterator[None]:
-    """Record into a new file. Raises `BadParameter` where there cannot be one."""
+def _record_into(path: Path) -> Iterator[None]:
+    """Record into a new file. Raises `UsageError` where there cannot be one."""
     with ExitStack() as stack:
         try:
             stack.enter_context(recording(path))
         except FileExistsError:
-            raise typer.BadParameter(
-                f"{str(path)!r} exists, and a recording is never written over: name a new file",
-                param_hint="--record",
+            raise UsageError(
+                f"--record: {str(path)!r} exists, and a recording is never written over: name a new file"
             ) from None
         except (OSError, ValueError) as error:
-            raise typer.BadParameter(f"cannot write {str(path)!r}: {error}", param_hint="--record") from None
+            raise UsageError(f"--record: cannot write {str(path)!r}: {error}") from None
         yield
 
 
@@ -152,9 +129,9 @@ def _recording(path: Path) -> Iterator[None]:
 def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
     """Tell of a longer wait, and say that one which is ended does not stop the device: `pairs` are unknown then."""
     pairs = pairs or {}
-    named = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
-    after = f"what was sent may still be carried out. {named}See what it holds: testbed switch {switch.address} read"
-    with _progress_told():
+    unknown = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
+    after = f"what was sent may still be carried out. {unknown}See what it holds: testbed switch {switch.address} read"
+    with _show_progress():
         try:
             yield
             _disarm()  # it has moved, and what is left is to say so
@@ -171,25 +148,25 @@ def writing(
     switch: OpticalSwitch,
     runs_dir: Path,
     pairs: Mapping[int, int] | None = None,
-    held: Mapping[int, int] | None = None,
+    connections: Mapping[int, int] | None = None,
     *,
     ports: Iterable[int] = (),
 ) -> Iterator[None]:
     """Do the same as `moving`, under the leases of the labs that the switch is part of.
 
-    What is written are these ports, both ends of the pairs, and of the circuits that are `held` at one of these ends.
+    What is written are these ports, both ends of the pairs, and of the `connections` at one of these ends.
     """
     from testbed.operate.direct import holding  # the journal: not for a look
 
-    made = pairs or {}
-    removed = {i: o for i, o in (held or {}).items() if i in made or o in made.values()}
-    touched = frozenset({*ports, *ports_of([*made.items(), *removed.items()])})
-    with holding(runs_dir, switch.address, touched), moving(switch, pairs):
+    new = pairs or {}
+    old = {i: o for i, o in (connections or {}).items() if i in new or o in new.values()}
+    changes = frozenset({*ports, *ports_of([*new.items(), *old.items()])})
+    with holding(runs_dir, switch.address, changes), moving(switch, pairs):
         yield
 
 
 @contextmanager
-def _progress_told() -> Iterator[None]:
+def _show_progress() -> Iterator[None]:
     """Print what drivers tell of a wait on standard error."""
     logger = logging.getLogger("ocs_drivers.progress")
     handler, before = logging.StreamHandler(sys.stderr), logger.level
@@ -209,10 +186,48 @@ def is_simulated(switch: OpticalSwitch) -> bool:
 
 
 def about(switch: OpticalSwitch) -> dict[str, Any]:
-    """Return what every document begins with: which switch, and whether it is real."""
+    """Return the fields that every document begins with: the switch, and whether it is simulated."""
     return {"address": switch.address, "simulated": is_simulated(switch)}
 
 
 def heading(switch: OpticalSwitch) -> str:
     """Return the title of what people read."""
     return f"{'SIMULATED ' if is_simulated(switch) else ''}{switch.address}"
+
+
+class _OnDemand(ModuleType):
+    """A package before its code has run, which the first look at anything in it makes an ordinary one.
+
+    `importlib.util.LazyLoader` does not do: a mere `import` looks at `__spec__`, which loads the module.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        state = self.__dict__
+        with state["_lock"]:
+            path = state.pop("_path", None)
+            if path is not None:  # nobody was here before, not even the code that is run now
+                state["__path__"] = path
+                self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
+                self.__class__ = ModuleType  # type: ignore[assignment]
+        try:
+            return state[name]
+        except KeyError:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
+
+
+def load_on_demand(*packages: str) -> None:
+    """Make the import of packages wait until something of them is used, in this process.
+
+    PyVISA imports NumPy for transfers of binary data and psutil for the search for instruments. A switch needs
+    neither, and they are half of the processor time of a short command. What is loaded already, or not installed,
+    stays as it is.
+    """
+    for name in packages:
+        spec = None if name in sys.modules else importlib.util.find_spec(name)
+        if spec is None or spec.submodule_search_locations is None:
+            continue
+        module = _OnDemand(name)
+        module.__spec__, module.__file__, module.__loader__ = spec, spec.origin, spec.loader
+        module.__package__ = name
+        module.__dict__.update(_lock=RLock(), _path=spec.submodule_search_locations)
+        sys.modules[name] = module

@@ -15,7 +15,7 @@ _NUMBER = re.compile("[0-9]{1,9}")
 LONGEST_SHOWN = 40
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     """Return what was written, quoted; a long one cut."""
     return (
         repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}... ({len(text)} characters)"
@@ -40,22 +40,22 @@ class PortNames:
         name = text.removeprefix("=").strip()
         if name == text.strip() and _NUMBER.fullmatch(name) and int(name) in self._ports:
             return int(name)
-        found = [
+        matches = [
             number
             for number, info in self._ports.items()
             if info.name == name and (side is None or info.side is side)
         ]
-        if not found:
+        if not matches:
             where = f" on the {side.value}put side" if side else ""
             raise UnknownPort(
-                f"the switch has no port {_shown(text)}{where}",
+                f"the switch has no port {_quote(text)}{where}",
                 hint="`testbed switch ADDRESS ports` lists them.",
             )
-        if len(found) > 1:
+        if len(matches) > 1:
             raise UnknownPort(
-                f"{_shown(text)} is an input and an output", ports=found, hint="Use the number."
+                f"{_quote(text)} is an input and an output", ports=matches, hint="Use the number."
             )
-        return found[0]
+        return matches[0]
 
     def inputs(self, text: str) -> list[int]:
         """Return the inputs of a scope, comma between. Raises `UnknownPort`, also for none at all."""
@@ -70,11 +70,11 @@ class PortNames:
             source, colon, output = text.partition(":")
             if not colon:
                 raise PortError(
-                    f"{_shown(text)} is not a pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4."
+                    f"{_quote(text)} is not a pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4."
                 )
             number = self.number(source, Side.IN)
             if number in pairs:
-                raise PortError(f"input {_shown(source)} is named twice", ports=(number,))
+                raise PortError(f"input {_quote(source)} is named twice", ports=(number,))
             pairs[number] = self.number(output, Side.OUT)
         outputs = list(pairs.values())
         twice = sorted({port for port in outputs if outputs.count(port) > 1})

@@ -1,0 +1,1 @@
+"""Commands of single devices: a switch by its address, a simulated lab."""

@@ -1,0 +1,360 @@
+"""Commands of `testbed switch ADDRESS` that change the switch. A real one is moved with consent only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import REQUIRED, Command, argument, option, reads
+from testbed.commands.devices.switch import AsksSwitch, Pair, SwitchDocument
+from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
+from testbed.commands.place import Place
+from testbed.errors import RefusedToMove, UsageError
+
+if TYPE_CHECKING:
+    from ocs_drivers import CrossConnects, OpticalSwitch
+    from ocs_drivers.errors import Conflict
+    from ocs_drivers.model import ApplyReport, Snapshot
+
+_PORT_HELP = "By number or by name."
+_AFTER_ROBOT = (
+    "Wait until it is done, and read again. A request that is never carried out is removed at the robot."
+)
+_AFTER_PROVISIONING = (
+    "It is provisioned without being active: connect that very pair, which activates it, or take its input over "
+    "with `apply INPUT:OUTPUT --scope INPUTS`, which deletes it."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovesSwitch(AsksSwitch):
+    """Option of commands that change a switch: consent to move a real one."""
+
+    has_runs_dir = True
+    yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
+
+    def check_consent(self, switch: OpticalSwitch, what: str, at: Place) -> None:
+        """Ask before a real switch is moved. Raises `RefusedToMove`."""
+        from testbed.commands.devices.session import is_simulated
+
+        if self.yes or is_simulated(switch):
+            return
+        if not sys.stdin.isatty():
+            raise RefusedToMove(f"{switch.address} is a real switch: say --yes to {what}; nothing was sent")
+        if not at.confirm(f"{what} on the real switch {switch.address}?"):
+            raise RefusedToMove(f"{switch.address} was left as it is")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairStatus:
+    """Outcome of one pair that was to be made or removed."""
+
+    input: int
+    output: int
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeDocument(SwitchDocument):
+    """Outcome of every pair, and the revision that was read back; `replaced` are circuits that `connect` dropped."""
+
+    changed: bool
+    pairs: tuple[PairStatus, ...]
+    revision: str | None
+    replaced: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
+
+
+def _outcome(
+    at: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
+) -> ChangeDocument:
+    """Say and return what became of every pair; the driver raises for whatever is not done."""
+    from lightbed.wording import counted
+    from ocs_drivers import Status
+    from testbed.commands.devices.session import about, heading
+
+    if report.changed:
+        changes = sum(status is Status.DONE for status in report.pairs.values())
+        seconds = sum(outcome.device_s for outcome in report.outcomes)
+        at.say(f"{heading(device)}: {counted(changes, 'change')} made and read back in {seconds:.2f} s")
+    else:
+        at.say(f"{heading(device)}: nothing to do")
+    return ChangeDocument(
+        **about(device),
+        changed=report.changed,
+        pairs=tuple(
+            PairStatus(input=i, output=o, status=status.value)
+            for (i, o), status in sorted(report.pairs.items())
+        ),
+        revision=report.read_back.revision if report.read_back else None,
+        replaced=replaced,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
+    """`testbed switch ADDRESS connect`."""
+
+    pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT:OUTPUT...", complete="pairs")] = REQUIRED
+    replace: Annotated[
+        bool, option("Drop the circuits that these inputs have now; they are named first.", "--replace")
+    ] = False
+
+    def run(self, at: Place) -> ChangeDocument:
+        """Connect the pairs. Raises `PortBusy`, `Conflict`, `RefusedToMove` and other `OcsError`."""
+        from lightbed.wording import counted
+        from ocs_drivers import CrossConnects
+        from ocs_drivers.engine.reports import describe_pairs
+        from testbed.commands.devices.ports import PortNames
+        from testbed.commands.devices.session import heading, writing
+
+        with self.open(is_bounded=False) as device:
+            pairs = PortNames(device.ports()).pairs(self.pairs)
+            snapshot = device.read()
+            dropped = _find_dropped(pairs, snapshot, device, replace=self.replace)
+            target, scope = CrossConnects(pairs), frozenset(pairs)
+            device.plan(target, snapshot, scope)  # what cannot be is refused before anything is announced
+            what = f"connect {counted(len(pairs), 'pair')}"
+            if dropped:
+                what += f" and drop {describe_pairs(dropped.items())}"
+                at.tell(f"{heading(device)}: will drop {describe_pairs(dropped.items())}")
+            self.check_consent(device, what, at)
+            with writing(device, at.runs_dir, pairs, snapshot.connections):
+                report = device.apply(target, scope=scope, expect=snapshot.connections)
+            return _outcome(at, device, report, tuple(sorted(dropped.items())))
+
+
+def _find_dropped(
+    pairs: Mapping[int, int], snapshot: Snapshot, device: OpticalSwitch, *, replace: bool
+) -> dict[int, int]:
+    """Return the circuits that connecting drops. Raises `PortBusy` without `replace`, `Conflict` for queued work."""
+    from ocs_drivers.engine.reports import describe_pairs, ports_of
+    from ocs_drivers.errors import Conflict, PortBusy
+
+    queued = [
+        move.pair
+        for move in snapshot.pending
+        if move.pair and move.pair not in pairs.items() and set(move.pair) & set(ports_of(pairs.items()))
+    ]
+    if queued:
+        raise Conflict(
+            f"work on these ports waits in the device: {describe_pairs(queued)}; nothing was sent",
+            expected={},
+            found=snapshot.connections,
+            device=device.address,
+            ports=ports_of(queued),
+            hint=_AFTER_ROBOT if device.capabilities.serial_robot else _AFTER_PROVISIONING,
+        )
+    dropped = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
+    if dropped and not replace:
+        raise PortBusy(
+            f"this would drop {describe_pairs(dropped.items())}; nothing was sent",
+            peer=next(iter(dropped.values())),
+            device=device.address,
+            ports=sorted(dropped),
+            hint="Give --replace to drop what these inputs have now.",
+        )
+    return dropped
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
+    """`testbed switch ADDRESS disconnect`."""
+
+    inputs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT...", complete="inputs")] = REQUIRED
+
+    def run(self, at: Place) -> ChangeDocument:
+        """Disconnect the inputs. Raises `RefusedToMove` and `OcsError`."""
+        from lightbed.wording import counted
+        from ocs_drivers import Side
+        from testbed.commands.devices.ports import PortNames
+        from testbed.commands.devices.session import writing
+
+        with self.open(is_bounded=False) as device:
+            names = PortNames(device.ports())
+            inputs = [names.number(text, Side.IN) for text in self.inputs]
+            self.check_consent(device, f"disconnect {counted(len(inputs), 'input')}", at)
+            connections = device.read().connections
+            pairs = {i: connections[i] for i in inputs if i in connections}
+            with writing(device, at.runs_dir, pairs, connections):
+                report = device.disconnect(inputs)
+            return _outcome(at, device, report)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep:
+    """One command that an apply would send: its kind, and the pairs that it names."""
+
+    kind: str
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRunDocument(SwitchDocument):
+    """Steps that an apply would take, and the time that the device would need."""
+
+    steps: tuple[PlannedStep, ...]
+    estimated_s: float
+
+    @property
+    def exit_code(self) -> int:
+        """2 where something would be done."""
+        return CHANGES if self.steps else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
+    """`testbed switch ADDRESS apply`."""
+
+    pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "[INPUT:OUTPUT...]", complete="pairs")] = ()
+    file: Annotated[
+        Path | None,
+        reads("Pairs, one a line (# begins a comment).", "--file", most=1_000_000, must_exist=True),
+    ] = None
+    scope: Annotated[
+        str | None, option("Only these inputs, comma between; default: all.", metavar="INPUTS")
+    ] = None
+    expect: Annotated[str | None, option("Only if `read` still says this.", metavar="REVISION")] = None
+    require_light: Annotated[bool, option("Fail when a connected output is dark.", "--require-light")] = False
+    empty: Annotated[bool, option("Mean it when no pair is given: take down all circuits.", "--empty")] = (
+        False
+    )
+    dry_run: Annotated[
+        bool, option("Say what would be done; exit code 2 when something would.", "--dry-run")
+    ] = False
+
+    def run(self, at: Place) -> ChangeDocument | DryRunDocument:
+        """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
+        from lightbed.wording import counted
+        from ocs_drivers import CrossConnects
+        from testbed.commands.devices.ports import PortNames, pairs_in_file
+        from testbed.commands.devices.session import writing
+
+        texts = [*(pairs_in_file(self.file) if self.file else ()), *self.pairs]
+        self._check_intention(texts)
+        with self.open(is_bounded=self.dry_run) as device:
+            names = PortNames(device.ports())
+            target = CrossConnects(names.pairs(texts))
+            scope = None if self.scope is None else names.inputs(self.scope)
+            snapshot = device.read()
+            if self.expect is not None and snapshot.revision != self.expect:
+                raise _changed_since(self.expect, snapshot, device)
+            if self.dry_run:
+                return _plan(at, device, target, scope)
+            self.check_consent(device, f"apply {counted(len(target), 'pair')}", at)
+            expect = snapshot.connections if self.expect is not None else None
+            pairs = _pairs_in_question(target, snapshot, scope)
+            with writing(device, at.runs_dir, pairs, snapshot.connections):
+                report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
+            return _outcome(at, device, report)
+
+    def _check_intention(self, texts: list[str]) -> None:
+        """Raise `UsageError` for pairs beside `--empty`, and for no pair without it."""
+        if texts and self.empty:
+            raise UsageError("--empty: no pair may stand beside it")
+        if not (texts or self.empty or self.dry_run):
+            raise UsageError(
+                "INPUT:OUTPUT: no pair is given, so that all circuits would be taken down: say --empty to mean that"
+            )
+
+
+def _pairs_in_question(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
+    """Return the circuits that an apply makes and removes: a removed one under its input only if none is made."""
+    now = snapshot.connections
+    pairs = {i: o for i, o in now.items() if scope is None or i in scope} | dict(target)
+    return {i: o for i, o in pairs.items() if now.get(i) != target.get(i)}
+
+
+def _changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
+    from ocs_drivers.errors import Conflict
+
+    return Conflict(
+        f"the switch holds revision {snapshot.revision}, not {expect}; nothing was sent",
+        expected={},  # a revision tells no pairs
+        found=snapshot.connections,
+        device=device.address,
+        hint="Somebody else changed it: read again, then decide.",
+    )
+
+
+def _plan(at: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None) -> DryRunDocument:
+    from testbed.commands.devices.session import about
+
+    steps = device.plan(target, device.read(), scope)
+    lines = [f"{step.kind}: {', '.join(f'{i}:{o}' for i, o in step.pairs.items())}" for step in steps]
+    at.say(*lines or ["nothing to do"])
+    return DryRunDocument(
+        **about(device),
+        steps=tuple(PlannedStep(kind=one.kind, pairs=tuple(sorted(one.pairs.items()))) for one in steps),
+        estimated_s=sum(one.estimated_s for one in steps),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShutterDocument(SwitchDocument):
+    """The state of shutters, `open` or `close`, and their ports."""
+
+    shutter: str
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
+    """`testbed switch ADDRESS shutter`."""
+
+    what: Annotated[str, argument("", "open|close", complete="shutter_states")] = REQUIRED
+    named: Annotated[tuple[str, ...], argument("", "PORT...", complete="ports")] = REQUIRED
+
+    def validate(self) -> None:
+        """Raise `UsageError` for another word."""
+        super().validate()
+        if self.what not in {"open", "close"}:
+            raise UsageError("open|close: say open or close")
+
+    def run(self, at: Place) -> ShutterDocument:
+        """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
+        from lightbed.wording import counted
+        from testbed.commands.devices.ports import PortNames
+        from testbed.commands.devices.session import about, heading, writing
+
+        with self.open(is_bounded=False) as device:
+            names = PortNames(device.ports())
+            ports = tuple(names.number(text, None) for text in self.named)
+            self.check_consent(device, f"{self.what} {counted(len(ports), 'shutter')}", at)
+            with writing(device, at.runs_dir, ports=ports):
+                device.shutter(list(ports), is_open=self.what == "open")
+            at.say(f"{heading(device)}: {counted(len(ports), 'port')}, shutters {self.what}")
+            return ShutterDocument(**about(device), shutter=self.what, ports=ports)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeDocument(SwitchDocument):
+    """The robot is home."""
+
+    homed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchHome(MovesSwitch, Command[HomeDocument]):
+    """`testbed switch ADDRESS home`."""
+
+    def run(self, at: Place) -> HomeDocument:
+        """Have the robot find its home. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
+        from ocs_drivers.errors import Unsupported
+        from testbed.commands.devices.session import about, heading, writing
+
+        with self.open(is_bounded=False) as device:
+            homing_run: Any = getattr(device, "homing_run", None)
+            if homing_run is None:
+                raise Unsupported(
+                    "this device has no homing run",
+                    device=device.address,
+                    hint="Only ROME and AFM robots have one.",
+                )
+            self.check_consent(device, "home the robot", at)
+            with writing(device, at.runs_dir, ports=device.ports()):
+                homing_run()
+            at.say(f"{heading(device)}: the robot is home and goes on")
+            return HomeDocument(**about(device), homed=True)

@@ -1,0 +1,320 @@
+"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: one switch alone.
+
+`sim examples` writes the lab files that the package brings along.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import REQUIRED, Command, argument, option
+from testbed.commands.documents import DONE, OMIT_NONE, Document
+from testbed.commands.groups import RATE, AsksHosts
+from testbed.commands.place import Place
+from testbed.errors import UsageError
+
+if TYPE_CHECKING:
+    from testbed.lab.simulated.fibre_draw import DrawnFibres
+    from testbed.lab.simulated.lifecycle import SimulatedLab
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpDocument(Document):
+    """A simulated lab that is up, and the lab file with its addresses; with drawn fibres also how they were drawn."""
+
+    lab_id: str
+    simulated: bool
+    hosts: str
+    reason: str
+    subnet: str
+    pid: int
+    lab_file: str
+    control: dict[str, str]
+    rate_mbps: float
+    shared_root: str
+    crossed: int | None = field(default=None, metadata=OMIT_NONE)
+    dead: int | None = field(default=None, metadata=OMIT_NONE)
+    seed: int | None = field(default=None, metadata=OMIT_NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimUp(AsksHosts, Command[UpDocument]):
+    """`testbed sim up`."""
+
+    role = None
+    details = (
+        "A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is "
+        "printed."
+    )
+    move: Annotated[bool, option("Take the next free subnet if the lab's is taken.", "--move")] = False
+    rate_mbps: Annotated[float | None, RATE] = None
+    fibres: Annotated[
+        int | None, option("Draw which NIC stands at which port, for `discover`.", metavar="SEED")
+    ] = None
+    crossed: Annotated[int, option("With --fibres: crossed pairs of fibres.", least=0)] = 0
+    dead: Annotated[int, option("With --fibres: fibres without light.", least=0)] = 0
+
+    def validate(self) -> None:
+        """Raise `UsageError` for crossed or dead fibres where none are drawn."""
+        super().validate()
+        if self.fibres is None and (self.crossed or self.dead):
+            raise UsageError("--crossed and --dead change drawn fibres: give --fibres SEED too")
+
+    def run(self, at: Place) -> UpDocument:
+        """Start the lab, and leave it up. Raises `LabFileError` and `LabStartError`."""
+        from testbed.lab.control import control
+        from testbed.lab.simulated.fibre_draw import without_fibres
+        from testbed.lab.simulated.lifecycle import at_rate, start_lab
+
+        assert at.lab_file is not None
+        fibres = self._fibres(at)
+        lab = at_rate(fibres.lab, self.rate_mbps)
+        started = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
+        for fibre in fibres.dead:
+            control(started.control["plant"], {"do": "cut", "fibre": fibre})
+        if self.fibres is not None:
+            started.lab = without_fibres(started.lab)
+        is_in_place = started.lab.management == lab.management
+        lab_file = at.lab_file if is_in_place else _leave_lab_file(started, at.runs_dir)
+        next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
+        at.say(
+            *_started_lines(started),
+            f"next: testbed {next_command}   end it: testbed sim down {started.lab_id}",
+        )
+        is_drawn = self.fibres is not None
+        return UpDocument(
+            lab_id=started.lab_id,
+            simulated=True,
+            hosts=started.hosts,
+            reason=started.reason,
+            subnet=str(started.lab.management),
+            pid=started.pid,
+            lab_file=str(lab_file),
+            control=dict(started.control),
+            rate_mbps=started.lab.link.rate_mbps,
+            shared_root=started.shared_root,
+            crossed=self.crossed if is_drawn else None,
+            dead=self.dead if is_drawn else None,
+            seed=self.fibres,
+        )
+
+    def _fibres(self, at: Place) -> DrawnFibres:
+        """Return the lab with the fibres that its file gives, or with those that the seed draws."""
+        from testbed.lab.inventory import load_bare_lab
+        from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
+
+        if self.fibres is None or at.lab_file is None:
+            return DrawnFibres(at.lab)
+        return draw_fibres(load_bare_lab(at.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
+
+
+def _started_lines(started: SimulatedLab) -> Iterator[str]:
+    reason = f" ({started.reason})" if started.reason else ""
+    yield f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}"
+    rate = started.link_rate
+    yield f"  {rate.describe() if rate else f'links at {started.lab.link.rate_mbps:g} Mbit/s'}"
+    if started.shared_root:
+        yield f"  hosts share this machine's root and may write to it: {started.shared_root}"
+    yield from _missing_interpreters(started)
+    yield from (f"  control of {name}: {address}" for name, address in started.control.items())
+
+
+def _missing_interpreters(started: SimulatedLab) -> Iterator[str]:
+    """Yield a line for each interpreter that hosts of namespaces, which run this machine's programs, do not find."""
+    remedy = (
+        "`ssh.python` of the lab file names it, relative to that file; until it is there no link is probed"
+    )
+    if started.hosts != "model":
+        for python in sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)}):
+            yield f"  the hosts' Python {python} is not there: {remedy}"
+
+
+def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
+    from lightbed.output_file import replace_file
+    from testbed.lab.inventory import render_lab
+
+    path = runs_dir / "labs" / f"{started.lab_id}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_file(path) as file:
+        file.write(render_lab(started.lab).encode())
+    return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownDocument(Document):
+    """The ids of labs that were removed, and of those that were left."""
+
+    removed: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimDown(Command[DownDocument]):
+    """`testbed sim down`."""
+
+    needs = "nothing"
+    role = None
+    has_runs_dir = False
+    labs: Annotated[
+        tuple[str, ...], argument("Labs to end: lab files, or ids.", "[LAB]...", complete="lab_ids")
+    ] = ()
+    all_labs: Annotated[bool, option("Also living labs that you started.", "--all")] = False
+
+    def run(self, at: Place) -> DownDocument:
+        """Remove the labs. Raises `LabFileError` and `LabStartError`."""
+        from testbed.lab.simulated.lifecycle import lab_down, lab_status
+
+        lab_ids = [_lab_id(word) for word in self.labs]
+        removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
+        is_about_all = self.all_labs or not lab_ids
+        left = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
+        at.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
+        at.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in left.items()))
+        return DownDocument(removed=removed, left=tuple(sorted(left)))
+
+    def _reason(self, entry: dict[str, Any]) -> str:
+        """Return why a lab was left."""
+        if not self.all_labs:
+            return "its supervisor is alive (--all ends those that you started)"
+        return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to end it"
+
+
+def _lab_id(word: str) -> str:
+    """Return the id that a word is, or that of the lab of the lab file that it names."""
+    if not (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
+        return word
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated.lifecycle import id_of_running
+
+    return id_of_running(load_lab(Path(word)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabOfMachine:
+    """A simulated lab of this machine; of one that is not live only the id is known."""
+
+    lab_id: str
+    lab: str
+    live: bool
+    hosts: str
+    pid: int
+    subnet: str
+    rate_mbps: float
+    user: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusDocument(Document):
+    """The simulated labs of this machine, living or left over."""
+
+    labs: tuple[LabOfMachine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimStatus(Command[StatusDocument]):
+    """`testbed sim status`."""
+
+    needs = "nothing"
+    role = None
+    has_runs_dir = False
+
+    def run(self, at: Place) -> StatusDocument:
+        """List the labs."""
+        from testbed.lab.simulated.lifecycle import lab_status
+
+        labs = tuple(LabOfMachine(**entry) for entry in lab_status())
+        if labs:
+            rows = [sorted(asdict(lab).items()) for lab in labs]
+            columns = [name for name, _ in rows[0]]
+            at.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
+        else:
+            at.say("no simulated labs")
+        return StatusDocument(labs=labs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamplesDocument(Document):
+    """Lab files that were written, and those that were there already and were kept."""
+
+    written: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimExamples(Command[ExamplesDocument]):
+    """`testbed sim examples`."""
+
+    needs = "nothing"
+    role = None
+    has_runs_dir = False
+    folder: Annotated[Path, argument("Where they go.", "[FOLDER]", is_local=True)] = Path("labs")
+
+    def run(self, at: Place) -> ExamplesDocument:
+        """Write the files. Raises `OSError`."""
+        from importlib.resources import files
+
+        from lightbed.output_file import write_output
+
+        new, old = [], []
+        self.folder.mkdir(parents=True, exist_ok=True)
+        examples = (files("testbed.lab") / "examples").iterdir()
+        for example in sorted(examples, key=lambda each: each.name):
+            path = self.folder / example.name
+            if path.exists():
+                old.append(str(path))
+            else:
+                write_output(path, example.read_bytes())
+                new.append(str(path))
+        at.say(*(f"written: {path}" for path in new), *(f"already there: {path}" for path in old))
+        return ExamplesDocument(written=tuple(new), kept=tuple(old))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinEnd(Document):
+    """The end of a simulated switch: the status of its process."""
+
+    status: int
+
+    @property
+    def exit_code(self) -> int:
+        """That of the process."""
+        return self.status
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSwitch(Command[TwinEnd]):
+    """`testbed sim switch`."""
+
+    needs = "nothing"
+    role = None
+    has_runs_dir = False
+    has_json = False
+    details = (
+        "Further options, such as --size 48x48, --speed 100 or --fault fail_port=3, are those of\n"
+        "`testbed sim switch FAMILY -- --help`."
+    )
+    family: Annotated[
+        str, argument("Such as polatis; `list` names them all.", "FAMILY", complete="families")
+    ] = REQUIRED
+    words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
+
+    def run(self, at: Place) -> TwinEnd:
+        """Serve the switch until it is interrupted."""
+        from lightbed.children import child_environment, module_command
+
+        words = ["--list"] if self.family == "list" else [self.family, *self.words]
+        command = module_command("sim.twins", "--called-as", "testbed sim switch", *words)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_environment()) as twin:
+            try:
+                return TwinEnd(status=twin.wait())
+            except KeyboardInterrupt:
+                # The terminal interrupts both; a twin that was not told ends with its input.
+                assert twin.stdin is not None
+                twin.stdin.close()
+                twin.wait()
+                return TwinEnd(status=DONE)

@@ -1,0 +1,402 @@
+"""`testbed switch ADDRESS ...`: one switch, without a lab file; here the commands that look at it.
+
+    testbed switch polatis+tl1://10.0.0.7 read
+    testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2
+
+Ports are numbers (inputs 1..N, outputs N+1..N+M) or the device's own names; `=NAME` is always a name.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import time
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import REQUIRED, Command, StreamCommand, argument, option
+from testbed.commands.documents import OMIT_NONE, Document
+from testbed.commands.place import Place
+from testbed.errors import UsageError
+
+if TYPE_CHECKING:
+    from ocs_drivers import OpticalSwitch
+
+LOOK_TIMEOUT_S = 60.0
+"""Time for a whole command that moves nothing; one that moves is given what it needs."""
+LONGEST_S = 86400
+
+_EPILOG = """\b
+Addresses: SCHEME://HOST[:PORT], of the schemes
+{schemes}
+  serial lines: polatis+serial:/dev/ttyUSB0; a panel: manual://FILE;
+  sim+SCHEME://NAME starts a simulated switch for the command
+
+\b
+Accounts, from the environment or a file:
+  LIGHTBED_OCS_USER, LIGHTBED_OCS_PASSWORD  user and password for one session
+  LIGHTBED_OCS_CREDENTIALS                  a file of accounts
+                      (default: ~/.config/lightbed/credentials.toml)
+
+\b
+Examples:
+  testbed switch polatis+tl1://10.0.0.7 read
+  testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2 --yes
+  testbed switch rome+cli://10.0.0.9 connect E3:W4 --replace --timeout 300
+  testbed switch sim+polatis+scpi://spare apply 1:49 2:50 --dry-run
+"""
+
+Pair = tuple[int, int]
+"""An input and its output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsksSwitch(Command[Any]):
+    """Options of every command of a switch, which the group has: its address, and how to talk to it."""
+
+    needs = "switch"
+    has_runs_dir = False
+    address: Annotated[
+        str,
+        argument(
+            "Such as polatis+scpi://10.0.0.7.",
+            "ADDRESS",
+            complete="addresses",
+            is_local=True,
+            is_of_group=True,
+        ),
+    ] = REQUIRED
+    timeout_s: Annotated[
+        float | None,
+        option(
+            f"For the whole command; default: {LOOK_TIMEOUT_S:g} to look, and as long as it takes to move.",
+            "--timeout",
+            metavar="SECONDS",
+            least=0.1,
+            most=LONGEST_S,
+            is_of_group=True,
+        ),
+    ] = None
+    answer_s: Annotated[
+        float,
+        option(
+            "For every single answer.",
+            "--timeout-each",
+            metavar="SECONDS",
+            least=0.1,
+            most=LONGEST_S,
+            is_of_group=True,
+        ),
+    ] = 5.0
+    record: Annotated[
+        Path | None,
+        option("Keep what is said on the wire (new file).", metavar="FILE", is_local=True, is_of_group=True),
+    ] = None
+
+    def validate(self) -> None:
+        """Raise `UsageError` for numbers of seconds that are none."""
+        super().validate()
+        check_seconds("--timeout", self.timeout_s)
+        check_seconds("--timeout-each", self.answer_s)
+
+    @classmethod
+    def group_epilog(cls) -> str:
+        """Return how addresses and accounts are written, with examples."""
+        from ocs_drivers.families import FAMILIES
+
+        schemes = ", ".join(FAMILIES)
+        return _EPILOG.format(
+            schemes=textwrap.indent(textwrap.fill(schemes, 74, break_on_hyphens=False), "  ")
+        )
+
+    def open(self, *, is_bounded: bool = True) -> AbstractContextManager[OpticalSwitch]:
+        """Open the switch. A command that is `not is_bounded` ends in its own time, unless `--timeout` bounds it."""
+        from testbed.commands.devices.session import open_device
+
+        timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
+        return open_device(
+            self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded
+        )  # one that moves tells of its progress instead
+
+
+def check_seconds(name: str, seconds: float | None) -> None:
+    """Raise `UsageError` unless the option's value is a finite number of seconds."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise UsageError(f"{name}: {seconds} is not a number of seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchDocument(Document):
+    """The beginning of every document of a switch: its address, and whether it is simulated."""
+
+    address: str
+    simulated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Identity of a device, as it reports it."""
+
+    vendor: str
+    model: str
+    serial: str
+    firmware: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """Capabilities of a device: see `ocs_drivers.model.Capabilities`."""
+
+    inputs: int
+    outputs: int
+    atomic_whole: bool
+    bulk_add: bool
+    bank_outputs: int | None
+    disconnects: bool
+    reads_back: bool
+    two_step_activate: bool
+    serial_robot: bool
+    wear_counter: bool
+    boot_mode: str | None
+    session_timeout_s: float | None
+    hitless_keep: bool
+    power_monitor: bool
+    attenuator: bool
+    shutter: bool
+    async_events: bool
+    login: bool
+    max_ports_per_query: int
+    switch_time_s: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityDocument(SwitchDocument):
+    """The device that answers, and its capabilities."""
+
+    identity: Identity
+    capabilities: Capabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
+    """`testbed switch ADDRESS identity`."""
+
+    def run(self, at: Place) -> IdentityDocument:
+        """Ask the device. Raises `OcsError`."""
+        from testbed.commands.devices.session import about, heading
+
+        with self.open() as device:
+            identity, capabilities = asdict(device.identity()), asdict(device.capabilities)
+            rows = [
+                (name.replace("_", " "), value)
+                for name, value in {**identity, **capabilities}.items()
+                if value not in (None, False)
+            ]
+            at.say_table(heading(device), ("", ""), rows)
+            return IdentityDocument(
+                **about(device), identity=Identity(**identity), capabilities=Capabilities(**capabilities)
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """A port as the device reports it: see `ocs_drivers.model.PortInfo`."""
+
+    number: int
+    side: str
+    state: str
+    label: str
+    has_power_monitor: bool
+    name: str
+    moves: int | None
+
+    def cells(self) -> tuple[object, ...]:
+        """Return the port as a row of a table."""
+        moves = "" if self.moves is None else self.moves
+        return self.number, self.name, self.side, self.state, self.label, moves
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortList(SwitchDocument):
+    """The ports of a switch."""
+
+    ports: tuple[Port, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchPorts(AsksSwitch, Command[PortList]):
+    """`testbed switch ADDRESS ports`."""
+
+    def run(self, at: Place) -> PortList:
+        """List the ports. Raises `OcsError`."""
+        from testbed.commands.devices.session import about, heading
+
+        with self.open() as device:
+            ports = tuple(
+                Port(**asdict(info) | {"side": info.side.value, "state": info.state.value})
+                for info in device.ports().values()
+            )
+            columns = ("port", "name", "side", "state", "label", "moves")
+            at.say_table(heading(device), columns, [port.cells() for port in ports])
+            return PortList(**about(device), ports=ports)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingMove:
+    """A move in a robot's queue."""
+
+    kind: str
+    pair: Pair | None
+    user: str
+    source: str
+    request: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadDocument(SwitchDocument):
+    """Connections of a switch, their revision, ports that cannot be used now, and moves that wait in a robot."""
+
+    connections: tuple[Pair, ...]
+    revision: str
+    unfit: dict[int, str]
+    pending: tuple[PendingMove, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchRead(AsksSwitch, Command[ReadDocument]):
+    """`testbed switch ADDRESS read`."""
+
+    def run(self, at: Place) -> ReadDocument:
+        """Read the connections. Raises `OcsError`."""
+        from ocs_drivers.engine.reports import describe_pairs
+        from testbed.commands.devices.ports import PortNames
+        from testbed.commands.devices.session import about, heading
+
+        with self.open() as device:
+            snapshot, names = device.read(), PortNames(device.ports())
+            rows = [(i, names.name(i), o, names.name(o)) for i, o in snapshot.connections.items()]
+            title = f"{heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
+            at.say_table(title, ("input", "name", "output", "name"), rows)
+            at.say(
+                *(
+                    f"pending: {move.kind} {describe_pairs([move.pair]) if move.pair else 'other ports'} "
+                    f"for {move.user or 'somebody'}"
+                    for move in snapshot.pending
+                )
+            )
+            return ReadDocument(
+                **about(device),
+                connections=tuple(sorted(snapshot.connections.items())),
+                revision=snapshot.revision,
+                unfit={port: state.value for port, state in snapshot.unfit.items()},
+                pending=tuple(PendingMove(**asdict(move)) for move in snapshot.pending),
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerReading:
+    """Optical power in dBm; `below_floor` means that the monitor sees no light."""
+
+    dbm: float
+    below_floor: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerDocument(SwitchDocument):
+    """Optical power by port; None for a port without a monitor."""
+
+    power: dict[int, PowerReading | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchPower(AsksSwitch, Command[PowerDocument]):
+    """`testbed switch ADDRESS power`."""
+
+    named: Annotated[tuple[str, ...], argument("Default: all.", "[PORT]...", complete="ports")] = ()
+
+    def run(self, at: Place) -> PowerDocument:
+        """Read the power. Raises `OcsError`."""
+        from testbed.commands.devices.ports import PortNames
+        from testbed.commands.devices.session import about, heading
+
+        with self.open() as device:
+            ports = device.ports()
+            names = PortNames(ports)
+            numbers = [names.number(text, None) for text in self.named] or list(ports)
+            power = {
+                port: None if reading is None else PowerReading(**asdict(reading))
+                for port, reading in device.power(numbers).items()
+            }
+            rows = [
+                (port, names.name(port), ports[port].side.value, _power_text(power[port])) for port in numbers
+            ]
+            at.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
+            return PowerDocument(**about(device), power=power)
+
+
+def _power_text(reading: PowerReading | None) -> str:
+    if reading is None:
+        return "no monitor"
+    return "dark" if reading.below_floor else f"{reading.dbm:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight(SwitchDocument):
+    """Something that a watch sees: the connections at its begin, then changes, or what the device says unasked."""
+
+    connections: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
+    event: str | None = field(default=None, metadata=OMIT_NONE)
+    lines: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
+    removed: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
+    added: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
+
+    def line(self) -> str:
+        """Return it for people."""
+        if self.connections is not None:
+            return f"{len(self.connections)} connected"
+        if self.event is not None:
+            return f"{self.event} {' '.join(self.lines or ())}"
+        return " ".join(
+            [f"-{i}:{o}" for i, o in self.removed or ()] + [f"+{i}:{o}" for i, o in self.added or ()]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchWatch(AsksSwitch, StreamCommand[Sight]):
+    """`testbed switch ADDRESS watch`."""
+
+    role = None
+    every_s: Annotated[float, option("", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)] = 1.0
+    for_s: Annotated[float | None, option("Default: until interrupted.", "--for", metavar="SECONDS")] = None
+
+    def validate(self) -> None:
+        """Raise `UsageError` for numbers of seconds that are none."""
+        super().validate()
+        check_seconds("--every", self.every_s)
+        check_seconds("--for", self.for_s)
+
+    def stream(self, at: Place) -> Generator[Sight, None, None]:
+        """Yield everything that changes, from now on; end after `--for`, or never.
+
+        Devices that speak unasked are read when they do, and now and then; others at every look.
+        """
+        from testbed.commands.devices.session import about
+
+        with self.open(is_bounded=False) as device:
+            begin_s, switch = time.monotonic(), about(device)
+            connections = device.read().connections
+            last_event = max((event.number for event in device.events()), default=0)
+            yield Sight(**switch, connections=tuple(sorted(connections.items())))
+            while self.for_s is None or time.monotonic() - begin_s < self.for_s:
+                time.sleep(self.every_s)
+                for event in device.events(since=last_event):
+                    last_event = event.number
+                    yield Sight(**switch, event=event.kind, lines=tuple(event.lines))
+                before, connections = connections, device.read().connections
+                if connections != before:
+                    removed = tuple(sorted(before.pairs - connections.pairs))
+                    added = tuple(sorted(connections.pairs - before.pairs))
+                    yield Sight(**switch, removed=removed, added=added)

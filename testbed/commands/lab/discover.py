@@ -1,0 +1,192 @@
+"""`testbed discover`: which NIC stands at which port, found by light and probe frames and written into a lab file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import REQUIRED, Command, option, writes
+from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
+from testbed.commands.groups import Moves
+from testbed.commands.place import Place
+from testbed.commands.progress import narrate
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.operate.discovery.model import Discovered, FibreResult, NicResult
+
+SETTLE_SIMULATED_S, SETTLE_REAL_S = 0.2, 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fibre:
+    """One fibre: its port where the verdict is `found`, and the ports that are left where it is `uncertain`."""
+
+    verdict: str
+    port: str | None
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nic:
+    """Both fibres of a NIC."""
+
+    nic: str
+    transmit: Fibre
+    receive: Fibre
+
+
+@dataclass(frozen=True, kw_only=True)
+class InUse:
+    """Circuits and NICs in use, which were left alone."""
+
+    circuits: tuple[str, ...]
+    nics: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscoveryDocument(Document):
+    """The port of every fibre of a lab, as far as it is known, and the lab file that has them."""
+
+    lab: str
+    simulated: bool
+    hosts: str
+    nics: tuple[Nic, ...]
+    rounds: int
+    circuit_changes: int
+    resumed: bool
+    dead: tuple[str, ...]
+    uncertain: tuple[str, ...]
+    in_use: InUse
+    unnamed_light: tuple[str, ...]
+    notes: tuple[str, ...]
+    output: Path
+    comments_kept: bool
+    unfinished: tuple[UnfinishedOperation, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """2 where a fibre is not found, or a NIC was in use."""
+        fibres = [fibre for nic in self.nics for fibre in (nic.transmit, nic.receive)]
+        is_complete = all(fibre.verdict == "found" for fibre in fibres) and not self.in_use.nics
+        return DONE if is_complete else CHANGES
+
+    def lines(self) -> Iterator[str]:
+        """Yield the document for people."""
+        from lightbed.wording import counted
+
+        known = sum(fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive))
+        heading = (
+            f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {known} of {2 * len(self.nics)} fibres"
+        )
+        changes = counted(self.circuit_changes, "change")
+        yield f"{heading} found in {counted(self.rounds, 'round')}, {changes} of circuits"
+        yield from self.notes
+        yield from (f"dead: {fibre}" for fibre in self.dead)
+        yield from (f"uncertain: {fibre}" for fibre in self.uncertain)
+        yield from (f"in use, left alone: {what}" for what in (*self.in_use.circuits, *self.in_use.nics))
+        yield from (f"light of nobody in this lab enters {port}" for port in self.unnamed_light)
+        note = "" if self.comments_kept else "; comments of the bare file could not be kept"
+        yield f"written: {self.output}{note}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discover(Moves, Command[DiscoveryDocument]):
+    """`testbed discover`."""
+
+    needs = "bare lab"
+    lab_help = "Lab file whose NICs need no `transmit` and `receive`."
+    details = "Only free ports are patched, and all is put back at the end. After a crash the next discovery goes on."
+    output: Annotated[Path, writes("lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT")] = (
+        REQUIRED
+    )
+    force: Annotated[bool, option("Replace OUT if it exists.", "--force", is_local=True)] = False
+    settle_s: Annotated[
+        float | None,
+        option(
+            "Time that a NIC needs to find its carrier.", "--settle", metavar="SECONDS", least=0, most=600
+        ),
+    ] = None
+
+    def run(self, at: Place) -> DiscoveryDocument:
+        """Discover the fibres and write the file. Raises `LabFileError`, `RefusedToMove` and `HostError`."""
+        from testbed.lab.inventory import load_bare_lab
+        from testbed.lab.simulated.lifecycle import find_running, hosts_of
+        from testbed.lab.wired_file import check_new_file, write_new_file
+        from testbed.operate.apply import check_permission
+        from testbed.operate.discovery.lab_rows import wired_lab_text
+
+        assert at.lab_file is not None
+        lab = find_running(load_bare_lab(at.lab_file))
+        check_new_file(self.output, replace=self.force)
+        check_permission(lab, self.really_move)
+        result = _discover(lab, at, self._settle_s(lab))
+        text, comments_kept = wired_lab_text(at.lab_file, result, self.output)
+        write_new_file(self.output, text, replace=self.force)
+        document = DiscoveryDocument(
+            lab=lab.name,
+            simulated=lab.simulated,
+            hosts=hosts_of(lab),
+            nics=tuple(map(_nic, result.nics)),
+            rounds=result.rounds,
+            circuit_changes=result.circuit_changes,
+            resumed=result.resumed,
+            dead=result.fibres("dead"),
+            uncertain=result.fibres("uncertain"),
+            in_use=InUse(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
+            unnamed_light=tuple(map(_port, result.nameless)),
+            notes=result.notes,
+            output=self.output,
+            comments_kept=comments_kept,
+        )
+        at.say(*document.lines())
+        document = replace(document, unfinished=at.say_unfinished(lab))
+        at.say(f"next: testbed plan {self.output}{_topology_option(lab, at.runs_dir)}")
+        return document
+
+    def _settle_s(self, lab: Lab) -> float:
+        if self.settle_s is not None:
+            return self.settle_s
+        return SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
+
+
+def _discover(lab: Lab, at: Place, settle_s: float) -> Discovered:
+    from testbed.errors import HostError
+    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.operate.discovery.devices import Devices
+    from testbed.operate.discovery.record import DiscoveryRecord
+    from testbed.operate.discovery.run import discover
+    from testbed.operate.journal import journal_in
+    from testbed.operate.session import open_lab
+
+    if hosts_of(lab) == "model":
+        what = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
+        raise HostError(
+            f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
+        )
+    with journal_in(at.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
+        assert session.fleet is not None  # the hosts are real to the kernel
+        devices = Devices(lab, session.switches, session.fleet, journal, settle_s=settle_s)
+        return discover(devices, DiscoveryRecord(journal, lab.name), narrator.note)
+
+
+def _nic(result: NicResult) -> Nic:
+    return Nic(nic="/".join(result.nic), transmit=_fibre(result.transmit), receive=_fibre(result.receive))
+
+
+def _fibre(result: FibreResult) -> Fibre:
+    port = _port(result.port) if result.port else None
+    return Fibre(verdict=result.verdict, port=port, candidates=tuple(map(_port, result.candidates)))
+
+
+def _port(port: tuple[str, int]) -> str:
+    return f"{port[0]}:{port[1]}"
+
+
+def _topology_option(lab: Lab, runs_dir: Path) -> str:
+    """Return the option that names the default topology where an epoch of the lab as it was before is stored."""
+    from testbed.operate.intent import stored_intents
+
+    return " --method geometric" if stored_intents(runs_dir, lab.name) else ""

@@ -1,0 +1,215 @@
+"""`testbed demo`: the main job, end to end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from testbed.commands.declare import Command
+from testbed.commands.documents import Document, UnfinishedOperation
+from testbed.commands.groups import DEADLINE, RATE, SIZES, AsksHosts, Moves
+from testbed.commands.place import Place
+from testbed.commands.progress import narrate
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.measure.gain import RingGain
+    from testbed.measure.job import JobResult
+    from testbed.measure.model import Timing
+    from testbed.measure.results.records import Repatch
+
+CPU_NOTE = ", limited by the hosts' CPU"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Means of a machine to carry packets: see `testbed.lab.simulated.link_rate.Machine`."""
+
+    processors: float
+    free: float
+    copy_mbps: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRate:
+    """The rate of the links, the one of the lab file, and what the machine could carry on every NIC."""
+
+    rate_mbps: float
+    asked_mbps: float
+    carried_mbps: float
+    machine: Machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoDocument(Document):
+    """The demo's run, the bus bandwidth of one ring and of all, and its report."""
+
+    run_id: str
+    lab: str
+    simulated: bool
+    links: int
+    verified: bool
+    hosts: str
+    rate_mbps: float
+    represents_gbps: float
+    link_rate: LinkRate | None
+    busbw_mbps: dict[str, float]
+    busbw_spread_mbps: dict[str, tuple[float, float]]
+    ratio: float | None
+    ratio_spread: tuple[float, float] | None
+    ratio_limit: int | None
+    cpu_limited: bool | None
+    report: str
+    unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Moves, AsksHosts, Command[DemoDocument]):
+    """`testbed demo`."""
+
+    role = None
+    sizes: Annotated[str, SIZES] = "1KiB:8MiB"
+    rate_mbps: Annotated[float | None, RATE] = None
+    deadline_s: Annotated[float, DEADLINE] = 240.0
+
+    def run(self, at: Place) -> DemoDocument:
+        """Do the whole job. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
+        from testbed.lab.simulated.lifecycle import at_rate
+        from testbed.measure.collectives.spec import parse_sizes
+        from testbed.measure.job import run_job
+
+        # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
+        os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+        lab = at_rate(at.lab, self.rate_mbps)
+        if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
+            _say_plan(at, lab)
+        with narrate() as narrator:
+            result = run_job(
+                lab,
+                hosts=self.hosts,
+                sizes=parse_sizes(self.sizes),
+                runs_dir=at.runs_dir,
+                narrator=narrator,
+                deadline_s=self.deadline_s,
+                really_move=self.really_move,
+            )
+        mark = "SIMULATED " if result.lab.simulated else ""
+        model = ", hosts only modelled" if result.hosts == "model" else ""
+        title = f"{mark}AllReduce on {result.lab.name}{model}"
+        at.say_table(title, _COLUMNS, [_cells(row) for row in result.timings])
+        at.say(*_lines(result))
+        return _document(result, at.say_unfinished(lab))
+
+
+def _say_plan(at: Place, lab: Lab) -> None:
+    """Say what would be done on a real lab that nobody allowed to move."""
+    from testbed.operate.plan import describe
+    from testbed.operate.session import design_for, open_lab
+
+    with open_lab(lab, None, model_hosts=True) as session:
+        at.say(*describe(lab, session.plan(design_for(lab))))
+
+
+def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:
+    gain, link = result.ring_gain, result.lab.link
+    rows = (gain.one, gain.most) if gain else ()
+    return DemoDocument(
+        run_id=result.run_id,
+        lab=result.lab.name,
+        simulated=result.lab.simulated,
+        links=result.links,
+        verified=result.verified,
+        hosts=result.hosts,
+        rate_mbps=link.rate_mbps,
+        represents_gbps=link.represents_gbps,
+        link_rate=_link_rate(result),
+        busbw_mbps={_key(row): row.busbw_mbps for row in rows},
+        busbw_spread_mbps={_key(row): row.busbw_spread_mbps for row in rows},
+        ratio=gain.ratio if gain else None,
+        ratio_spread=gain.spread if gain else None,
+        ratio_limit=gain.most.rings if gain else None,
+        cpu_limited=gain.cpu_limited if gain else None,
+        report=str(result.report),
+        unfinished=unfinished,
+    )
+
+
+def _link_rate(result: JobResult) -> LinkRate | None:
+    if (rate := result.link_rate) is None:
+        return None
+    machine = Machine(
+        processors=rate.machine.processors, free=rate.machine.free, copy_mbps=rate.machine.copy_mbps
+    )
+    return LinkRate(
+        rate_mbps=rate.rate_mbps,
+        asked_mbps=rate.asked_mbps,
+        carried_mbps=rate.carried_mbps,
+        machine=machine,
+    )
+
+
+def _key(row: Timing) -> str:
+    return row.configuration.replace(" ", "_")
+
+
+def _headline(gain: RingGain) -> str:
+    """Return in words what all rings give over one, or that this machine cannot tell."""
+    from testbed.measure.units import size_text
+
+    what = f"{gain.most.configuration} over {gain.one.configuration} at {size_text(gain.most.size_bytes)}"
+    low, high = gain.spread
+    if gain.cpu_limited:
+        return (
+            f"{what}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow {gain.most.rings}x); "
+            "leave the machine to the demo, or lower the links' rate with --rate-mbps"
+        )
+    return f"{what}: {gain.ratio:.2f}x ({low:.2f} to {high:.2f} by quartiles; the links allow {gain.most.rings}x)"
+
+
+def _bound(row: Timing) -> str:
+    if row.cpu_limited:
+        return "host CPU"
+    return "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
+
+
+_COLUMNS = (
+    "topology",
+    "configuration",
+    "size (B)",
+    "time (us)",
+    "quartiles (us)",
+    "busbw (Mbit/s)",
+    "link limit",
+    "bound by",
+)
+
+
+def _cells(row: Timing) -> tuple[object, ...]:
+    quartiles = f"{row.low_us:.0f} to {row.high_us:.0f}"
+    what = (row.topology, row.configuration, row.size_bytes)
+    return *what, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _bound(row)
+
+
+def _lines(result: JobResult) -> Iterator[str]:
+    link = result.lab.link
+    if result.lab.simulated:
+        yield f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"
+    if result.link_rate and result.link_rate.is_lowered:
+        yield result.link_rate.describe()
+    if result.ring_gain:
+        yield _headline(result.ring_gain)
+    if result.repatch:
+        yield from _repatch_lines(result.repatch)
+    yield f"report: {result.report}"
+    yield f"next: open it, then `testbed runs`, `testbed report {result.run_id}`, `testbed sim up LAB`"
+
+
+def _repatch_lines(repatch: Repatch) -> Iterator[str]:
+    yield f"re-patch: {repatch.reason}"
+    stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
+    yield f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"
+    for one in repatch.comparisons:
+        note = CPU_NOTE if one.cpu_limited else ""
+        yield f"  {one.label}: {one.before:.4g} -> {one.after:.4g} {one.unit} ({one.gain:.2f}x{note})"
