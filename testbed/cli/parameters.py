@@ -14,6 +14,7 @@ from testbed.cli import completion
 from testbed.cli.group_options import OptionsAnywhere, keep_options
 from testbed.cli.intervals import at_intervals
 from testbed.cli.output import print_csv, print_json
+from testbed.cli.remote import carry_out_there, is_for_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
 from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
@@ -21,10 +22,10 @@ from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
 _LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
-_RUNS_DIR = Annotated[
+RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
-_AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
@@ -40,7 +41,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     declared = command_of(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
-        app.command(name, help=_help_of(name, declared))(make_callback(declared))
+        app.command(name, help=_help_of(name, declared))(make_callback(name, declared))
         return
     commands = {one: _declared(f"{name} {one}") for one in names}
     shared = {
@@ -51,11 +52,11 @@ def add_command(app: typer.Typer, name: str) -> None:
         group.info.cls, group.info.epilog = OptionsAnywhere, commands[names[0]].group_epilog()
         group.callback()(keep_options([_parameter(each) for each in shared.values()]))
     elif declared is not None:
-        group.callback(invoke_without_command=True)(_unless_named(make_callback(declared)))
+        group.callback(invoke_without_command=True)(_unless_named(make_callback(name, declared)))
     for one, command in commands.items():
         settings = _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
         group.command(one, help=_help_of(f"{name} {one}", command), context_settings=settings)(
-            make_callback(command)
+            make_callback(f"{name} {one}", command)
         )
     app.add_typer(group, name=name)
 
@@ -70,8 +71,10 @@ def _help_of(words: str, declared: type[Command[Any]]) -> str:
     return f"{COMMANDS[words][1]}\n\n{declared.details}".strip()
 
 
-def make_callback(declared: type[Command[Any]]) -> Callback:
-    """Return a function with a parameter for each option, which runs the command here and prints its document.
+def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
+    """Return a function with a parameter for each option, which runs the command and prints its document.
+
+    A service that was chosen runs it, else this process does.
 
     A command with a field `every`, in seconds, is run again until it is interrupted.
     """
@@ -95,7 +98,10 @@ def make_callback(declared: type[Command[Any]]) -> Callback:
         command = declared(**options)
 
         def run_once() -> int:
-            place = Place(lab_file, runs_dir, is_quiet=as_json or as_csv, lab_files=lab_files)
+            place = Place(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
+            if is_for_service(command, place):
+                return carry_out_there(words, command, place)
+            place.is_quiet = as_json or as_csv
             if isinstance(command, StreamCommand):
                 return _print_stream(command, place)
             document: Document = carry_out(command, place)
@@ -155,9 +161,9 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
         yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
     yield from (_parameter(each) for each in fields if not each.option.is_argument)
     if declared.has_runs_dir:
-        yield _keyword("runs_dir", _RUNS_DIR, DEFAULT_RUNS)
+        yield _keyword("runs_dir", RUNS_DIR, DEFAULT_RUNS)
     if declared.has_json:
-        yield _keyword("as_json", _AS_JSON, False)
+        yield _keyword("as_json", AS_JSON, False)
 
 
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:

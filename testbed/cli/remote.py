@@ -7,42 +7,41 @@ code is ours.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lightbed.output_file import write_output
-from testbed.cli.intervals import at_intervals
 from testbed.cli.output import print_answer
+from testbed.commands.declare import Command, Field, fields_of
 from testbed.commands.documents import CHANGES, DONE, ERROR
+from testbed.commands.place import Place
 
 if TYPE_CHECKING:
     from testbed.client import Client
-    from testbed.service.request import Request
+    from testbed.commands.share.stop import Stop
 
-_HERE = frozenset(
-    {
-        "lab_file",
-        "as_json",
-        "runs_dir",
-        "words",
-        "lease",
-        "labs",
-        "narrow",
-        "force",
-        "every",
-        "address",
-    }
-)
-"""Parameters that say what is asked for and how it is told, or that are carried out here."""
-_OF_EVERY_REQUEST = frozenset({"lab", "labs", "text", "why"})
+_server: ContextVar[str] = ContextVar("server", default="")
+_DONE_HERE = frozenset({"every", "force"})
+"""Local options that are honoured here, whoever carries the command out: when to ask again, what to overwrite."""
+
+
+def choose(url: str) -> None:
+    """Ask this service; an empty URL works here."""
+    _server.set(url)
+
+
+def is_for_service(command: Command[Any], place: Place) -> bool:
+    """Return whether a service was chosen and can carry the command out; those without a lab may be local."""
+    is_local = command.needs == "lab unless local" and place.lab_file is None
+    return bool(_server.get()) and command.role is not None and not is_local
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One request: command, lab, fields; and the files of the run that become files here."""
+class _Submission:
+    """A request: command, lab, fields; and the files of the run that become files here."""
 
     words: str
     lab: str
@@ -50,29 +49,23 @@ class _Asked:
     files: Mapping[str, Path]
 
 
-def carry_out(
-    server: str,
-    words: str,
-    given: Mapping[str, Any],
-    defaults: Mapping[str, Any],
-) -> int:
-    """Ask a service for a run, wait for its end, and print what it printed; return its exit code.
+def carry_out_there(words: str, command: Command[Any], place: Place) -> int:
+    """Ask the service for a run, wait for its end, and print what it printed; return its exit code.
 
     Raises `NotThroughService` for an option that works here alone.
     """
     from testbed.client import connect
 
-    if words == "stop":
-        return _stop(server, given)
-    with connect(server) as client:
-        asked = _request(client, words, given, defaults)
-        return at_intervals(given.get("every"), lambda: _done(client, asked), as_json=given["as_json"])
+    with connect(_server.get()) as client:
+        if command.has_own_route:
+            return _stop(client, cast("Stop", command), place)
+        return _wait(client, _submission(client, words, command, place))
 
 
-def _done(client: Client, asked: _Asked) -> int:
-    run = client.wait(client.submit(asked.lab, asked.words, **asked.fields))
+def _wait(client: Client, submission: _Submission) -> int:
+    run = client.wait(client.submit(submission.lab, submission.words, **submission.fields))
     output = run.output
-    for name, path in asked.files.items():
+    for name, path in submission.files.items():
         output = output.replace(f"{run.id}/{name}", str(path))
         if run.exit_code in (DONE, CHANGES):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,73 +78,65 @@ def _done(client: Client, asked: _Asked) -> int:
     return ERROR if run.exit_code is None else run.exit_code
 
 
-def _request(client: Client, words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> _Asked:
-    """Return what is asked for. Raises `NotThroughService` for an option that works here alone."""
+def _submission(client: Client, words: str, command: Command[Any], place: Place) -> _Submission:
     from testbed.leases.choice import chosen
 
-    words = f"{words} --narrow" if given.get("narrow") else words
-    model = _model_of(words)
-    files = _files(model, words, given)
-    options = _options(model, words, given, defaults) | {name: True for name in model.writes if files}
-    options["text"] = not given.get("as_json")
-    if model.lane == "moving" and "lease" in model.model_fields and chosen():
-        options["lease"] = chosen()
-    if given.get("labs"):
-        options["labs"] = [lab_name(path) for path in given["labs"]]
-    if words == "path":
-        *labs, options["source"], options["target"] = given["words"]
-        given = {**given, "lab_file": Path(labs[0]) if labs else given["lab_file"]}
-    lab = given.get("lab") or lab_name(given.get("lab_file") or Path())
-    if "switch" in model.model_fields:
-        lab, options["switch"] = _switch_named(client, given["address"])
-    return _Asked(words, lab, options, files)
+    variant = next((name for name in command.variants if getattr(command, name)), "")
+    files = _files(words, command)
+    given = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
+    fields = {each.name: _value(command, each) for each in _sent(words, command, given, variant)}
+    fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
+    fields["text"] = not place.is_quiet
+    may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
+    if {"really_move", "yes"} & may_move and chosen():
+        fields["lease"] = chosen()
+    lab = fields.pop("lab", "") or lab_name(place.lab_file or Path())
+    if command.needs == "labs if any":
+        fields["labs"] = [lab_name(path) for path in place.lab_files]
+    if command.needs == "switch":
+        lab, fields["switch"] = _switch_named(client, fields.pop("address"))
+    return _Submission(f"{words} --{variant}" if variant else words, lab, fields, files)
 
 
-def _model_of(words: str) -> type[Request]:
-    from testbed.service.requests import MODELS
-
-    return MODELS[words]
-
-
-def _options(
-    model: type[Request], words: str, given: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
+def _sent(words: str, command: Command[Any], given: list[Field], variant: str) -> Iterator[Field]:
+    """Yield the options that a request carries. Raises `NotThroughService` for one that it cannot."""
     from testbed.client import NotThroughService
 
-    options: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in _OF_EVERY_REQUEST or name in model.writes or value in (None, [], ()):
+    for each in given:
+        if each.name in command.variants or each.name in _DONE_HERE or each.option.writes:
             continue
-        if name in model.model_fields:
-            options[name] = _sent(name, value)
-        elif name not in _HERE and value is not False and value != defaults.get(name):
+        is_address = command.needs == "switch" and each.name == "address"
+        if not is_address and (each.option.is_local or each.option.only_with not in ("", variant)):
             raise NotThroughService(
-                f"{words} --{name.replace('_', '-')} works here alone: leave it out, or --server (LIGHTBED_SERVER)"
+                f"{words} {each.words[0]} works here alone: leave it out, or --server (LIGHTBED_SERVER)"
             )
-    return options
+        yield each
 
 
-def _files(model: type[Request], words: str, given: Mapping[str, Any]) -> dict[str, Path]:
+def _value(command: Command[Any], each: Field) -> Any:
+    """Return a value as a request holds it: the text of a file, a time as text, or the value itself."""
+    value = getattr(command, each.name)
+    if each.option.reads:
+        return Path(value).read_text(encoding="utf-8")
+    if each.option.text is not None:
+        return each.option.text.write(value)
+    return list(value) if each.has_several else value
+
+
+def _files(words: str, command: Command[Any]) -> dict[str, Path]:
     """Return where files of the run are written here. Raises as `check_new_file`."""
     from testbed.lab.wired_file import check_new_file
 
-    files = {name: given[field] for field, name in model.writes.items() if given.get(field)}
+    files = {
+        each.option.writes: path
+        for each in fields_of(type(command))
+        if each.option.writes and (path := getattr(command, each.name))
+    }
     if words == "report" and not files:
-        files = {"report.html": Path(f"report-{given['run_id']}.html")}
+        files = {"report.html": Path(f"report-{getattr(command, 'run_id')}.html")}  # noqa: B009  of a report alone
     for path in files.values():
-        check_new_file(path, replace=given.get("force", True))
+        check_new_file(path, replace=getattr(command, "force", True))
     return files
-
-
-def _sent(name: str, value: Any) -> Any:
-    """Return a value as a request holds it: the text of a file, an interval, or the value itself."""
-    if isinstance(value, Path):
-        return value.read_text(encoding="utf-8")
-    if name == "confirm_within":
-        return f"{max(1, round(value))}s"
-    if name == "since":
-        return datetime.fromtimestamp(value, UTC).isoformat()
-    return list(value) if isinstance(value, tuple) else value
 
 
 def lab_name(lab_file: Path) -> str:
@@ -174,34 +159,29 @@ def _switch_named(client: Client, text: str) -> tuple[str, str]:
         for lab in client.labs()
         for one in client.lab(lab["name"]).look("switches")["switches"]
     ]
-    found = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
-    if len(found) == 1:
-        return found[0]
-    there = ", ".join(f"{lab}/{name}" for lab, name in found or [one[:2] for one in switches])
-    which = "is a switch of several labs" if found else "is no switch of the service's labs"
+    matches = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
+    if len(matches) == 1:
+        return matches[0]
+    there = ", ".join(f"{lab}/{name}" for lab, name in matches or [one[:2] for one in switches])
+    which = "is a switch of several labs" if matches else "is no switch of the service's labs"
     raise NotThroughService(f"{text!r} {which}; name one of {there}, or leave out --server (LIGHTBED_SERVER)")
 
 
-def _stop(server: str, given: Mapping[str, Any]) -> int:
+def _stop(client: Client, command: Stop, place: Place) -> int:
     """Stop a lab, or release it, at once: no run is waited for."""
-    from testbed.client import connect
-
-    name = lab_name(given["lab_file"])
-    with connect(server) as client:
-        lab = client.lab(name)
-        told = dict(lab.release_stop() if given["release"] else lab.stop(given["reason"]))
-    if given["release"]:
-        said = (
-            "may move again: `testbed resume` goes on with what was stopped"
-            if told["was_stopped"]
-            else "was not stopped"
-        )
-        print_answer(told, [f"lab '{name}' {said}"], as_json=given["as_json"])
+    name = lab_name(place.lab_file or Path())
+    lab = client.lab(name)
+    if command.release:
+        document = dict(lab.release_stop())
+        hint = "may move again: `testbed resume` goes on with what was stopped"
+        line = f"lab '{name}' {hint if document['was_stopped'] else 'was not stopped'}"
+        print_answer(document, [line], as_json=place.is_quiet)
         return DONE
+    document = dict(lab.stop(command.reason))
     lines = [
-        f"operation {one} ends at its next write; a move that a device has begun goes on"
-        for one in told["running"]
+        f"operation {each} ends at its next write; a move that a device has begun goes on"
+        for each in document["running"]
     ]
-    first = f"lab '{name}' is stopped; `testbed stop {given['lab_file']} --release` lets it move again"
-    print_answer(told, [first, *lines], as_json=given["as_json"])
-    return CHANGES if told["running"] else DONE
+    first = f"lab '{name}' is stopped; `testbed stop {place.lab_file} --release` lets it move again"
+    print_answer(document, [first, *lines], as_json=place.is_quiet)
+    return CHANGES if document["running"] else DONE

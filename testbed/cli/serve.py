@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from testbed.cli import options
 from testbed.cli.output import print_answer, tell
+from testbed.cli.parameters import AS_JSON, RUNS_DIR
 from testbed.commands.documents import DONE
+from testbed.commands.place import DEFAULT_RUNS
 
 Labs = Annotated[
     list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab that is shared (repeatable).")
@@ -59,8 +60,8 @@ def serve(
     oidc_audience: Audience = "lightbed",
     oidc_claim: Claim = "roles",
     most_queued: MostQueued = 8,
-    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
-    as_json: options.AsJson = False,
+    runs_dir: RUNS_DIR = DEFAULT_RUNS,
+    as_json: AS_JSON = False,
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped."""
     from testbed.service.oidc import Provider, either

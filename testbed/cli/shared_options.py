@@ -28,7 +28,7 @@ def _choose_lease(lease: str) -> None:
 
 
 def _choose_server(url: str) -> None:
-    from testbed.cli.forwarding import choose
+    from testbed.cli.remote import choose
 
     choose(url)
 
@@ -70,15 +70,11 @@ def _declared(
 
 def add_shared_options(command: Any) -> None:
     """Add the options to a command, or to all commands of a group, behind the ones that they come with."""
-    from testbed.cli.forwarding import forwarded
-
-    named = {f"{command.name} {name}": one for name, one in getattr(command, "commands", {}).items()}
-    for words, each in {command.name: command, **named}.items():
+    for each in (command, *getattr(command, "commands", {}).values()):
         there = {param.name for param in each.params}
         wanted = [option for param, option in _COMPANIONS.items() if param in there and option not in there]
         declared = getattr(each.callback, "declared", None)
         if declared is not None and declared.role is not None:
-            forwarded(words, each)
             wanted.append("server")
         if wanted:
             app = typer.Typer()

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import option, reads
 from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, finding_lines
 from testbed.commands.groups import INTERVAL, TAKE_OVER, AsksHosts, HostsChoice, Moves, NamesTopology
-from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:

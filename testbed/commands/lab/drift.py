@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from lightbed.wording import counted
+from testbed.commands.about import OfLab, describe_findings, describe_lab
 from testbed.commands.declare import Text, option
 from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines
 from testbed.commands.groups import INTERVAL, AsksHosts, NamesTopology
-from testbed.commands.lab.about import OfLab, describe_findings, describe_lab
 from testbed.commands.place import Place
 from testbed.errors import UsageError
 

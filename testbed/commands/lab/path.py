@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
+from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import argument
 from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines, key
 from testbed.commands.groups import AsksHosts, NamesTopology
-from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.place import Place
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from testbed.commands.about import OfHosts, describe_hosts, heading_lines
 from testbed.commands.declare import option, writes
+from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import TAKE_OVER, NamesTopology
-from testbed.commands.lab.about import OfHosts, OfTopology, describe_hosts, heading_lines
 from testbed.commands.place import Place
 
 
@@ -79,7 +80,7 @@ class ExpectedOfPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanDocument(OfHosts, OfTopology):
+class PlanDocument(OfHosts, TopologyDocument):
     """Changes that an apply would make; `revision` identifies the state that they are for."""
 
     has_changes: bool

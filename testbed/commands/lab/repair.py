@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.about import OfHosts, describe_findings, describe_hosts
 from testbed.commands.declare import option
 from testbed.commands.documents import (
     CHANGES,
@@ -18,7 +19,6 @@ from testbed.commands.documents import (
     finding_lines,
 )
 from testbed.commands.groups import AsksHosts, Moves, NamesTopology
-from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:

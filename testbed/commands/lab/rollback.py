@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from testbed.commands.about import describe_findings
 from testbed.commands.declare import Command, argument
 from testbed.commands.documents import CHANGES, DONE, Document, Finding, UnfinishedOperation, finding_lines
 from testbed.commands.groups import TAKE_OVER, AsksHosts, Moves
-from testbed.commands.lab.about import describe_findings
 from testbed.commands.place import Place
 
 

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lightbed.wording import counted
+from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import option
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, finding_lines
 from testbed.commands.groups import AsksHosts, NamesTopology
-from testbed.commands.lab.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:

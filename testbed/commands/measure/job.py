@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.about import OfHosts, describe_hosts
 from testbed.commands.declare import Command, option
-from testbed.commands.documents import Document
 from testbed.commands.groups import DEADLINE, AsksHosts, NamesTopology
-from testbed.commands.headings import LabKeys, RunKeys, TopologyKeys, lab_keys, topology_keys
+from testbed.commands.lab.verify import CountedLink
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:
@@ -18,27 +18,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkBytes:
-    """Bytes of a link in all iterations: as planned, as simulated, as the NIC that sends on it counted."""
-
-    link: str
-    planned_bytes: int
-    simulated_bytes: int
-    counted_bytes: int | None
-    retransmitted_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanJobDocument(TopologyKeys, LabKeys, RunKeys, Document):
+class PlanJobDocument(OfHosts):
     """Iterations of the plan on the hosts: their median beside the prediction, `busy` the use of the processors."""
 
+    run_id: str
     factor: float
     predicted_ms: float
     measured_ms: float
     iterations_ms: tuple[float, ...]
     difference: float
     busy: float
-    links: tuple[LinkBytes, ...]
+    links: tuple[CountedLink, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +81,14 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
         at.say(*job_lines(meant, job))
         return PlanJobDocument(
             run_id=run.run_id,
-            **lab_keys(meant, mode),
-            **topology_keys(meant),
+            **describe_hosts(meant, self.hosts),
             factor=job.factor,
             predicted_ms=job.predicted_s * 1e3,
             measured_ms=job.measured_s * 1e3,
             iterations_ms=tuple(time_s * 1e3 for time_s in job.times_s),
             difference=job.difference,
             busy=job.busy,
-            links=tuple(LinkBytes(**asdict(link)) for link in job.links),
+            links=tuple(CountedLink(**asdict(link)) for link in job.links),
         )
 
 

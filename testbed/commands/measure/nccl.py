@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from testbed.commands.about import OfEpoch, OfHosts, describe_epoch, describe_hosts
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Document, key
 from testbed.commands.groups import DEADLINE, SIZES, AsksHosts, NamesTopology
-from testbed.commands.headings import LabKeys, RunKeys, TopologyKeys, lab_keys, topology_keys
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
@@ -143,7 +143,7 @@ class RingKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NcclTestsOfLab(TopologyKeys, RingKeys, NcclTestsDocument):
+class NcclTestsOfLab(OfEpoch, RingKeys, NcclTestsDocument):
     """Results of nccl-tests on a lab."""
 
     @property
@@ -180,9 +180,10 @@ class Timing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasurementDocument(TopologyKeys, LabKeys, RunKeys, Document):
+class MeasurementDocument(OfHosts):
     """AllReduce on a lab, on one ring and on all."""
 
+    run_id: str
     results: tuple[Timing, ...]
 
 
@@ -267,8 +268,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         at.say_table(f"{mark}AllReduce on {meant.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
-            **lab_keys(meant, mode),
-            **topology_keys(meant),
+            **describe_hosts(meant, self.hosts),
             results=tuple(Timing(**asdict(row)) for row in result.timings),
         )
 
@@ -289,7 +289,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         _say_table(at, result.table)
         at.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
-        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **topology_keys(meant))
+        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(meant))
 
     @contextmanager
     def _open(self, at: Place, meant: MeantDesign, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightbed.wording import counted
-from testbed.commands.documents import OMIT_NONE, Document, Finding, UnfinishedOperation
+from testbed.commands.documents import Document, Finding, UnfinishedOperation
 
 if TYPE_CHECKING:
     from testbed.lab.simulated.lifecycle import HostsChoice
@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfLab(Document):
-    """First keys of documents about a lab: the epoch that is meant with its state, and the newest of the lab."""
+class OfEpoch(Document):
+    """Keys of documents about a topology: its epoch with its state, the newest epoch of the lab, unfinished work."""
 
-    lab: str
-    simulated: bool
     epoch: int | None
     epoch_state: str | None
     stored_epoch: int | None
     lab_file_changed: bool
     unfinished: tuple[UnfinishedOperation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfLab(OfEpoch):
+    """The same of a lab."""
+
+    lab: str
+    simulated: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,29 +41,17 @@ class OfHosts(OfLab):
     hosts: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfTopology(Document):
-    """Keys of a topology: links as source and target node and NIC, hops between all pairs of nodes."""
-
-    nodes: int
-    degree: int
-    simplex: bool
-    strides: tuple[int, ...]
-    links: tuple[tuple[int, ...], ...]
-    diameter: int
-    mean_hops: float
-    hops_sampled_from: int | None = field(default=None, metadata=OMIT_NONE)
+def describe_epoch(meant: MeantDesign) -> dict[str, Any]:
+    """Return the fields of `OfEpoch`."""
+    return {
+        **meant.json(),
+        "unfinished": tuple(UnfinishedOperation(**each.json()) for each in meant.left),
+    }
 
 
 def describe_lab(meant: MeantDesign) -> dict[str, Any]:
     """Return the fields of `OfLab`."""
-    unfinished = tuple(UnfinishedOperation(**each.json()) for each in meant.left)
-    return {
-        "lab": meant.lab.name,
-        "simulated": meant.lab.simulated,
-        **meant.json(),
-        "unfinished": unfinished,
-    }
+    return {"lab": meant.lab.name, "simulated": meant.lab.simulated, **describe_epoch(meant)}
 
 
 def describe_hosts(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
