@@ -111,8 +111,9 @@ def find_tests(changed_files: set[str]) -> list[str]:
     for file in map(Path, changed_files):
         module = name_module(file) if file.suffix == ".py" else ""
         changed.add(module)
-        if not importers[module]:  # found by its name at run time, or no module at all: its package brings it
-            changed.add(".".join(file.parent.parts))
+        if not importers[module]:  # found by its name at run time, or no module at all: its packages bring it
+            rooms = file.parent.parts
+            changed.update(".".join(rooms[:depth]) for depth in range(min(2, len(rooms)), len(rooms) + 1))
     affected = find_affected(changed & set(sources), importers)
 
     def is_touched(path: Path) -> bool:

@@ -223,7 +223,9 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
 
 @cache
 def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
-    """Return the types of the documents with which a command may answer."""
+    """Return the types of the documents with which a command may answer, or which it streams."""
+    if issubclass(command, StreamCommand):
+        return (get_args(get_type_hints(command.stream)["return"])[0],)
     answer = get_type_hints(command.run)["return"]
     return get_args(answer) if isinstance(answer, UnionType) else (answer,)
 

@@ -46,7 +46,7 @@ def test_a_change_runs_the_tests_of_its_room_and_of_those_that_import_it():
 
 @pytest.mark.slow
 def test_a_command_that_is_found_by_its_name_counts_as_its_package():
-    assert "tests/cli/test_demo.py" in changed.find_tests({"testbed/cli/demo.py"})
+    assert "tests/cli/test_demo.py" in changed.find_tests({"testbed/commands/measure/demo.py"})
 
 
 @pytest.mark.long
