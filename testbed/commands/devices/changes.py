@@ -304,8 +304,12 @@ class ShutterDocument(SwitchDocument):
 class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
     """`testbed switch ADDRESS shutter`."""
 
-    what: Annotated[str, argument("", "open|close", complete="shutter_states")] = REQUIRED
-    named: Annotated[tuple[str, ...], argument("", "PORT...", complete="ports")] = REQUIRED
+    what: Annotated[
+        str, argument("State that the shutters take.", "open|close", complete="shutter_states")
+    ] = REQUIRED
+    named: Annotated[tuple[str, ...], argument("Ports whose shutters move.", "PORT...", complete="ports")] = (
+        REQUIRED
+    )
 
     def validate(self) -> None:
         """Raise `UsageError` for another word."""

@@ -369,7 +369,9 @@ class SwitchWatch(AsksSwitch, StreamCommand[Sight]):
     """`testbed switch ADDRESS watch`."""
 
     role = None
-    every_s: Annotated[float, option("", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)] = 1.0
+    every_s: Annotated[
+        float, option("Seconds between looks.", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)
+    ] = 1.0
     for_s: Annotated[float | None, option("Default: until interrupted.", "--for", metavar="SECONDS")] = None
 
     def validate(self) -> None:
