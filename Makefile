@@ -62,7 +62,8 @@ check: install ## static checks: format, lint, types, import arrows
 
 test: install-test ## static checks, all tests but the long ones, and what each lane cost
 	@$(TIMES) clear
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-kernel test-static test-board codec-coverage test-parallel \
+	@.venv/bin/python tests/plugins/leftovers.py \
+		$(MAKE) --no-print-directory -j 2 --output-sync=target test-kernel test-static test-board codec-coverage test-parallel \
 		&& code=0 || code=$$?; $(TIMES) lanes; exit $$code
 
 test-static: install

@@ -21,6 +21,9 @@ class OptionsAnywhere(TyperGroup):
         rest: list[str] = []
         words = iter(args)
         for word in words:
+            if word == "--":  # what follows are arguments, whatever they look like
+                rest += [word, *words]
+                break
             name, separator, _ = word.partition("=")
             if name in own - {"--help"}:
                 front += [word] if separator else [word, *islice(words, 1)]

@@ -8,15 +8,11 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from typer.exceptions import TyperException
 
-from lightbed.output_file import STANDARD_OUTPUT
-from testbed.commands.place import Place
 from testbed.errors import Interrupted, MoveTimedOut, PlanStale, TestbedError
 
 if TYPE_CHECKING:
@@ -33,13 +29,13 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def print_answer(document: Any, lines: Sequence[str], *, as_json: bool, output: Path | None = None) -> None:
-    """Print the document for programs, or the lines for people: on standard error where `output` is standard output."""
-    with redirect_stdout(sys.stderr if str(output) == STANDARD_OUTPUT else sys.stdout):
-        if as_json:
-            print_json(document)
-        else:
-            print_lines(lines)
+def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
+    """Print the document for programs, or the lines for people."""
+    if as_json:
+        print_json(document)
+        return
+    for line in lines:
+        print(line)
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -47,25 +43,6 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
-
-
-def print_lines(lines: Sequence[str]) -> None:
-    """Print plain lines on standard output."""
-    for line in lines:
-        print(line)
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table for people. Numbers are aligned to the right when every cell of a column is one."""
-    Place().say_table(title, columns, rows)
-
-
-def finding_lines(findings: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """Yield findings as lines for people: what is found, and what to do unless the detail says so already."""
-    for finding in findings:
-        yield f"{finding['kind']}: {finding['subject']}: {finding['detail']}"
-        if finding["hint"] not in finding["detail"]:
-            yield f"    {finding['hint']}"
 
 
 def describe_error(error: Exception) -> dict[str, Any]:

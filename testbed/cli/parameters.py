@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from time import sleep
 from typing import Annotated, Any
 
 import typer
 
+from lightbed.errors import LightbedError
 from testbed.cli import completion
 from testbed.cli.group_options import OptionsAnywhere, keep_options
-from testbed.cli.intervals import at_intervals
-from testbed.cli.output import print_csv, print_json
+from testbed.cli.output import print_csv, print_json, report_error
 from testbed.cli.remote import carry_out_there, is_for_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
 from testbed.commands.documents import DONE, Document, TableDocument
@@ -43,7 +46,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     if declared is not None and not names:
         app.command(name, help=_help_of(name, declared))(make_callback(name, declared))
         return
-    commands = {one: _declared(f"{name} {one}") for one in names}
+    commands = {one: _declaration_of(f"{name} {one}") for one in names}
     shared = {
         each.name: each for one in commands.values() for each in fields_of(one) if each.option.is_of_group
     }
@@ -52,7 +55,7 @@ def add_command(app: typer.Typer, name: str) -> None:
         group.info.cls, group.info.epilog = OptionsAnywhere, commands[names[0]].group_epilog()
         group.callback()(keep_options([_parameter(each) for each in shared.values()]))
     elif declared is not None:
-        group.callback(invoke_without_command=True)(_unless_named(make_callback(name, declared)))
+        group.callback(invoke_without_command=True)(_callback_of_group(make_callback(name, declared)))
     for one, command in commands.items():
         settings = _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
         group.command(one, help=_help_of(f"{name} {one}", command), context_settings=settings)(
@@ -61,7 +64,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     app.add_typer(group, name=name)
 
 
-def _declared(words: str) -> type[Command[Any]]:
+def _declaration_of(words: str) -> type[Command[Any]]:
     command = command_of(words)
     assert command is not None, f"{words} is not declared"
     return command
@@ -75,7 +78,6 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
     """Return a function with a parameter for each option, which runs the command and prints its document.
 
     A service that was chosen runs it, else this process does.
-
     A command with a field `every`, in seconds, is run again until it is interrupted.
     """
     rest = [each.name for each in fields_of(declared) if each.option.is_rest]
@@ -111,10 +113,24 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
                 print_csv(*document.to_table())
             return document.exit_code
 
-        return at_intervals(getattr(command, "every", None), run_once, as_json=as_json)
+        return _repeat(getattr(command, "every", None), run_once, as_json=as_json)
 
     vars(callback).update(declared=declared, __signature__=inspect.Signature(list(_parameters(declared))))
     return callback
+
+
+def _repeat(every_s: float | None, once: Callable[[], int], *, as_json: bool) -> int:
+    """Do something once and return its exit code; or at intervals until interrupted: an error does not end that."""
+    if every_s is None:
+        return once()
+    while True:
+        began_s = time.monotonic()
+        try:
+            once()
+        except LightbedError as error:  # a switch, a host or a service that is off for a while
+            report_error(error, as_json=as_json)
+        sys.stdout.flush()
+        sleep(max(0.0, every_s - (time.monotonic() - began_s)))
 
 
 def _print_stream(command: StreamCommand[Any], place: Place) -> int:
@@ -128,7 +144,7 @@ def _print_stream(command: StreamCommand[Any], place: Place) -> int:
     return DONE
 
 
-def _unless_named(callback: Callback) -> Callback:
+def _callback_of_group(callback: Callback) -> Callback:
     """Return the callback of a group: it runs where no command of the group is named, whose options come after it."""
 
     def of_group(context: typer.Context, **given: Any) -> int:

@@ -84,7 +84,7 @@ def _submission(client: Client, words: str, command: Command[Any], place: Place)
     variant = next((name for name in command.variants if getattr(command, name)), "")
     files = _files(words, command)
     given = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
-    fields = {each.name: _value(command, each) for each in _sent(words, command, given, variant)}
+    fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, given, variant)}
     fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
     fields["text"] = not place.is_quiet
     may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
@@ -94,11 +94,11 @@ def _submission(client: Client, words: str, command: Command[Any], place: Place)
     if command.needs == "labs if any":
         fields["labs"] = [lab_name(path) for path in place.lab_files]
     if command.needs == "switch":
-        lab, fields["switch"] = _switch_named(client, fields.pop("address"))
+        lab, fields["switch"] = _find_switch(client, fields.pop("address"))
     return _Submission(f"{words} --{variant}" if variant else words, lab, fields, files)
 
 
-def _sent(words: str, command: Command[Any], given: list[Field], variant: str) -> Iterator[Field]:
+def _fields_to_send(words: str, command: Command[Any], given: list[Field], variant: str) -> Iterator[Field]:
     """Yield the options that a request carries. Raises `NotThroughService` for one that it cannot."""
     from testbed.client import NotThroughService
 
@@ -150,7 +150,7 @@ def lab_name(lab_file: Path) -> str:
     return load_bare_lab(lab_file).name
 
 
-def _switch_named(client: Client, text: str) -> tuple[str, str]:
+def _find_switch(client: Client, text: str) -> tuple[str, str]:
     """Return the lab and the name of a switch, given as its address, `NAME` or `LAB/NAME`."""
     from testbed.client import NotThroughService
 

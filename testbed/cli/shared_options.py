@@ -33,7 +33,7 @@ def _choose_server(url: str) -> None:
     choose(url)
 
 
-def _declared(
+def _options(
     database: str = typer.Option(
         "",
         "--database",
@@ -78,6 +78,6 @@ def add_shared_options(command: Any) -> None:
             wanted.append("server")
         if wanted:
             app = typer.Typer()
-            app.command()(_declared)
+            app.command()(_options)
             made = {param.name: param for param in typer.main.get_command(app).params}
             each.params.extend(made[name] for name in wanted)

@@ -191,9 +191,8 @@ class StreamCommand(Command[D_co]):
         """Yield documents as things happen. Closing it ends the session with the device."""
 
     def run(self, at: Place) -> D_co:
-        """Go through all documents, and return the last one."""
-        *_, last = self.stream(at)
-        return last
+        """Raise `NotImplementedError`: a stream has no one document."""
+        raise NotImplementedError
 
 
 @cache
@@ -213,7 +212,9 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
         is_optional = get_origin(kind) is UnionType and NoneType in get_args(kind)
         if is_optional:
             (kind,) = [one for one in get_args(kind) if one is not NoneType]
-        if kind is Path and not (options[0].reads or options[0].writes or options[0].is_local):
+        if Path in (kind, *get_args(kind)) and not (
+            options[0].reads or options[0].writes or options[0].is_local
+        ):
             raise TypeError(
                 f"{command.__name__}.{each.name} is a path: say whether it is read, written or local"
             )

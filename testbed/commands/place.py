@@ -1,6 +1,7 @@
 """Place of a command: the lab file, the directory of runs, and who reads what it says.
 
-A place belongs to one call. Lines for people are printed at once and kept; under `--json` they are only kept.
+A place belongs to one call. Lines for people are printed at once and kept; under `--json` they are only kept, and
+tables are left out.
 """
 
 from __future__ import annotations
@@ -84,9 +85,18 @@ class Place:
         print(text, file=sys.stderr, flush=True)
 
     def confirm(self, question: str) -> bool:
-        """Return whether the person at the terminal says yes; the question goes to standard error."""
-        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        """Return whether the person at the terminal says yes; the question goes to standard error.
+
+        The end of input is an interruption. Another word than yes and no is asked about again.
+        """
+        while True:
+            print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+            if not line:
+                raise KeyboardInterrupt
+            word = line.strip().lower()
+            if word in ("", "n", "no", "y", "yes"):
+                return word in ("y", "yes")
 
     def unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the operations of the lab that were left unfinished; a journal that cannot be read is one.

@@ -239,7 +239,7 @@ COMMANDS = {
 
 @cache
 def command_of(words: str) -> type[Command[Any]] | None:
-    """Return the declaration of a command; None for a group, and for what is not declared yet."""
+    """Return the declaration of a command; None for a group, and for a module of `testbed.cli`."""
     module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -83,8 +82,6 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     elif kind in (int, float):
         most = option.most if option.most is not None else _MOST if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=most)]
-    elif kind is Path:
-        raise TypeError(f"{each.name} is a path, which no request may name")
     default: Any = ... if each.default is REQUIRED else each.default
     if each.has_several and default == ():
         default = []

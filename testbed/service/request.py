@@ -56,7 +56,9 @@ class Request(BaseModel):
         """Return a body without fields that are null: these have their defaults, as if they were not there."""
         if not isinstance(body, dict):
             return body
-        return {name: value for name, value in body.items() if value is not None}
+        return {
+            name: value for name, value in body.items() if value is not None or name not in cls.model_fields
+        }
 
     def labs_meant(self) -> tuple[str, ...]:
         """Return the labs that it is about; none for what is about all that the service holds."""

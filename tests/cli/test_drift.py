@@ -43,7 +43,7 @@ def test_every_goes_on_until_it_is_interrupted(testbed, patched, monkeypatch):
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("testbed.cli.intervals.sleep", two_waits)
+    monkeypatch.setattr("testbed.cli.parameters.sleep", two_waits)
     ran = testbed("drift", patched, "--hosts", "model", "--every", "5m", "--json")
 
     readings = [json.loads(line)["series"][0]["readings"] for line in ran.out.splitlines()]

@@ -163,6 +163,43 @@ def test_a_request_becomes_the_words_of_the_command(table, tmp_path):
     assert (tmp_path / "plan.json").read_text() == "{}"
 
 
+def test_a_port_that_looks_like_an_option_is_a_port(monkeypatch):
+    pytest.importorskip("pydantic")
+    from testbed.cli import app, parameters
+    from testbed.service.requests import MODELS
+
+    request = MODELS["switch power"].model_validate(
+        {
+            "command": "switch power",
+            "lab": "lab1",
+            "switch": "ocs1",
+            "named": ["--record=/stolen", "--timeout=9"],
+        }
+    )
+    monkeypatch.setattr(type(request), "words", lambda *_: ["switch", "sim://x", "power"])
+    seen = []
+    monkeypatch.setattr(
+        parameters, "carry_out", lambda command, _place: seen.append(command) or Count(number=0, source="")
+    )
+    assert app.run_app(request.arguments({}, Path("runs"), Path("folder"))) == 0
+    (command,) = seen
+    assert (command.named, command.record, command.timeout_s) == (
+        ("--record=/stolen", "--timeout=9"),
+        None,
+        None,
+    )
+
+
+def test_null_is_the_default_and_no_unknown_field():
+    pydantic = pytest.importorskip("pydantic")
+    from testbed.service.requests import MODELS
+
+    body = {"command": "job", "lab": "lab1"}
+    assert MODELS["job"].model_validate(body | {"iterations": None}) == MODELS["job"].model_validate(body)
+    with pytest.raises(pydantic.ValidationError):
+        MODELS["job"].model_validate(body | {"iteration": None})
+
+
 def test_a_path_that_a_request_would_name_is_refused():
     @dataclass(frozen=True, kw_only=True)
     class Steals(Command[Count]):

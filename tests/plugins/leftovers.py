@@ -1,5 +1,6 @@
 """A pytest plugin that fails a run which leaves something behind: processes, namespaces, mounts, files, device nodes.
 
+`python leftovers.py COMMAND` looks once for all that a command runs: of lanes side by side none knows what is whose.
 Other suites and labs may run on the machine. A process is ours if it inherited the token of this run; a namespace or a
 mount is left behind if it is new and no process lives in it.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -129,3 +131,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # Runs of pytest inside a test inherit the token; what they leave is found by the outer run.
     if not hasattr(config, "workerinput") and config.getoption("--lane") and TOKEN not in os.environ:
         config.pluginmanager.register(_Watch())
+
+
+def main(command: list[str]) -> int:
+    """Run a command, and return its exit status, or `LEFT_BEHIND`."""
+    token, before = uuid4().hex, take_inventory()
+    code = subprocess.run(command, env={**os.environ, TOKEN: token}, check=False).returncode
+    leftovers = find_leftovers(before, token)
+    if not leftovers:
+        return code
+    print("The run left behind:", *leftovers, sep="\n  ", flush=True)
+    return LEFT_BEHIND
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

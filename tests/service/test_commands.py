@@ -235,7 +235,7 @@ def test_readings_through_the_service_go_on_until_interrupted(running, up, stand
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("testbed.cli.intervals.sleep", two_waits)
+    monkeypatch.setattr("testbed.cli.parameters.sleep", two_waits)
     words = ["drift", up[1], *MODEL, "--every", "5m", "--json"]
 
     assert through(running, monkeypatch, words) == 130

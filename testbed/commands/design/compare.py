@@ -68,7 +68,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
-        document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_compared(row) for row in rows))
+        document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_fabric_row(row) for row in rows))
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
         at.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
@@ -77,7 +77,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         return document
 
 
-def _compared(row: Row) -> ComparedFabric | FailedFabric:
+def _fabric_row(row: Row) -> ComparedFabric | FailedFabric:
     if row.failure:
         return FailedFabric(fabric=row.name, failure=row.failure)
     return ComparedFabric(

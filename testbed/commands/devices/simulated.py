@@ -83,7 +83,7 @@ class SimUp(AsksHosts, Command[UpDocument]):
         lab_file = at.lab_file if is_in_place else _leave_lab_file(started, at.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
         at.say(
-            *_started_lines(started),
+            *_lines_of_start(started),
             f"next: testbed {next_command}   end it: testbed sim down {started.lab_id}",
         )
         is_drawn = self.fibres is not None
@@ -113,7 +113,7 @@ class SimUp(AsksHosts, Command[UpDocument]):
         return draw_fibres(load_bare_lab(at.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
 
 
-def _started_lines(started: SimulatedLab) -> Iterator[str]:
+def _lines_of_start(started: SimulatedLab) -> Iterator[str]:
     reason = f" ({started.reason})" if started.reason else ""
     yield f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}"
     rate = started.link_rate

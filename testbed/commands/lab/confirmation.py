@@ -1,12 +1,14 @@
 """The process that goes back to the epoch before unless an apply is confirmed in time.
 
-Its session is its own: Ctrl-C and the end of a terminal do not reach `python -m testbed.commands.lab.confirmation`.
+`python -m testbed.commands.lab.confirmation` runs in a session of its own, which neither Ctrl-C nor the end of a
+terminal reaches.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +28,18 @@ def main(arguments: list[Any]) -> int:
     from testbed.observe.traces import trace_as_asked
     from testbed.operate.journal import journal_in
 
-    os.chdir("/")
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
     choose(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
-    log_as_asked()
+    with suppress(OSError):  # a log that cannot be written keeps nobody from going back
+        log_as_asked()
     trace_as_asked()
-    at = Place(Path(lab_file), Path(runs_dir))
+    os.chdir("/")
     with journal_in(runs_dir) as journal:
-        confirmations = Confirmations(journal, at.lab.name)
+        confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
 
         def go_back(back_to: int) -> str:
+            at = Place(Path(lab_file), Path(runs_dir))  # the lab file as it is then
             return _roll_back(
                 Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), at
             )
@@ -49,6 +52,8 @@ def _roll_back(command: Rollback, at: Place) -> str:
     """Go back as a person would; return why that failed, or nothing."""
     try:
         document = carry_out(command, at)
+    except KeyboardInterrupt:
+        return "interrupted"
     except (LightbedError, OSError) as error:
         return str(error)
     return "" if document.exit_code == DONE else at.lines[-1]

@@ -12,6 +12,7 @@ from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import TAKE_OVER, NamesTopology
 from testbed.commands.place import Place
+from testbed.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,12 @@ class Plan(NamesTopology):
     out: Annotated[
         Path | None, writes("change.json", "Write the change here, for `testbed apply --change`.")
     ] = None
+
+    def validate(self) -> None:
+        """Raise `UsageError` for a file that would not be written."""
+        super().validate()
+        if self.patches and self.out:
+            raise UsageError("--patch-list plans no change: leave out --out")
 
     def run(self, at: Place) -> PlanDocument | PatchList:
         """Read the switches, and compare them with the topology. Raises the drivers' errors."""

@@ -182,6 +182,12 @@ class LeaseExtend(Command[LeaseDocument]):
         None
     )
 
+    def validate(self) -> None:
+        """Raise `UsageError` for a time that is none."""
+        super().validate()
+        if self.ttl:
+            parse_interval(self.ttl)
+
     def run(self, at: Place) -> LeaseDocument:
         """Let the lease last longer."""
         with _open_store(at) as store:

@@ -32,7 +32,6 @@ class StopDocument(Document):
 class Stop(Command[StopDocument]):
     """`testbed stop`."""
 
-    needs_scope = "labs:stop"
     has_own_route = True
     reason: Annotated[str, option("Told to whoever wants to move it.", metavar="TEXT")] = ""
     release: Annotated[bool, option("Let the lab move again.", "--release")] = False
