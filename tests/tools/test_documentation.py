@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.documentation import interface
+from tools.documentation import interface, rooms
 from tools.documentation.resources import resources_table
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +33,10 @@ def test_the_page_of_resources_has_every_module_as_it_was_last_accepted():
     assert "`photonic_mac_control`" in table
 
 
+def test_the_picture_of_the_rooms_is_that_of_the_contracts():
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw()
+
+
 def test_public_names_exist():
     for package in interface.PUBLIC:
         module = interface.import_module(package)
@@ -43,7 +47,9 @@ def test_public_names_exist():
 
 def test_the_table_of_contents_leads_to_every_page():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = set(re.findall(r": ([a-z-]+/[a-z/-]+\.md|README\.md|decisions/README\.md)$", text, re.MULTILINE))
+    listed = set(
+        re.findall(r": ([a-z-]+/[a-z/-]+\.md|[a-zA-Z]+\.md|decisions/README\.md)$", text, re.MULTILINE)
+    )
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
     assert {page for page in pages if not NOT_IN_THE_TABLE.fullmatch(page)} <= listed

@@ -1,0 +1,80 @@
+"""Picture of the rooms, made from the import contracts and the first sentence of each room: `docs/architecture.svg`.
+
+python -m tools.documentation.rooms   writes it
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = ROOT / "docs" / "architecture.svg"
+GROUND = (
+    ("lightning", "sim.lab"),
+    ("fpga", "sim.twins"),
+    ("ocs_drivers", "sim.models"),
+    ("lightbed",),
+)
+"""Packages beside `testbed`, from the top: each imports from the rows below it, as the contracts say."""
+
+WIDTH, BOX, GAP, LINE = 1100, 62, 10, 15
+_LEFT = 690
+"""Width of the column of `testbed`."""
+
+
+def read_layers() -> list[list[str]]:
+    """Return the rooms of `testbed` by layers, from the top, as the contract in `pyproject.toml` has them."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    (layers,) = [one["layers"] for one in contracts if one.get("containers") == ["testbed"]]
+    return [[f"testbed.{name.strip()}" for name in layer.split("|")] for layer in layers]
+
+
+def first_sentence(module: str) -> str:
+    """Return the first sentence of a module's docstring."""
+    path = ROOT / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n\n")[0]
+    return text.replace("\n", " ").partition(". ")[0].rstrip(".").replace("`", "")
+
+
+def _boxes(rows: list[list[str]], left: float, width: float, top: float) -> Iterator[str]:
+    """Yield a box for each module, row by row from `top`."""
+    for number, row in enumerate(rows):
+        each = (width - GAP * (len(row) - 1)) / len(row)
+        for place, module in enumerate(row):
+            x, y = left + place * (each + GAP), top + number * (BOX + GAP)
+            yield f'<rect x="{x:.0f}" y="{y}" width="{each:.0f}" height="{BOX}" rx="4"/>'
+            yield f'<text class="name" x="{x + 8:.0f}" y="{y + 17}">{escape(module.removeprefix("testbed."))}</text>'
+            lines = textwrap.wrap(
+                first_sentence(module), max(12, int(each / 5.9)), max_lines=3, placeholder=" ..."
+            )
+            for line, text in enumerate(lines):
+                yield f'<text x="{x + 8:.0f}" y="{y + 32 + line * 13}">{escape(text)}</text>'
+
+
+def draw() -> str:
+    """Return the picture: whoever stands higher imports from below, never the other way."""
+    layers = read_layers()
+    height = 40 + len(layers) * (BOX + GAP) + 10
+    below = 40 + (len(layers) - len(GROUND)) * (BOX + GAP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+        'font-size="11">',
+        "<style>rect{fill:#f4f7fa;stroke:#5a6b7b}text{fill:#22303c}.name{font-weight:bold;font-size:12px}</style>",
+        '<text class="name" x="10" y="24">testbed: higher rooms import lower ones</text>',
+        *_boxes(layers, 10, _LEFT - 20, 40),
+        f'<text class="name" x="{_LEFT + 10}" y="{below - 14}">the packages under it, and beside it</text>',
+        *_boxes([list(row) for row in GROUND], _LEFT + 10, WIDTH - _LEFT - 20, below),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(), encoding="utf-8")
