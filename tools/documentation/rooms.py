@@ -64,9 +64,8 @@ def draw() -> str:
     height = 40 + len(layers) * (BOX + GAP) + 10
     below = 40 + (len(layers) - len(GROUND)) * (BOX + GAP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
-        'font-size="11">',
-        "<style>rect{fill:#f4f7fa;stroke:#5a6b7b}text{fill:#22303c}.name{font-weight:bold;font-size:12px}</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-size="11">',
+        "<style>text{font-family:sans-serif}rect{fill:#f4f7fa;stroke:#5a6b7b}text{fill:#22303c}.name{font-weight:bold;font-size:12px}</style>",
         '<text class="name" x="10" y="24">testbed: higher rooms import lower ones</text>',
         *_boxes(layers, 10, _LEFT - 20, 40),
         f'<text class="name" x="{_LEFT + 10}" y="{below - 14}">the packages under it, and beside it</text>',
