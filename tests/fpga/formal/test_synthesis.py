@@ -33,6 +33,7 @@ def test_a_block_of_the_core_has_not_grown(baseline):
 
 
 @pytest.mark.long
+@pytest.mark.process
 def test_nothing_has_grown(baseline):
     assert grown(estimate(subjects()), baseline) == ()
 

@@ -124,7 +124,7 @@ def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
 
 @pytest.mark.hdl
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @needs("hdl")
 def test_five_hundred_modules_agree(generated, formulas):
     """In the plain interpreter, the fast simulator, Icarus and Verilator; modules share tops, which are built once."""
