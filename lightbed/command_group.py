@@ -25,8 +25,7 @@ def register_module(app: typer.Typer, _name: str, module: str) -> None:
 class CommandGroup(TyperGroup):
     """The commands of a table. `--help` lists the lines of the table and imports no command.
 
-    `register` adds a command from its line of the table. `complete` is called with each command that is imported, to
-    add options to it.
+    `register` adds a command from its line of the table.
     """
 
     def __init__(
@@ -37,10 +36,9 @@ class CommandGroup(TyperGroup):
         package: str,
         table: Table,
         register: Register = register_module,
-        complete: Callable[[Any], None] = lambda _command: None,
     ) -> None:
         super().__init__(name=name, help=help, params=_options_of_programs(name))
-        self.commands: Any = _Imported(package, table, register, complete)
+        self.commands: Any = _Imported(package, table, register)
         self._lines = {command: line for command, (_, line) in table.items()}
         _convert_when_needed(self)
 
@@ -105,12 +103,9 @@ def _options_of_programs(program: str) -> list[Any]:
 class _Imported(Mapping[str, Any]):
     """Commands by name; asking for one imports its module."""
 
-    def __init__(
-        self, package: str, table: Table, register: Register, complete: Callable[[Any], None]
-    ) -> None:
+    def __init__(self, package: str, table: Table, register: Register) -> None:
         self._package = package
         self._register = register
-        self._complete = complete
         self._table = table
 
     def __iter__(self) -> Iterator[str]:
@@ -128,7 +123,6 @@ class _Imported(Mapping[str, Any]):
         self._register(app, name, f"{self._package}.{self._table[name][0]}")
         group: Any = typer.main.get_command(app)
         command = group.commands[name]
-        self._complete(command)
         for each in (command, *getattr(command, "commands", {}).values()):
             _convert_when_needed(each)
         return command

@@ -169,7 +169,7 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
         available = set().union(*(command_line[name] for name in named or command_line))
         assert options <= available | {"--help"}, heading
     everywhere = {"--json", "--help", "--version", "--install-completion", "--show-completion"}
-    everywhere |= {"--database", "--lease", "--server"}  # they come with others: `shared_options`
+    everywhere |= {"--database", "--lease", "--server"}  # they come with others
     assert described.keys() == command_line.keys()
     for command, options in command_line.items():
         assert options - everywhere <= described[command], command

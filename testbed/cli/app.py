@@ -22,12 +22,6 @@ from testbed.commands.table import COMMANDS
 from testbed.errors import Interrupted
 
 
-def _complete(command: Any) -> None:
-    from testbed.cli.shared_options import add_shared_options
-
-    add_shared_options(command)
-
-
 def _register(app: typer.Typer, name: str, module: str) -> None:
     if COMMANDS[name][0] and ":" not in COMMANDS[name][0]:
         register_module(app, name, module)
@@ -45,7 +39,6 @@ def build_app() -> CommandGroup:
         package="testbed.cli",
         table={name: line for name, line in COMMANDS.items() if " " not in name},
         register=_register,
-        complete=_complete,
     )
 
 

@@ -5,30 +5,79 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from time import sleep
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from lightbed.errors import LightbedError
 from testbed.cli import completion
-from testbed.cli.group_options import OptionsAnywhere, keep_options
 from testbed.cli.output import print_csv, print_json, report_error
-from testbed.cli.remote import carry_out_there, is_for_service
+from testbed.cli.remote import carry_out_there, choose_server, is_for_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
 from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
 from testbed.commands.table import COMMANDS, command_of
 from testbed.errors import UsageError
 
+
+def _choose_database(url: str) -> None:
+    from testbed.storage.address import choose
+
+    choose(url)
+
+
+def _choose_lease(lease: str) -> None:
+    from testbed.leases.choice import choose
+
+    choose(lease)
+
+
 _LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
 RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
 AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+_SHARED: Any = {"expose_value": False, "show_default": False}
+DATABASE = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="LIGHTBED_DATABASE",
+        callback=_choose_database,
+        help="PostgreSQL server in place of the file in --runs-dir: postgresql+psycopg://USER@HOST/NAME.",
+        **_SHARED,
+    ),
+]
+_LEASE = Annotated[
+    str,
+    typer.Option(
+        "--lease",
+        metavar="ID",
+        envvar="LIGHTBED_LEASE",
+        callback=_choose_lease,
+        help="Lease under which to move it (see `testbed lease`).",
+        **_SHARED,
+    ),
+]
+_SERVER = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar="LIGHTBED_SERVER",
+        callback=choose_server,
+        help="Ask this service, with the token in LIGHTBED_TOKEN (see `testbed serve`).",
+        **_SHARED,
+    ),
+]
+"""Their values are chosen for the time of the command, so that no function has to pass them on."""
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
@@ -52,8 +101,8 @@ def add_command(app: typer.Typer, name: str) -> None:
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None and not shared)
     if shared:
-        group.info.cls, group.info.epilog = OptionsAnywhere, commands[names[0]].group_epilog()
-        group.callback()(keep_options([_parameter(each) for each in shared.values()]))
+        group.info.cls, group.info.epilog = _OptionsAnywhere, commands[names[0]].group_epilog()
+        group.callback()(_keep_options([_parameter(each) for each in shared.values()]))
     elif declared is not None:
         group.callback(invoke_without_command=True)(_callback_of_group(make_callback(name, declared)))
     for one, command in commands.items():
@@ -81,8 +130,10 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
     A command with a field `every`, in seconds, is run again until it is interrupted.
     """
     rest = [each.name for each in fields_of(declared) if each.option.is_rest]
+    shared = {each.name for each in _shared_parameters(declared)}  # typer passes their defaults all the same
 
     def callback(**given: Any) -> int:
+        given = {name: value for name, value in given.items() if name not in shared}
         if declared.needs == "lab by option":
             given = _split_words(declared, given)
         if "context" in given:
@@ -165,6 +216,38 @@ def _callback_of_group(callback: Callback) -> Callback:
     return of_group
 
 
+class _OptionsAnywhere(TyperGroup):
+    """A group whose own options may stand behind the command as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the options of the group in front."""
+        own = {name for option in self.params for name in option.opts if name.startswith("--")}
+        front: list[str] = []
+        rest: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":  # what follows are arguments, whatever they look like
+                rest += [word, *words]
+                break
+            name, separator, _ = word.partition("=")
+            if name in own - {"--help"}:
+                front += [word] if separator else [word, *islice(words, 1)]
+            else:
+                rest.append(word)
+        return super().parse_args(ctx, [*front, *rest])
+
+
+def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """Return the callback of a group with these parameters: their values wait in the context for the command."""
+
+    def keep(context: typer.Context, **values: Any) -> None:
+        context.obj = values
+
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    vars(keep)["__signature__"] = inspect.Signature([context, *parameters])
+    return keep
+
+
 def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     fields = [each for each in fields_of(declared) if not (each.option.is_of_group or each.option.is_rest)]
     if len(fields) < len(fields_of(declared)):
@@ -180,6 +263,17 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
         yield _keyword("runs_dir", RUNS_DIR, DEFAULT_RUNS)
     if declared.has_json:
         yield _keyword("as_json", AS_JSON, False)
+    yield from _shared_parameters(declared)
+
+
+def _shared_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    """Yield the options whose values are chosen for the time of the command."""
+    if declared.has_runs_dir:
+        yield _keyword("database", DATABASE, "")
+    if {"really_move", "yes"} & {each.name for each in fields_of(declared)}:  # it moves a lab, or a switch
+        yield _keyword("lease", _LEASE, "")
+    if declared.role is not None:
+        yield _keyword("server", _SERVER, "")
 
 
 def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:

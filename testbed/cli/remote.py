@@ -28,7 +28,7 @@ _DONE_HERE = frozenset({"every", "force"})
 """Local options that are honoured here, whoever carries the command out: when to ask again, what to overwrite."""
 
 
-def choose(url: str) -> None:
+def choose_server(url: str) -> None:
     """Ask this service; an empty URL works here."""
     _server.set(url)
 
@@ -169,19 +169,10 @@ def _find_switch(client: Client, text: str) -> tuple[str, str]:
 
 def _stop(client: Client, command: Stop, place: Place) -> int:
     """Stop a lab, or release it, at once: no run is waited for."""
-    name = lab_name(place.lab_file or Path())
-    lab = client.lab(name)
-    if command.release:
-        document = dict(lab.release_stop())
-        hint = "may move again: `testbed resume` goes on with what was stopped"
-        line = f"lab '{name}' {hint if document['was_stopped'] else 'was not stopped'}"
-        print_answer(document, [line], as_json=place.is_quiet)
-        return DONE
-    document = dict(lab.stop(command.reason))
-    lines = [
-        f"operation {each} ends at its next write; a move that a device has begun goes on"
-        for each in document["running"]
-    ]
-    first = f"lab '{name}' is stopped; `testbed stop {place.lab_file} --release` lets it move again"
-    print_answer(document, [first, *lines], as_json=place.is_quiet)
-    return CHANGES if document["running"] else DONE
+    from testbed.commands.share.stop import StopDocument
+
+    lab = client.lab(lab_name(place.lab_file or Path()))
+    answer = dict(lab.release_stop() if command.release else lab.stop(command.reason))
+    document = StopDocument(**answer)
+    print_answer(answer, document.lines(place.lab_file), as_json=place.is_quiet)
+    return document.exit_code

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli.output import print_answer, tell
-from testbed.cli.parameters import AS_JSON, RUNS_DIR
+from testbed.cli.parameters import AS_JSON, DATABASE, RUNS_DIR
 from testbed.commands.documents import DONE
 from testbed.commands.place import DEFAULT_RUNS
 
@@ -62,6 +62,7 @@ def serve(
     most_queued: MostQueued = 8,
     runs_dir: RUNS_DIR = DEFAULT_RUNS,
     as_json: AS_JSON = False,
+    database: DATABASE = "",  # noqa: ARG001  chosen when it is read
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped."""
     from testbed.service.oidc import Provider, either

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightbed.wording import counted
-from testbed.commands.documents import Document, Finding, UnfinishedOperation
+from testbed.commands.documents import Document, Finding, UnfinishedOperation, describe_unfinished
 
 if TYPE_CHECKING:
     from testbed.lab.simulated.lifecycle import HostsChoice
@@ -45,7 +45,7 @@ def describe_epoch(meant: MeantDesign) -> dict[str, Any]:
     """Return the fields of `OfEpoch`."""
     return {
         **meant.json(),
-        "unfinished": tuple(UnfinishedOperation(**each.json()) for each in meant.left),
+        "unfinished": describe_unfinished(meant.left),
     }
 
 

@@ -9,12 +9,16 @@ Field names are the keys of the JSON. A field may say otherwise in its metadata:
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from testbed.operate.unfinished import Unfinished
 
 DONE, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
@@ -41,12 +45,12 @@ class Document:
         return dict(_items(self))
 
 
-class TableDocument(Document):
+class TableDocument(Document, ABC):
     """A document that `--csv` prints."""
 
+    @abstractmethod
     def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """Return the columns and the rows."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,15 @@ class UnfinishedOperation:
     operation: str
     detail: str
     hint: str
+
+    def line(self) -> str:
+        """Return the operation for people."""
+        return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
+
+
+def describe_unfinished(operations: Iterable[Unfinished]) -> tuple[UnfinishedOperation, ...]:
+    """Return unfinished operations for a document."""
+    return tuple(UnfinishedOperation(**each.json()) for each in operations)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,14 +63,14 @@ class NamesTopology(Command[Any]):
     ] = None
 
     @property
-    def named(self) -> NamedTopology:
+    def topology_name(self) -> NamedTopology:
         """The topology that the options name. Raises `PlanFileError` and `IntentError`."""
         return NamedTopology(self.simplex, self.method, self.demand, self.plan_file, self.epoch)
 
     def validate(self) -> None:
         """Raise `PlanFileError` and `IntentError` for names that exclude each other."""
         super().validate()
-        self.named  # noqa: B018  it checks itself
+        self.topology_name  # noqa: B018  it checks itself
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from testbed.commands.documents import UnfinishedOperation
+from testbed.commands.documents import UnfinishedOperation, describe_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,13 +105,12 @@ class Place:
         """
         from testbed.operate.unfinished import unfinished_or_why_not
 
-        operations = unfinished_or_why_not(self.runs_dir, lab or self.lab)
-        return tuple(UnfinishedOperation(**each.json()) for each in operations)
+        return describe_unfinished(unfinished_or_why_not(self.runs_dir, lab or self.lab))
 
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the same, and say a line for each."""
         operations = self.unfinished(lab)
-        self.say(*(f"unfinished: {each.operation}: {each.detail}; {each.hint}" for each in operations))
+        self.say(*(each.line() for each in operations))
         return operations
 
     @contextmanager

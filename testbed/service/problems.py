@@ -13,12 +13,42 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from lightbed.errors import Who
 from ocs_drivers.errors import OcsError
 from testbed.errors import PlanStale, TestbedError
-from testbed.service.statuses import status_of
 
 MEDIA_TYPE = "application/problem+json"
 _SECRET = re.compile(r"lightbed_[0-9a-f]{12}_[0-9a-f]{64}|eyJ[\w-]+\.[\w-]+\.[\w-]*")
+_BY_CODE = {
+    "service.authentication": 401,
+    "service.role": 403,
+    "service.unknown": 404,
+    "service.request": 422,
+    "service.changed": 412,
+    "service.match": 428,
+    "service.busy": 429,
+    "service.attempts": 429,
+    "operation.none": 404,
+    "confirm.none": 404,
+    "plan.stale": 412,
+    "lease.held": 423,
+    "maintenance": 423,
+    "operation.stopped": 423,
+}
+_BY_WHO: dict[Who, int] = {"user": 422, "device": 502, "conflict": 409, "unknown": 409, "ourselves": 500}
+
+
+def status_of(error: type[Exception] | Exception) -> int:
+    """Return the status of HTTP for an error: by its code, else by who must act.
+
+    >>> from testbed.service_errors import NotAllowed
+    >>> status_of(NotAllowed)
+    403
+    """
+    kind = error if isinstance(error, type) else type(error)
+    if not issubclass(kind, TestbedError | OcsError):
+        return 500
+    return _BY_CODE.get(kind.code) or _BY_WHO[kind.who]
 
 
 def without_secrets(text: str) -> str:

@@ -22,8 +22,8 @@ from testbed.service import gate
 from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, document_text
 from testbed.service.events import EventLog, Feed, Filter
+from testbed.service.problems import status_of
 from testbed.service.route_table import ROUTES
-from testbed.service.statuses import status_of
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit
 

@@ -88,7 +88,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
 
         assert at.lab_file is not None
         demand = AskedChange.of(
-            at.lab_file, self.named, at.runs_dir, self.change, self.expect, take_over=self.take_over
+            at.lab_file, self.topology_name, at.runs_dir, self.change, self.expect, take_over=self.take_over
         )
         meant, lab = demand.meant, demand.meant.lab
         if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
@@ -100,7 +100,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
             notes.append(line)
             at.say(line)
 
-        for line in what_apply_does(meant, self.named, at.runs_dir):
+        for line in what_apply_does(meant, self.topology_name, at.runs_dir):
             note(line)
         confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
         with interruptible(at.tell), at.session(lab, self.hosts, writes=True) as session:

@@ -89,7 +89,7 @@ class Drift(AsksHosts, NamesTopology):
         from testbed.operate.drift.report import read_drift
         from testbed.operate.plan import circuits_of
 
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         with history_in(at.runs_dir) as history, at.session(meant.lab, self.hosts, partial=True) as session:
             planned = circuits_of(meant.lab, meant.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)

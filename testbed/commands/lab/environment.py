@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from testbed.commands.declare import option
-from testbed.commands.documents import Document, UnfinishedOperation
+from testbed.commands.documents import Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import NamesTopology
 from testbed.commands.place import Place
 
@@ -45,7 +45,7 @@ class Environment(NamesTopology):
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import meant_design
 
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         environment = program_environment(meant.lab, meant.design.topology)
         if self.as_shell:
             at.say(*environment.shell.splitlines())
@@ -64,5 +64,5 @@ class Environment(NamesTopology):
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
-            unfinished=tuple(UnfinishedOperation(**each.json()) for each in meant.left),
+            unfinished=describe_unfinished(meant.left),
         )

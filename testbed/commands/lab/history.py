@@ -124,7 +124,7 @@ class History(Command[EpochList]):
         at.say(*(epoch.line() for epoch in epochs))
         unfinished = at.say_unfinished()
         if not (epochs or unfinished):
-            at.say(_say_empty(f"no epoch of lab '{at.lab.name}'", at.runs_dir))
+            at.say(_describe_nothing(f"no epoch of lab '{at.lab.name}'", at.runs_dir))
         return EpochList(lab=at.lab.name, epochs=epochs, unfinished=unfinished)
 
 
@@ -153,7 +153,7 @@ class Journal(Command[OperationList]):
         at.say(*(line for record in records for line in _operation_lines(record)))
         unfinished = at.say_unfinished()
         if not (records or unfinished):
-            at.say(_say_empty(f"no operation of lab '{at.lab.name}'", at.runs_dir))
+            at.say(_describe_nothing(f"no operation of lab '{at.lab.name}'", at.runs_dir))
         operations = tuple(
             Operation(**row, steps=tuple(Step(**step) for step in steps))
             for row in (record.json() for record in records)
@@ -162,7 +162,7 @@ class Journal(Command[OperationList]):
         return OperationList(lab=at.lab.name, operations=operations, unfinished=unfinished)
 
 
-def _say_empty(what: str, runs_dir: Path) -> str:
+def _describe_nothing(what: str, runs_dir: Path) -> str:
     """Return the line for an empty answer; without any database also what to do about it."""
     from testbed.storage.address import address_in
 

@@ -82,7 +82,7 @@ class FollowPath(AsksHosts, NamesTopology):
 
         for name in (self.source, self.target):
             node_named(at.lab, name)  # before any lab is looked for
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         ends = node_named(meant.lab, self.source), node_named(meant.lab, self.target)
         with at.session(meant.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, meant.design, *ends)

@@ -9,7 +9,7 @@ from typing import Annotated
 from testbed.commands.about import OfHosts, describe_hosts, heading_lines
 from testbed.commands.declare import option, writes
 from testbed.commands.design.topology import TopologyDocument
-from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
+from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TAKE_OVER, NamesTopology
 from testbed.commands.place import Place
 from testbed.errors import UsageError
@@ -129,7 +129,7 @@ class Plan(NamesTopology):
 
         if self.patches:
             return self._list_patches(at)
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         with at.session(meant.lab) as session:
             planned = session.plan(meant.design, take_over=self.take_over)
         change = PlannedChange(meant, planned, at.runs_dir)
@@ -169,10 +169,10 @@ class Plan(NamesTopology):
         from testbed.design.patching.wiring import patch_list
         from testbed.operate.choice import meant_design
 
-        meant = meant_design(at.lab, self.named, at.runs_dir)
+        meant = meant_design(at.lab, self.topology_name, at.runs_dir)
         rows = patch_list(meant.design.wiring)
         at.say(*rows)
-        unfinished = tuple(UnfinishedOperation(**each.json()) for each in meant.left)
+        unfinished = describe_unfinished(meant.left)
         if not at.is_quiet:
             for line in meant.unfinished_lines():
                 at.tell(line)  # standard output is for whoever patches

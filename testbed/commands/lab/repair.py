@@ -15,7 +15,7 @@ from testbed.commands.documents import (
     ERROR,
     OMIT_NONE,
     Finding,
-    UnfinishedOperation,
+    describe_unfinished,
     finding_lines,
 )
 from testbed.commands.groups import AsksHosts, Moves, NamesTopology
@@ -119,7 +119,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         from testbed.operate.choice import meant_design
         from testbed.operate.repair_report import losses_json, repair_json
 
-        meant = meant_design(at.running_lab, self.named, at.runs_dir, before_repair=True)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
         lab = meant.lab
         if self.apply:
             check_permission(lab, self.really_move)
@@ -134,7 +134,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         rows = repair_json(lab, planned) if planned else {}
         losses = planned.record.losses if planned else sight.losses
         document = describe_hosts(meant, self.hosts)
-        document["unfinished"] = tuple(UnfinishedOperation(**each.json()) for each in left)
+        document["unfinished"] = describe_unfinished(left)
         return RepairDocument(
             **document,
             repair_record=planned is not None and planned.is_repaired,

@@ -80,7 +80,7 @@ class Verify(AsksHosts, NamesTopology):
         from testbed.operate.unfinished import unfinished_or_why_not
         from testbed.storage.owner import this_run
 
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         notes: list[str] = []
         if self.narrow:
             check_permission(meant.lab, self.really_move)

@@ -61,7 +61,7 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import meant_design
 
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         lab, mode = meant.lab, hosts_of(meant.lab, self.hosts)
         with (
             at.session(lab, self.hosts) as session,

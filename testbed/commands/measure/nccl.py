@@ -15,6 +15,7 @@ from testbed.commands.groups import DEADLINE, SIZES, AsksHosts, NamesTopology
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
+from testbed.measure.model import Timing
 
 if TYPE_CHECKING:
     from testbed.lab.simulated.lifecycle import HostsInUse
@@ -153,33 +154,6 @@ class NcclTestsOfLab(OfEpoch, RingKeys, NcclTestsDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing:
-    """A message size of a configuration of a run, see `testbed.measure.model.Timing`."""
-
-    run_id: str
-    topology: str
-    configuration: str
-    collective: str
-    ranks: int
-    rings: int
-    size_bytes: int
-    iterations: int
-    time_us: float
-    min_us: float
-    max_us: float
-    algbw_mbps: float
-    busbw_mbps: float
-    limit_mbps: float
-    wrong: int
-    cpu_limited: bool
-    simulated: bool
-    hosts: str
-    low_us: float
-    high_us: float
-    processor_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class MeasurementDocument(OfHosts):
     """AllReduce on a lab, on one ring and on all."""
 
@@ -227,7 +201,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        meant = meant_design(at.running_lab, self.named, at.runs_dir)
+        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
         mode = hosts_of(meant.lab, self.hosts)
         if self.program == "nccl-tests":
             return self._test(at, meant, mode, sizes)
@@ -269,7 +243,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         return MeasurementDocument(
             run_id=run.run_id,
             **describe_hosts(meant, self.hosts),
-            results=tuple(Timing(**asdict(row)) for row in result.timings),
+            results=tuple(result.timings),
         )
 
     def _test(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from testbed.commands.declare import Command, option
@@ -27,6 +28,19 @@ class StopDocument(Document):
         """2 while an operation is under way."""
         return CHANGES if self.running else DONE
 
+    def lines(self, lab_file: Path | None) -> list[str]:
+        """Return the same for people."""
+        if not self.stopped:
+            hint = "may move again: `testbed resume` goes on with what was stopped"
+            return [f"lab '{self.lab}' {hint if self.was_stopped else 'was not stopped'}"]
+        return [
+            f"lab '{self.lab}' is stopped; `testbed stop {lab_file} --release` lets it move again",
+            *(
+                f"operation {each} ends at its next write; a move that a device has begun goes on"
+                for each in self.running or ()
+            ),
+        ]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stop(Command[StopDocument]):
@@ -43,28 +57,29 @@ class Stop(Command[StopDocument]):
         lab = at.lab
         latch = EmergencyStop(at.runs_dir, lab.name)
         if self.release:
-            was_stopped = latch.release()
-            hint = "may move again: `testbed resume` goes on with what was stopped"
-            at.say(f"lab '{lab.name}' {hint if was_stopped else 'was not stopped'}")
-            return StopDocument(
-                lab=lab.name, stopped=False, was_stopped=was_stopped, unfinished=at.say_unfinished()
-            )
-        latch.pull(self.reason)
-        running, lines = _operations_under_way(at)
-        at.say(f"lab '{lab.name}' is stopped; `testbed stop {lab.path} --release` lets it move again", *lines)
-        return StopDocument(
-            lab=lab.name, stopped=True, reason=self.reason, running=running, unfinished=at.say_unfinished()
+            was_stopped, running, why_not = latch.release(), None, ""
+        else:
+            latch.pull(self.reason)
+            was_stopped = None
+            running, why_not = _operations_under_way(at)
+        document = StopDocument(
+            lab=lab.name,
+            stopped=not self.release,
+            was_stopped=was_stopped,
+            reason=None if self.release else self.reason,
+            running=running,
+            unfinished=at.unfinished(),
         )
+        at.say(*document.lines(at.lab_file), *([why_not] if why_not else []))
+        at.say(*(each.line() for each in document.unfinished))
+        return document
 
 
-def _operations_under_way(at: Place) -> tuple[tuple[str, ...], list[str]]:
-    """Return the running operations and a line for each, or a line that says why they are not known."""
+def _operations_under_way(at: Place) -> tuple[tuple[str, ...], str]:
+    """Return the running operations, and why they are not known where the journal cannot be read."""
     from testbed.operate.recovery.records import operations_of
 
     try:
-        running = tuple(one.id for one in operations_of(at.runs_dir, at.lab.name) if one.state == "running")
+        return tuple(one.id for one in operations_of(at.runs_dir, at.lab.name) if one.state == "running"), ""
     except JournalError as error:
-        return (), [f"what is under way is not known: {error}"]
-    return running, [
-        f"operation {one} ends at its next write; a move that a device has begun goes on" for one in running
-    ]
+        return (), f"what is under way is not known: {error}"
