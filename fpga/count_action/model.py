@@ -10,15 +10,58 @@ All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses
 
 from __future__ import annotations
 
+import enum
 import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from fpga.count_action.canonical import canonical
-from fpga.count_action.kinds import ActionKind, CountKind, SignalKind
-from fpga.count_action.named import named
+
+class SignalKind(enum.Enum):
+    """Kind of signal that a name carries."""
+
+    STREAM = "stream"
+    """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
+    FLAG = "flag"
+    """One bit, looked at in every cycle."""
+    NUMBER = "number"
+    """An unsigned number, looked at in every cycle."""
+
+
+class CountKind(enum.Enum):
+    """State that a count keeps from one cycle to the next (R1)."""
+
+    LEVEL = "level"
+    """Nothing: the sum of this cycle alone."""
+    ACCUMULATE = "accumulate"
+    """All increments since it fired or was cleared."""
+
+
+class ActionKind(enum.Enum):
+    """Effect of a count that reaches its target. Every effect is seen in the next cycle (R6)."""
+
+    STREAM = "stream"
+    """A beat of the samples `refs`, as they stood in the cycle of the fire."""
+    EMIT = "emit"
+    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
+
+    With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
+    """
+    PULSE = "pulse"
+    """One bit, for one cycle."""
+    SET = "set"
+    """A flag becomes 1."""
+    CLEAR_FLAG = "clear flag"
+    """A flag becomes 0."""
+    CLEAR_COUNT = "clear count"
+    """A count (`clears`) begins again (R5)."""
+    ADVANCE = "advance"
+    """A number goes up by one, and from `modulo` - 1 to 0."""
+    STORE = "store"
+    """A number becomes the one sample of `refs`, and keeps it (R18)."""
+
 
 __all__ = [
     "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
@@ -291,3 +334,43 @@ def _hardware(module: Module) -> Module:
 def is_value(ref: Ref) -> bool:
     """Return whether a reference stands for a formula of its module."""
     return ref.name.startswith(VALUE)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
+
+
+def named(things: tuple[_T, ...], name: str) -> _T:
+    """Return the thing of that name. Raises KeyError."""
+    for thing in things:
+        if thing.name == name:
+            return thing
+    raise KeyError(f"no {name!r}; there are: {', '.join(thing.name for thing in things)}")
+
+
+def canonical(thing: Any) -> str:
+    """Return the canonical text of frozen classes: sorted keys, no spaces, no locations."""
+    return json.dumps(_plain(thing), sort_keys=True, separators=(",", ":"))
+
+
+def _plain(thing: Any) -> Any:
+    if isinstance(thing, enum.Enum):
+        return thing.value
+    if is_dataclass(thing):
+        kept = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
+        return {each.name: _plain(getattr(thing, each.name)) for each in kept}
+    if isinstance(thing, tuple):
+        return [_plain(each) for each in thing]
+    return thing
+
+
+def _left_out(thing: Any, each: Any) -> bool:
+    """Return whether a field came after the first release and has its default: old texts keep their digest."""
+    if "added" not in each.metadata:
+        return False
+    assert each.default is not MISSING
+    return bool(getattr(thing, each.name) == each.default)
