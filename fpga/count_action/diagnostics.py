@@ -77,6 +77,12 @@ def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
     return Diagnostic(at.file, at.line, at.column, message, hint)
 
 
+def in_range(what: str, value: int, low: int, high: int, at: Location | None) -> Iterator[Diagnostic]:
+    """Return a diagnostic of a number that is outside its range."""
+    if not low <= value <= high:
+        yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")
+
+
 @dataclass
 class Report:
     """Errors, warnings and inferences of one reading, one of each for a place."""

@@ -14,8 +14,7 @@ from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
 from fpga.count_action.elaboration.resolve import resolve
 from fpga.count_action.language.parse import parse_tree
 from fpga.count_action.language.sources import Imports, read_source
-from fpga.count_action.language.syntax import FileText, InputText, Section
-from fpga.count_action.language.words import RESERVED
+from fpga.count_action.language.syntax import RESERVED, FileText, InputText, Section
 from fpga.count_action.model import Datapath, Location
 from fpga.count_action.verilog.keywords import KEYWORDS
 

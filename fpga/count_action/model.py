@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 
 class SignalKind(enum.Enum):
@@ -40,26 +40,38 @@ class CountKind(enum.Enum):
 
 
 class ActionKind(enum.Enum):
-    """Effect of a count that reaches its target. Every effect is seen in the next cycle (R6)."""
+    """Effect of a count that reaches its target, seen in the next cycle (R6), and the signal that it drives.
 
-    STREAM = "stream"
+    A file of `actions` says for each kind what it means to every back-end.
+    """
+
+    drives: SignalKind | None
+
+    def __new__(cls, name: str, drives: SignalKind | None = None) -> Self:
+        """Return a member: its name in texts of the representation is its value."""
+        kind = object.__new__(cls)
+        kind._value_ = name
+        kind.drives = drives
+        return kind
+
+    STREAM = "stream", SignalKind.STREAM
     """A beat of the samples `refs`, as they stood in the cycle of the fire."""
-    EMIT = "emit"
+    EMIT = "emit", SignalKind.STREAM
     """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
 
     With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
     """
-    PULSE = "pulse"
+    PULSE = "pulse", SignalKind.FLAG
     """One bit, for one cycle."""
-    SET = "set"
+    SET = "set", SignalKind.FLAG
     """A flag becomes 1."""
-    CLEAR_FLAG = "clear flag"
+    CLEAR_FLAG = "clear flag", SignalKind.FLAG
     """A flag becomes 0."""
     CLEAR_COUNT = "clear count"
     """A count (`clears`) begins again (R5)."""
-    ADVANCE = "advance"
+    ADVANCE = "advance", SignalKind.NUMBER
     """A number goes up by one, and from `modulo` - 1 to 0."""
-    STORE = "store"
+    STORE = "store", SignalKind.NUMBER
     """A number becomes the one sample of `refs`, and keeps it (R18)."""
 
 
@@ -187,6 +199,11 @@ class Count:
     """With `order`: the formulas that say, of each term, whether it is chosen (`arbitration`)."""
 
     @property
+    def accumulates(self) -> bool:
+        """True when it keeps its value from cycle to cycle."""
+        return self.kind is CountKind.ACCUMULATE
+
+    @property
     def counted(self) -> tuple[Ref, ...]:
         """All terms."""
         return self.terms + self.taken
@@ -242,6 +259,11 @@ class Action:
     """Of STREAM: the samples are those of the stream that the count chose (R19)."""
     at: Location | None = field(default=None, compare=False)
 
+    @property
+    def lanes(self) -> int:
+        """Samples in a beat of STREAM or EMIT; 1 for anything else."""
+        return len(self.refs) if self.kind is ActionKind.STREAM else 1 + self.with_index
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -286,6 +308,22 @@ class Module:
     def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
         """Return the actions of these kinds, in the order of the text."""
         return tuple(action for action in self.actions if action.kind in kinds)
+
+    def streams(self) -> tuple[Action, ...]:
+        """Return the actions that send beats, in the order of the text."""
+        return tuple(action for action in self.actions if action.kind.drives is SignalKind.STREAM)
+
+    def drivers(self, output: str) -> tuple[Action, ...]:
+        """Return the actions that drive an output, in the order of the text."""
+        return tuple(each for each in self.actions if each.output == output and each.kind.drives)
+
+    def outputs(self) -> dict[str, Action]:
+        """Return what the module drives, by name: the first action of each."""
+        first: dict[str, Action] = {}
+        for action in self.actions:
+            if action.kind.drives:
+                first.setdefault(action.output, action)
+        return first
 
 
 @dataclass(frozen=True)

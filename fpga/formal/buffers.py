@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpga.count_action.actions.proof import CLOCKED, Check, concatenated, hidden
 from fpga.count_action.model import Signal
 from fpga.count_action.ports import buffered_parts
-from fpga.formal.instances import CLOCKED, Check, hidden
-from fpga.formal.meaning import Meaning, concatenated
+from fpga.formal.meaning import Meaning
 
 
 def hidden_wires(meaning: Meaning) -> Iterator[str]:

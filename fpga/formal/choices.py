@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenated
 from fpga.count_action.arbitration import last_of, registers
 from fpga.count_action.model import Count, Module
-from fpga.formal.instances import CLOCKED, Check, bit
-from fpga.formal.meaning import NEVER, Meaning, concatenated
+from fpga.formal.meaning import Meaning
 
 
 def choice(meaning: Meaning, module: Module, count: Count) -> Check:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from fpga.count_action.actions.proof import Check
 from fpga.count_action.model import Datapath
-from fpga.formal.instances import Check
 from fpga.formal.meaning import Meaning
 
 ASSUMED = "assume"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fpga.count_action.diagnostics import Diagnostic, note, quoted
-from fpga.count_action.language.words import MAX_NAME, RESERVED
+from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import Location
 
 Diagnostics = Iterator[Diagnostic]
@@ -32,9 +32,3 @@ def twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
                 at, f"{quoted(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
             )
         seen.setdefault(name, (what, at))
-
-
-def in_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
-    """Report a number that is outside its range."""
-    if not low <= value <= high:
-        yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")

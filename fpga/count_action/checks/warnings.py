@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.checks.flags import silent_winners
+from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
 from fpga.count_action.diagnostics import note, quoted
 from fpga.count_action.expressions import LOGICAL, leaves
@@ -32,7 +32,8 @@ def possible_mistakes(graph: Graph) -> Diagnostics:
     yield from _unused(graph)
     yield from _endless(graph)
     yield from _idle_clears(graph)
-    yield from silent_winners(graph)
+    for kind in KINDS.values():
+        yield from kind.find_mistakes(graph)
 
 
 def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:

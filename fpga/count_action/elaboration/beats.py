@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from fpga.count_action.actions import VERBS
+from fpga.count_action.actions.kind import Shape
 from fpga.count_action.diagnostics import Refused, Report, quoted
 from fpga.count_action.elaboration.choices import streams_of
 from fpga.count_action.elaboration.flat import (
-    KIND_OF_VERB,
     FlatAction,
     FlatFormula,
     FlatInput,
@@ -22,21 +23,11 @@ from fpga.count_action.elaboration.flat import (
 from fpga.count_action.elaboration.names import Names
 from fpga.count_action.elaboration.targets import width_of_target
 from fpga.count_action.expressions import Interval, bits_for, combined, interval_of_bits
-from fpga.count_action.language.defaults import EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.model import Ref, SignalKind
 
 Context: TypeAlias = Literal["sum", "condition", "sample"]
 
 _WORD = {"sum": "sum", "condition": "while"}
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """Samples of one beat of a stream."""
-
-    lanes: int
-    width: int
-    signed: bool
 
 
 class Beats:
@@ -45,7 +36,7 @@ class Beats:
     def __init__(self, names: Names, report: Report) -> None:
         self._names = names
         self._report = report
-        self._beats: dict[Output, Beat | None] = {}
+        self._beats: dict[Output, Shape | None] = {}
 
     def check_wires(self) -> None:
         """Check that every wire connects signals of one kind and shape. Errors go to the report."""
@@ -59,7 +50,7 @@ class Beats:
         if reference.module is None:
             return
         driven = self._names.output(reference)
-        kind = KIND_OF_VERB[self._names.drivers[driven].verb]
+        kind = self._kind(driven)
         if kind is not declared.kind:
             message = f"{quoted(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
             raise Refused(reference.at, message, "Wire it to something of its kind.")
@@ -67,17 +58,17 @@ class Beats:
             message = f"{quoted(declared.name)} has {len(declared.span)} elements and {reference} is one"
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
         beat = self._beat(driven)
-        if beat != Beat(declared.lanes, declared.width, declared.signed):
-            here = Beat(declared.lanes, declared.width, declared.signed)
+        if beat != Shape(declared.lanes, declared.width, declared.signed):
+            here = Shape(declared.lanes, declared.width, declared.signed)
             message = f"{quoted(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
             raise Refused(reference.at, message, "Change one of them.")
 
-    def beat_of(self, module: FlatModule, action: FlatAction) -> Beat:
+    def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
         """Return what an action sends. Raises `Refused` when its samples come from itself."""
         driven = Output(module.name, action.name)
         return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
 
-    def _beat(self, driven: Output) -> Beat:
+    def _beat(self, driven: Output) -> Shape:
         """Return the lanes, width and sign of what a module drives; of flags and numbers the width."""
         if driven not in self._beats:
             self._beats[driven] = None
@@ -91,28 +82,25 @@ class Beats:
             raise Refused(at, message, "Take one of the streams from outside.")
         return beat
 
-    def _new_beat(self, driven: Output, action: FlatAction) -> Beat:
-        if action.verb in {"advance", "store"}:
-            return Beat(1, self._number_width(driven, action), signed=False)
-        if action.verb in {"pulse", "set"}:
-            return Beat(1, 1, signed=False)
-        module = self._names.modules[driven.module]
-        if action.verb == "merge":
-            return self._merged(module, action)
-        sources = [self._shape_of(module, operand) for operand in action.samples]
-        signed = beat_signed(source.signed for source in sources) if action.sign is None else action.sign
-        if action.verb == "emit":
-            lanes = 2 if action.with_index else 1
-            return Beat(lanes, EMIT_WIDTH if action.width is None else action.width, signed)
-        lanes = sum(
-            1 if isinstance(operand, FlatReference) and operand.lane is not None else source.lanes
-            for operand, source in zip(action.samples, sources, strict=True)
-        )
-        width = beat_width(source.width for source in sources) if action.width is None else action.width
-        return Beat(lanes, width, signed)
+    def _kind(self, driven: Output) -> SignalKind:
+        kind = VERBS[self._names.drivers[driven].verb].kind.drives
+        assert kind is not None
+        return kind
 
-    def _merged(self, module: FlatModule, action: FlatAction) -> Beat:
-        """Return the shape of what is chosen among streams: all have as many lanes (R19)."""
+    def _new_beat(self, driven: Output, action: FlatAction) -> Shape:
+        module = self._names.modules[driven.module]
+
+        def samples() -> list[Shape]:
+            if action.verb == "merge":
+                return self._merged(module, action)
+            if action.part_of:
+                return [self._beat(Output(driven.module, action.part_of))]
+            return [self._shape_of(module, operand) for operand in action.samples]
+
+        return VERBS[action.verb].shape(action, samples)
+
+    def _merged(self, module: FlatModule, action: FlatAction) -> list[Shape]:
+        """Return the shapes of the streams of which one is chosen: all have as many lanes (R19)."""
         streams = streams_of(module, action)
         shapes = [self._source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
@@ -120,31 +108,15 @@ class Beats:
                 first = f"{quoted(str(streams[0]))} has {shapes[0].lanes}"
                 message = f"{quoted(str(each))} has {shape.lanes} lanes and {first}"
                 raise Refused(each.at, message, "Merge streams of as many lanes.")
-        every = [interval_of_bits(each.width, signed=each.signed) for each in shapes]
-        width, signed = bits_for(min(low for low, _ in every), max(high for _, high in every))
-        return Beat(
-            shapes[0].lanes,
-            width if action.width is None else action.width,
-            signed if action.sign is None else action.sign,
-        )
+        return shapes
 
-    def _number_width(self, driven: Output, action: FlatAction) -> int:
-        """Return the bits of a number that an action drives: of kept lanes, the lanes of their stream (R18)."""
-        if action.width is not None:
-            return action.width
-        if action.verb == "advance":
-            return number_width(action.modulo)
-        if action.part_of:
-            return self._beat(Output(driven.module, action.part_of)).lanes
-        module = self._names.modules[driven.module]
-        return beat_width(self._shape_of(module, operand).width for operand in action.samples)
-
-    def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Beat:
+    def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Shape:
         """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
         if isinstance(operand, FlatReference) and self._names.stored(module, operand, inner=False) is None:
-            return self._source(module, operand)
+            source = self._source(module, operand)
+            return source if operand.lane is None else replace(source, lanes=1)
         width, signed = bits_for(*self._interval(module, operand))
-        return Beat(1, width, signed)
+        return Shape(1, width, signed)
 
     def _interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
         if isinstance(operand, int):
@@ -160,19 +132,19 @@ class Beats:
         source = self._source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
 
-    def _source(self, module: FlatModule, reference: FlatReference) -> Beat:
+    def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
         found = self._names.meaning(module, reference)
         if isinstance(found, Output):
             return self._beat(found)
         signal = self._names.externals.signal(found.name)
         assert signal is not None
-        return Beat(signal.lanes, signal.width, signal.signed)
+        return Shape(signal.lanes, signal.width, signal.signed)
 
     def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
         """Return the references that a reference stands for: several when it names all lanes of a beat."""
         found = self._names.meaning(module, reference)
         if isinstance(found, Output):
-            kind, index = KIND_OF_VERB[self._names.drivers[found].verb], 0
+            kind, index = self._kind(found), 0
             name, owner, base = found.name, found.module, self._names.lane_base(found)
         else:
             signal = self._names.externals.signal(found.name)
@@ -202,7 +174,7 @@ def _stored_width(module: FlatModule, stored: Stored) -> int:
     return width_of_target(target, module)
 
 
-def _shape(beat: Beat) -> str:
+def _shape(beat: Shape) -> str:
     lanes = f"{beat.lanes} lanes of " if beat.lanes > 1 else ""
     return f"{lanes}{beat.width} bits{' signed' if beat.signed else ''}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fpga.count_action import arbitration
+from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
 from fpga.count_action.elaboration.beats import Beats, Context
 from fpga.count_action.elaboration.choices import end_of, streams_of
@@ -33,16 +34,6 @@ from fpga.count_action.model import (
     Operation,
     Ref,
 )
-
-_ACTIONS = {
-    "stream": ActionKind.STREAM,
-    "merge": ActionKind.STREAM,
-    "emit": ActionKind.EMIT,
-    "pulse": ActionKind.PULSE,
-    "set": ActionKind.SET,
-    "advance": ActionKind.ADVANCE,
-    "store": ActionKind.STORE,
-}
 
 
 def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> Datapath:
@@ -172,7 +163,7 @@ class _Resolver:
             chosen = self._chosen(module, action, counts[on], beat.lanes)
             refs = [self._kept_value(module, each, values) for each in chosen]
         return Action(
-            kind=_ACTIONS[action.verb],
+            kind=VERBS[action.verb].kind,
             on=on,
             output=action.name,
             refs=tuple(refs),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from fpga.count_action.language.operands import Index, Number, Operand, Range, Reference
 from fpga.count_action.model import Location, SignalKind
@@ -112,9 +112,6 @@ class Sign:
     signed: bool
 
 
-Verb: TypeAlias = Literal["stream", "merge", "emit", "pulse", "set", "clear", "advance", "store"]
-
-
 @dataclass(frozen=True, slots=True)
 class VerbText:
     """The verb of an action with its operands.
@@ -122,7 +119,7 @@ class VerbText:
     `name` is what it drives, `cleared` what `clear` clears; without `sign` the samples say it.
     """
 
-    verb: Verb
+    verb: str
     at: Location
     name: Label | None = None
     samples: tuple[Operand, ...] = ()
@@ -173,7 +170,7 @@ class ParameterText:
 class Section:
     """One of the sections of a module, or the inputs of a file."""
 
-    kind: Literal["inputs", "counts", "targets", "tables", "actions", "claims"]
+    kind: str
     items: tuple[InputText | CountText | TargetText | TableText | ActionText | ClaimText, ...]
     at: Location
 
@@ -244,3 +241,9 @@ class FileText:
     def imports(self) -> Iterator[Import]:
         """Return the files that it names."""
         return (each for each in self.statements if isinstance(each, Import))
+
+
+MAX_NAME = 64
+"""Characters of a name: names of ports are made of two of them."""
+RESERVED = frozenset({"sum", "for", "never", "not", "valid", "data"})
+"""Words that are never names: they could be taken for the word wherever a name may stand."""

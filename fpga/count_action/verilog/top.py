@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from fpga.count_action.actions import collects
 from fpga.count_action.arbitration import choosing
-from fpga.count_action.model import VALUE, Action, ActionKind, Datapath, Module, Ref, SignalKind
+from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, SignalKind
 from fpga.count_action.ports import Port
 from fpga.count_action.verilog.actions import action_lines
 from fpga.count_action.verilog.buffers import buffer_lines, held_declarations, held_wires
@@ -28,7 +29,6 @@ from fpga.count_action.verilog.text import (
 from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, joined
 
 _RTL = Path(__file__).resolve().parents[2] / "rtl"
-_STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 
 
 def core_files() -> tuple[Path, ...]:
@@ -142,7 +142,7 @@ def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
             if signal.buffered:
                 yield [f"// Two beats of {signal.name} may wait (R20).", *buffer_lines(wiring, signal)]
     for module in wiring.datapath.modules:
-        for action in module.drives(*_STREAMS):
+        for action in module.streams():
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
             title = f"{module.name}.{action.output}"
             if (module.name, action.output) in wiring.consumed:
@@ -183,7 +183,7 @@ def _watched(wiring: Wiring) -> frozenset[str]:
         if not count.order
     }
     for module in wiring.datapath.modules:
-        for action in module.drives(ActionKind.EMIT):
+        for action in filter(collects, module.actions):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
             wires |= {each.wire for each in moving if each is not None}
         for ref in summed_formulas(wiring, module):
@@ -192,7 +192,7 @@ def _watched(wiring: Wiring) -> frozenset[str]:
 
 
 def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
-    stalled = [f"{module.name}_{action.output}_stalled" for action in module.drives(*_STREAMS)]
+    stalled = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
     yield from map(declared, stalled)
     yield f"assign {wiring.stall(module.name)} = {any_of(stalled)};"
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpga.count_action.actions.kind import when
 from fpga.count_action.model import Signal
 from fpga.count_action.ports import WORD_BITS, buffered_parts
-from fpga.count_action.simulate.compiled.expressions import literal, when
+from fpga.count_action.simulate.compiled.expressions import literal
 from fpga.count_action.simulate.compiled.names import Names
 
 Lines = Iterator[str]

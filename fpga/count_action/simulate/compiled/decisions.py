@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga.count_action.graph import STREAMS, stream_of
+from fpga.count_action.actions.kind import when
+from fpga.count_action.graph import stream_of
 from fpga.count_action.model import VALUE, Count, CountKind, Module, Ref, Signal, SignalKind
-from fpga.count_action.ports import WORD_BITS, consumed_streams
+from fpga.count_action.ports import WORD_BITS
 from fpga.count_action.simulate.bit_slices import stall_order
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
@@ -19,7 +20,6 @@ from fpga.count_action.simulate.compiled.expressions import (
     packed,
     spread,
     unsigned,
-    when,
     whole,
     zeros,
 )
@@ -69,17 +69,16 @@ class Decisions:
     def _stall(self, module: Module) -> Lines:
         """Return the statements for who is ready for the beats of a module, and whether it stalls."""
         waiting = []
-        for action in module.actions:
-            if action.kind in STREAMS:
-                place = self.names.outputs[module.name, action.output]
-                yield f"y{place} = {self._ready(module.name, action.output)}"
-                yield f"g{place} = v{place} & y{place}"
-                waiting.append(f"v{place} & (y{place} ^ 1)")
+        for action in module.streams():
+            place = self.names.outputs[module.name, action.output]
+            yield f"y{place} = {self._ready(module.name, action.output)}"
+            yield f"g{place} = v{place} & y{place}"
+            waiting.append(f"v{place} & (y{place} ^ 1)")
         if waiting:
             yield f"{self.names.goes(module)} = ({any_of(waiting)}) ^ 1"
 
     def _ready(self, module: str, output: str) -> str:
-        if (module, output) in consumed_streams(self.names.datapath):
+        if (module, output) in self.names.consumed:
             return self._takers_ready(Ref(output, module))
         return unsigned(self.names.input_bit(f"{module}_{output}_ready_i"))
 
@@ -194,7 +193,7 @@ class Decisions:
     def _outputs(self) -> Lines:
         for key, place in self.names.outputs.items():
             name = f"{key[0]}_{key[1]}"
-            if self.names.driver(key).kind in STREAMS:
+            if self.names.driver(key).kind.drives is SignalKind.STREAM:
                 yield from self._port(f"{name}_valid_o", [f"v{place}"])
                 yield from self._port(f"{name}_data_o", self.names.beat(key))
             else:

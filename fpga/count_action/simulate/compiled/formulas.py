@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fpga.count_action.actions.kind import when
 from fpga.count_action.model import Operand, Operation, Ref
-from fpga.count_action.simulate.compiled.expressions import any_of, literal, number, unsigned, when
+from fpga.count_action.simulate.compiled.expressions import any_of, literal, number, unsigned
 from fpga.count_action.simulate.compiled.names import Names
 
 

@@ -6,34 +6,29 @@ Beats may look at each other, hence what they were is kept under names that end 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fpga.count_action.graph import STREAMS
-from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
-from fpga.count_action.simulate.bit_slices import Key
+from fpga.count_action.actions import KINDS
+from fpga.count_action.actions.kind import Lines, when
+from fpga.count_action.model import Action, CountKind, Module, Ref, SignalKind
 from fpga.count_action.simulate.compiled.buffers import buffer_lines
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
-    all_of,
     any_of,
     literal,
-    negative,
     number,
     packed,
     unsigned,
-    when,
     whole,
     zeros,
 )
 from fpga.count_action.simulate.compiled.names import Names
 
-Lines = Iterator[str]
-
 
 @dataclass(frozen=True)
 class Updates:
-    """The second half of a cycle."""
+    """The second half of a cycle, and the pieces of it that kinds of actions use (`actions.kind.Statements`)."""
 
     names: Names
 
@@ -42,61 +37,68 @@ class Updates:
         for key in self.names.outputs:
             if key in self.names.quoted:
                 yield from (f"{word}_before = {word}" for word in self.names.beat(key))
-        for module, action in self.names.actions(ActionKind.EMIT):
-            if action.reduction != "sum":
-                yield from self._extreme(module, action)
-            elif self.names.adds(module, action):
-                yield self._added(module, action)
-        for module, action in self.names.actions(*STREAMS):
-            yield from self._beat(module, action)
-        for key, place in self.names.outputs.items():
-            if self.names.driver(key).kind not in STREAMS:
-                yield from self._effect(key, f"r{place}")
+        first = [self.names.graph.drivers[key][0] for key in self.names.outputs]
+        for module, action in first:
+            yield from KINDS[action.kind].collect(self, module, action)
+        for module, action in first:
+            if action.kind.drives is SignalKind.STREAM:
+                yield from self._beat(module, action)
+        for module, action in first:
+            if action.kind.drives is not SignalKind.STREAM:
+                yield from KINDS[action.kind].update(self, module, action)
         yield from self._counts()
         yield from self._commit()
         yield from buffer_lines(self.names)
 
-    # ------------------------------------------------------------------------------ sums of data (R11)
-    def _added(self, module: Module, action: Action) -> str:
-        name = f"a{self.names.outputs[module.name, action.output]}"
-        on = self.names.on(module, module.count(action.on))
-        return when(on, [f"{name} = {self._total(action, name)}"])
-
-    def _total(self, action: Action, base: str = "") -> str:
-        """Return the sum with those samples of this cycle that are counted, in the width of the action."""
-        groups: dict[str, list[str]] = {}
-        for ref in action.refs:
-            groups.setdefault(self.names.counted(ref), []).append(self._sample(ref))
-        parts = [base] if base else []
-        for counted, samples in groups.items():
-            total = " + ".join(samples)
-            parts.append(total if counted == "1" else f"(({total}) & {negative(counted)})")
-        return f"({' + '.join(parts)}) & {_mask(action.width)}"
-
-    def _sample(self, ref: Ref) -> str:
-        return number(self.names.field(ref), signed=self.names.graph.source(ref).signed)
-
-    # ------------------------------------------------------------------------------- beats (R6, R7, R10)
     def _beat(self, module: Module, action: Action) -> Lines:
-        key = (module.name, action.output)
-        place, fire = self.names.outputs[key], self.names.fire(module.name, action.on)
-        yield when(
-            fire,
-            list(
-                self._streamed(key, action)
-                if action.kind is ActionKind.STREAM
-                else self._emitted(module, action)
-            ),
-        )
+        """Return the statements of a beat that leaves with a fire and waits until it is taken (R6, R7, R10)."""
+        place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
+        yield when(fire, KINDS[action.kind].update(self, module, action))
         clears = self.names.clears(module.name, action.on)
-        if clears and self.names.adds(module, action):
-            for name in self.names.sum_registers(module, action):
+        if clears:
+            for name in self.names.kept(module, action):
                 yield f"{name} = {name} & (({any_of(clears)}) - 1)"
         yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
 
-    def _streamed(self, key: Key, action: Action) -> Lines:
-        words = packed(self._fitted(ref, action.width) for ref in action.refs)
-        return (f"{name} = {text}" for name, text in zip(self.names.beat(key), words, strict=True))
+    # ------------------------------------------------------------------------ pieces for kinds of actions
+    def fire(self, module: Module, action: Action) -> str:
+        """Return 1 when the count of an action fires."""
+        return self.names.fire(module.name, action.on)
+
+    def on(self, module: Module, action: Action) -> str:
+        """Return 1 while the count of an action is enabled and its module not stalled."""
+        return self.names.on(module, module.count(action.on))
+
+    def moves(self, ref: Ref) -> str:
+        """Return 1 when the beats move of which a sample is."""
+        return self.names.counted(ref)
+
+    def drivers(self, module: Module, action: Action) -> list[Action]:
+        """Return all actions that drive the output of this one."""
+        return list(module.drivers(action.output))
+
+    def register(self, module: Module, action: Action, letter: str = "r") -> str:
+        """Return a register or a variable of an action; `r` holds a flag or a number."""
+        return f"{letter}{self.names.outputs[module.name, action.output]}"
+
+    def number(self, name: str, width: int, *, signed: bool) -> str:
+        """Return the number that the lowest bits of a variable stand for."""
+        return number(Field((name,), 0, width), signed=signed)
+
+    def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
+        """Return a sample as a number, in `width` bits of the action or its own, with its own sign or as said."""
+        own = self.names.graph.source(ref).signed
+        field = self.names.field(ref) if width is None else self._fitted(ref, width)
+        return number(field, signed=own if signed is None else signed)
+
+    def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
+        """Return the statements that put samples, or variables of the action's width, side by side into its beat."""
+        fields = (
+            whole(each, action.width) if isinstance(each, str) else self._fitted(each, action.width)
+            for each in samples
+        )
+        beat = self.names.beat((module.name, action.output))
+        return (f"{name} = {text}" for name, text in zip(beat, packed(fields), strict=True))
 
     def _fitted(self, ref: Ref, width: int) -> Field:
         """Return a sample in the width of a beat: cut, or extended by its own sign."""
@@ -104,77 +106,8 @@ class Updates:
         if sample.width >= width:
             return sample.part(0, width)
         if self.names.graph.source(ref).signed:
-            return whole(f"({self._sample(ref)} & {_mask(width)})", width)
+            return whole(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
         return whole(unsigned(sample), width)
-
-    def _emitted(self, module: Module, action: Action) -> Lines:
-        """Return the statements by which the sum leaves, shifted.
-
-        A level count has counted no beats before this cycle.
-        """
-        key = (module.name, action.output)
-        if action.reduction != "sum":
-            yield from self._emitted_extreme(module, action)
-            return
-        total, (beat,) = f"a{self.names.outputs[key]}", self.names.beat(key)
-        adds = self.names.adds(module, action)
-        if not adds:
-            yield f"{total} = {self._total(action)}"
-        if action.shift:
-            value = number(Field((total,), 0, action.width), signed=action.signed)
-            yield f"{beat} = {value} >> {action.shift} & {_mask(action.width)}"
-        else:
-            yield f"{beat} = {total}"
-        if adds:
-            yield f"{total} = 0"
-
-    # ------------------------------------------------------------------- largest and smallest samples (R14)
-    def _extreme(self, module: Module, action: Action) -> Lines:
-        place, count = self.names.outputs[module.name, action.output], module.count(action.on)
-        best, found, index, counted = self.names.sum_registers(module, action)
-        if not self.names.adds(module, action):
-            yield from (f"{name} = 0" for name in (best, found, index, counted))
-        for ref in action.refs:
-            taken = all_of([self.names.on(module, count), self.names.counted(ref)])
-            yield f"z{place} = {number(self._fitted(ref, action.width), signed=action.signed)}"
-            yield f"u{place} = {taken}"
-            relation = f"z{place} > {best}" if action.reduction == "max" else f"{best} > z{place}"
-            chosen = [f"{best} = z{place}", f"{index} = {counted} & {_mask(action.width)}", f"{found} = 1"]
-            yield when(f"u{place} & (({found} ^ 1) | ({relation}))", chosen)
-            yield f"{counted} = {counted} + u{place}"
-
-    def _emitted_extreme(self, module: Module, action: Action) -> Lines:
-        key = (module.name, action.output)
-        best, found, index, counted = self.names.sum_registers(module, action)
-        fields = [whole(f"({best} >> {action.shift} & {_mask(action.width)})", action.width)]
-        fields += [whole(index, action.width)] if action.with_index else []
-        yield from (
-            f"{name} = {text}" for name, text in zip(self.names.beat(key), packed(fields), strict=True)
-        )
-        if self.names.adds(module, action):
-            yield from (f"{name} = 0" for name in (best, found, index, counted))
-
-    # --------------------------------------------------------------------- pulses, flags, numbers (R6, R9)
-    def _effect(self, key: Key, name: str) -> Lines:
-        drivers = [
-            (action, self.names.fire(module.name, action.on))
-            for module, action in self.names.graph.drivers[key]
-        ]
-        action, fire = drivers[0]
-        if action.kind is ActionKind.PULSE:
-            yield f"{name} = {fire}"
-        elif action.kind is ActionKind.STORE:
-            yield when(fire, [f"{name} = {unsigned(self._fitted(action.refs[0], action.width))}"])
-        elif action.kind is ActionKind.ADVANCE:
-            yield f"next_{name} = {name} + {fire}"
-            yield f"{name} = next_{name} & ((next_{name} == {action.modulo}) - 1)"
-        else:
-            sets = [fire for action, fire in drivers if action.kind is ActionKind.SET]
-            clears = [fire for action, fire in drivers if action.kind is ActionKind.CLEAR_FLAG]
-            if any(action.wins and action.kind is ActionKind.CLEAR_FLAG for action, _ in drivers):
-                yield f"{name} = ({any_of([*sets, name])}) & (({any_of(clears)}) ^ 1)"
-            else:
-                yield f"{name} = {any_of([*sets, f'{name} & (({any_of(clears)}) ^ 1)'])}"
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _counts(self) -> Lines:
@@ -188,7 +121,7 @@ class Updates:
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{place}"]
                 begins = any_of([*fires, *self.names.clears(module.name, count.name)])
-                held = f"(x{place} | -s{place}) & {_mask(count.width)}"
+                held = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
                 yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
         yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):
@@ -204,7 +137,3 @@ class Updates:
             low += target.width
         if lines:
             yield when(unsigned(self.names.input_bit("commit_i")), lines)
-
-
-def _mask(width: int) -> str:
-    return literal((1 << width) - 1)

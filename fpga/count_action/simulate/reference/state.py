@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from fpga.count_action.graph import KIND_OF
-from fpga.count_action.model import ActionKind, Datapath
+from fpga.count_action.actions import KINDS
+from fpga.count_action.model import Datapath
 from fpga.count_action.simulate.bit_slices import Key, beats_of
 from fpga.count_action.simulate.reference.buffers import Buffer, Element, empty_buffers
-
-
-@dataclass(frozen=True, slots=True)
-class Extreme:
-    """The largest (or smallest) sample so far, how many were counted before it, and how many there were (R14)."""
-
-    value: int = 0
-    index: int = 0
-    counted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +21,8 @@ class State:
     saturated: Mapping[Key, bool]
     targets: Mapping[Key, int]
     """The targets in force."""
-    sums: Mapping[Key, int]
-    """Sums of EMIT actions since the last fire."""
-    extremes: Mapping[Key, Extreme]
-    """Largest or smallest samples of EMIT actions since the last fire."""
+    kept: Mapping[Key, Any]
+    """What actions keep beside their outputs: sums and extreme samples since the last fire, say."""
     valid: Mapping[Key, bool]
     """True while there is a beat on its way out."""
     outputs: Mapping[Key, int]
@@ -74,15 +64,18 @@ class Cycle:
 def reset_state(datapath: Datapath) -> State:
     """Return the registers after reset (R12)."""
     counts = [(module.name, count.name) for module, count in datapath.counts()]
-    actions = [(module.name, action) for module in datapath.modules for action in module.actions]
+    outputs = {
+        (module.name, name): action
+        for module in datapath.modules
+        for name, action in module.outputs().items()
+    }
     return State(
         counts=dict.fromkeys(counts, 0),
         overshoot=dict.fromkeys(counts, False),
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
-        sums={(name, action.output): 0 for name, action in actions if action.kind is ActionKind.EMIT},
-        extremes={(name, action.output): Extreme() for name, action in actions if action.reduction != "sum"},
+        kept={key: KINDS[action.kind].reset(action) for key, action in outputs.items()},
         valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
-        outputs={(name, action.output): 0 for name, action in actions if action.kind in KIND_OF},
+        outputs=dict.fromkeys(outputs, 0),
         buffers=empty_buffers(datapath),
     )
