@@ -7,17 +7,16 @@ and the proof would fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, Check, bit, concatenated, hidden
-from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenated, hidden
+from fpga.count_action.arbitration import last_of, registers
+from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
+from fpga.count_action.ports import buffered_parts
 from fpga.formal.blocks import BEGINNING, checks_sources
-from fpga.formal.buffers import buffers_of, hidden_wires
-from fpga.formal.choices import choice
-from fpga.formal.claims import assumption_lines, claims_of
 from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
 from fpga.hdl.design import Design, design_of
 
@@ -171,3 +170,103 @@ def _targets(datapath: Datapath) -> Check:
         "target_o": "\\dut.target ",
     }
     return Check("count_action_targets", "", "targets", parameters, ports)
+
+
+def hidden_wires(meaning: Meaning) -> Iterator[str]:
+    """Return the wires that stand for the ports of buffered streams, and two registers of each buffer."""
+    for signal, ports in _streams(meaning):
+        yield hidden(f"{signal.name}_valid_held", signal.size)
+        yield hidden(f"{signal.name}_ready_held", signal.size)
+        yield from (hidden(f"{port}_held", width * signal.size) for port, width in ports)
+        for index in range(signal.size):
+            yield hidden(f"{_buffer(signal, index)}.full_q", 1)
+            yield hidden(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+
+
+def buffers_of(meaning: Meaning) -> Iterator[Check]:
+    """Return the checks of every buffer; like those of targets they are of no module."""
+    for signal, ports in _streams(meaning):
+        for index in range(signal.size):
+            outside, inside = (
+                concatenated(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
+                for name in ("{}_i", "\\dut.{}_held ")
+            )
+            wires = {
+                **CLOCKED,
+                "valid_i": f"{signal.name}_valid_i[{index}]",
+                "data_i": outside,
+                "ready_o": f"{signal.name}_ready_o[{index}]",
+                "valid_o": f"\\dut.{signal.name}_valid_held [{index}]",
+                "data_o": inside,
+                "ready_i": f"\\dut.{signal.name}_ready_held [{index}]",
+                "full_i": f"\\dut.{_buffer(signal, index)}.full_q ",
+                "second_i": f"\\dut.{_buffer(signal, index)}.second_q ",
+            }
+            width = {"Width": sum(bits for _, bits in ports)}
+            yield Check("count_action_buffer", "", signal.name, width, wires)
+
+
+def _streams(meaning: Meaning) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
+    for signal in meaning.datapath.inputs:
+        if signal.buffered:
+            parts = buffered_parts(meaning.datapath, signal)
+            yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
+
+
+def _buffer(signal: Signal, index: int) -> str:
+    return f"u_{signal.name}{f'_{index}' if signal.size > 1 else ''}_buffer"
+
+
+def choice(meaning: Meaning, module: Module, count: Count) -> Check:
+    """Return the checks of one choice."""
+    kept = registers(count.order, whole=count.whole, streams=len(count.terms))
+    shown = {name: f"{module.name}_{count.name}_{name}_o" for name in kept}
+    lasts = [str(meaning.sample(last_of(each))) for each in count.terms] if count.whole else []
+    parameters = {
+        "Streams": len(count.terms),
+        "TurnWidth": kept.get("turn", 1),
+        "Turns": bit(count.order == "turns"),
+        "Whole": bit(count.whole),
+    }
+    ports = {
+        **CLOCKED,
+        "fire_i": meaning.fire(module, count.name),
+        "valid_i": concatenated(meaning.valid(each) for each in count.terms),
+        "ready_i": concatenated(meaning.accepted(each) for each in count.terms),
+        "last_i": concatenated(lasts) if lasts else f"{len(count.terms)}'d0",
+        "turn_i": shown.get("turn", NEVER),
+        "open_i": shown.get("open", NEVER),
+    }
+    return Check("count_action_choice", module.name, count.name, parameters, ports)
+
+
+ASSUMED = "assume"
+
+
+def assumption_lines(meaning: Meaning) -> Iterator[str]:
+    """Return what is assumed in every cycle but those of a reset."""
+    for module in meaning.datapath.modules:
+        for claim in module.claims:
+            if claim.kind == ASSUMED:
+                holds = meaning.formulas.text(claim.holds)
+                yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
+
+
+def stated(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
+    """Return the properties that are to be proven: module and name."""
+    modules = [module for module in datapath.modules if only in {None, module.name}]
+    return frozenset((m.name, each.name) for m in modules for each in m.claims if each.kind != ASSUMED)
+
+
+def claims_of(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
+    """Return the checks of what `always` and `never` state."""
+    for module in meaning.datapath.modules:
+        for claim in module.claims:
+            if (module.name, claim.name) in chosen:
+                relation = "==" if claim.kind == "never" else "!="
+                ports = {
+                    "rst_i": "rst_i",
+                    "begun_i": "begun_q",
+                    "holds_i": f"{meaning.formulas.text(claim.holds)} {relation} 0",
+                }
+                yield Check("count_action_claim", module.name, claim.name, {}, ports)

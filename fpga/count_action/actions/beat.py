@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
-    Diagnostics,
     Edge,
     Hardware,
     Kind,
@@ -18,7 +17,7 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenated
 from fpga.count_action.defaults import beat_signed, beat_width
-from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
 from fpga.count_action.expressions import bits_for, interval_of_bits
 from fpga.count_action.model import MAX_LANES, Action, ActionKind, Datapath, Module
 

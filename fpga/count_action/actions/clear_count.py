@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fpga.count_action.actions.kind import Diagnostics, Kind, Texts
-from fpga.count_action.diagnostics import did_you_mean, note, quoted
+from fpga.count_action.actions.kind import Kind, Texts
+from fpga.count_action.diagnostics import Diagnostics, did_you_mean, note, quoted
 from fpga.count_action.model import Action, ActionKind, Datapath, Module
 
 

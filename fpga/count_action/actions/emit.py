@@ -8,7 +8,6 @@ from typing import Any
 
 from fpga.count_action.actions.beat import beat_check
 from fpga.count_action.actions.kind import (
-    Diagnostics,
     Edge,
     Hardware,
     Kind,
@@ -21,7 +20,7 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenated, hidden
 from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
-from fpga.count_action.diagnostics import in_range, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 

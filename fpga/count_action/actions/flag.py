@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from fpga.count_action.actions.kind import Diagnostics, Edge, Hardware, Kind, Lines, Statements, Texts
+from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, Texts
 from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit
-from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Count, Module
 

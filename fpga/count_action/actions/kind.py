@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from fpga.count_action.actions.proof import Check, Proof
-from fpga.count_action.diagnostics import Diagnostic
+from fpga.count_action.diagnostics import Diagnostics
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Datapath, Module, Ref
 
-Diagnostics: TypeAlias = Iterator[Diagnostic]
 Lines: TypeAlias = Iterator[str]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
-    Diagnostics,
     Edge,
     Hardware,
     Kind,
@@ -19,7 +18,7 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
 from fpga.count_action.defaults import beat_width, number_width
-from fpga.count_action.diagnostics import in_range, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 

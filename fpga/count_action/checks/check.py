@@ -6,7 +6,8 @@ references), and only when these are right the rules that hold between them (`ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fpga.count_action.actions import KINDS
@@ -16,11 +17,11 @@ from fpga.count_action.checks.formulas import (
     formula_problems,
     value_problems,
 )
-from fpga.count_action.checks.parts import bad_name, twice
 from fpga.count_action.checks.rules import broken_rules
 from fpga.count_action.checks.warnings import possible_mistakes
-from fpga.count_action.diagnostics import Diagnostic, did_you_mean, in_range, note, quoted
+from fpga.count_action.diagnostics import Diagnostic, Diagnostics, did_you_mean, in_range, note, quoted
 from fpga.count_action.graph import Graph, refs_of
+from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import (
     MAX_INPUT_WIDTH,
     MAX_LANES,
@@ -37,9 +38,7 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import ports_of
-from fpga.count_action.verilog.keywords import KEYWORDS
-
-Diagnostics = Iterator[Diagnostic]
+from fpga.count_action.verilog.text import KEYWORDS
 
 
 def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
@@ -218,3 +217,25 @@ def _target(target: Target) -> Diagnostics:
         hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
         message = f"target {quoted(target.name)} is {target.reset} and does not fit in {target.width} bits"
         yield note(target.at, message, hint)
+
+
+def bad_name(what: str, name: str, at: Location | None) -> Diagnostics:
+    """Report a name that cannot be one."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
+        hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
+        yield note(at, f"{quoted(name)} cannot be the name of a {what}", hint)
+    elif name in RESERVED:
+        yield note(at, f"{quoted(name)} is a word of the language and cannot be a name", "Choose another.")
+
+
+def twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
+    """Report names that two things have."""
+    seen: dict[str, tuple[str, Location | None]] = {}
+    for what, name, at in named:
+        if name in seen:
+            other, place = seen[name]
+            where = f" ({place})" if place else ""
+            yield note(
+                at, f"{quoted(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
+            )
+        seen.setdefault(name, (what, at))

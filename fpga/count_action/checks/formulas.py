@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, did_you_mean, note, quoted
 from fpga.count_action.expressions import (
     COMPARISONS,
     LARGEST_VALUE,
@@ -26,7 +26,6 @@ from fpga.count_action.model import (
     is_value,
 )
 
-Diagnostics = Iterator[Diagnostic]
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 

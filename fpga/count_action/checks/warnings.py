@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
-from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.checks.rules import largest_increment, shown
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
 from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
 from fpga.count_action.model import (

@@ -30,13 +30,15 @@ from fpga.count_action.elaboration.formulas import (
 )
 from fpga.count_action.elaboration.instances import Instance
 from fpga.count_action.elaboration.targets import entries_of, tables_of
-from fpga.count_action.language.operands import Number, Operand, Reference
 from fpga.count_action.language.syntax import (
     ActionText,
     ClaimText,
     CountText,
     InputText,
     Label,
+    Number,
+    Operand,
+    Reference,
     TargetText,
     Term,
 )

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from fpga.count_action.language.operands import Operator
-from fpga.count_action.language.syntax import Wire
+from fpga.count_action.language.syntax import Operator, Wire
 from fpga.count_action.model import CountKind, Location, SignalKind
 
 Suffix = Literal["", "valid", "data"]

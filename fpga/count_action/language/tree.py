@@ -8,19 +8,6 @@ from typing import Any, Literal
 
 from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import Report, note, quoted
-from fpga.count_action.language.operands import (
-    Formula,
-    Index,
-    Integer,
-    Number,
-    Operand,
-    Operation,
-    Operator,
-    Part,
-    Range,
-    Ranged,
-    Reference,
-)
 from fpga.count_action.language.syntax import (
     MAX_NAME,
     RESERVED,
@@ -30,12 +17,23 @@ from fpga.count_action.language.syntax import (
     ConditionText,
     CountText,
     FileText,
+    Formula,
     Import,
+    Index,
     InputText,
+    Integer,
     Label,
     ModuleText,
+    Number,
+    Operand,
+    Operation,
+    Operator,
     ParameterText,
+    Part,
     Picking,
+    Range,
+    Ranged,
+    Reference,
     Section,
     Sign,
     TableText,

@@ -26,8 +26,7 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import Ports, consumed_streams, ports_of
-from fpga.count_action.verilog.keywords import KEYWORDS
-from fpga.count_action.verilog.text import bit, concatenation
+from fpga.count_action.verilog.text import KEYWORDS, bit, concatenation
 
 
 @dataclass(frozen=True, slots=True)
