@@ -52,7 +52,7 @@ class Pulse(Kind):
 
 
 class Flag(Kind):
-    """What `set` and `clear` of one flag have in common: they drive it together."""
+    """A flag that `set` and `clear` drive together."""
 
     noun = "flag"
     register = "the flag as it is now"
