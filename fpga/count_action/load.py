@@ -112,7 +112,7 @@ MAX_BYTES = 1 << 20
 """A larger file is not read."""
 _MAX_IMPORTS = 200
 _HERE = PurePosixPath()
-LIBRARY = Path(__file__).resolve().parents[2] / "library"
+LIBRARY = Path(__file__).resolve().parents[1] / "library"
 """Folder in which an imported file is looked for when it is not next to the one that imports it."""
 
 

@@ -36,7 +36,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "cycles": "LayerCycles Timing cycles_of total_cycles",
-            "network": "Network accuracy layer_results quantised",
-            "optics": "Optics",
+            "network": "Network Optics accuracy layer_results quantised",
         },
     )
